@@ -1,0 +1,109 @@
+"""One frozen dataclass per service, filled from defaults, a properties file and the environment.
+
+A service declares its settings as dataclass fields made with `setting`; only its `__main__` calls
+`load_config`. Later sources win: default, then `--config FILE` (Kafka's properties format, `node.id=1`), then
+environment variables (`BARNABAS_NODE_ID=1`). A field `node_id` is the setting `node.id`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar, get_type_hints
+
+ENVIRONMENT_PREFIX: Final = "BARNABAS_"
+
+ConfigT = TypeVar("ConfigT")
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used; the message names it and says what to change."""
+
+
+def setting(default: Any, help_text: str, *, unit: str = "") -> Any:
+    """A dataclass field for one setting: its default, a sentence for the reference, and its unit if it has one."""
+    return dataclasses.field(default=default, metadata={"help": help_text, "unit": unit})
+
+
+def property_name(field_name: str) -> str:
+    """The setting's name in a properties file and in the documentation: `node_id` -> `node.id`."""
+    return field_name.replace("_", ".")
+
+
+def load_config(
+    config_type: type[ConfigT], argv: Sequence[str], environ: Mapping[str, str] | None = None
+) -> ConfigT:
+    """Build `config_type` for the command line `argv` (without the program's name).
+
+    Raises ConfigError for an unknown setting, a value of the wrong type, or a file that cannot be read.
+    """
+    parser = argparse.ArgumentParser(
+        description=f"Settings come from --config FILE and {ENVIRONMENT_PREFIX}* variables."
+    )
+    parser.add_argument("--config", metavar="FILE", help="a properties file: one name=value a line")
+    arguments = parser.parse_args(argv)
+    values: dict[str, Any] = {}
+    if arguments.config:
+        for name, text in _read_properties(arguments.config).items():
+            values[_field_name(config_type, name, arguments.config)] = text
+    environ = os.environ if environ is None else environ
+    for field in dataclasses.fields(config_type):  # type: ignore[arg-type]
+        text_or_none = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
+        if text_or_none is not None:
+            values[field.name] = text_or_none
+    types = get_type_hints(config_type)
+    return config_type(**{name: _parse(name, text, types[name]) for name, text in values.items()})
+
+
+def to_properties(config: object) -> str:
+    """The text of a properties file that `load_config` reads back as an equal config."""
+    lines = []
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        value = getattr(config, field.name)
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        lines.append(f"{property_name(field.name)}={text}\n")
+    return "".join(lines)
+
+
+def _field_name(config_type: type[Any], name: str, source: str) -> str:
+    known = {property_name(field.name): field.name for field in dataclasses.fields(config_type)}
+    if name not in known:
+        raise ConfigError(f"{source}: unknown setting {name!r}; known ones: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def _read_properties(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
+    values = {}
+    for number, line in enumerate(lines, start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!")):
+            continue
+        name, separator, value = stripped.partition("=")
+        if not separator:
+            raise ConfigError(f"{path}, line {number}: expected name=value, found {stripped!r}")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def _parse(name: str, text: str, kind: object) -> Any:
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.strip().lower()]
+        if kind is int:
+            return int(text)
+        if kind is float:
+            return float(text)
+    except (ValueError, KeyError) as error:
+        expected = "true or false" if kind is bool else "a number"
+        raise ConfigError(f"{property_name(name)}={text}: expected {expected}") from error
+    if kind == tuple[str, ...]:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    assert kind is str, f"setting {name} has the unsupported type {kind}"
+    return text

@@ -1,0 +1,94 @@
+"""The HTTP endpoints that every service has: `/metrics`, `/healthz` and `/readyz`.
+
+`/metrics` is in Prometheus' text format. `/readyz` answers 503 with the unmet conditions, one a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import prometheus_client
+import uvicorn
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas.kernel.health import Health
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: the service stops everything in its own order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def health_application(
+    health: Health, render_metrics: Callable[[], bytes] = prometheus_client.generate_latest
+) -> Starlette:
+    """The ASGI application that serves the three endpoints."""
+
+    async def metrics(_: Request) -> Response:
+        return Response(render_metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(_: Request) -> Response:
+        unmet = health.unmet()
+        if unmet:
+            return PlainTextResponse("".join(f"not ready: {name}\n" for name in unmet), status_code=503)
+        return PlainTextResponse("ready\n")
+
+    return Starlette(
+        routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
+    )
+
+
+@contextlib.asynccontextmanager
+async def serve_http(application: Starlette, address: str) -> AsyncIterator[None]:
+    """Serve `application` at `host:port` or `unix:/path` while the context is open; empty address: not at all.
+
+    Raises OSError when the address cannot be bound.
+    """
+    if not address:
+        yield
+        return
+    unix_path = address.removeprefix("unix:") if address.startswith("unix:") else None
+    host, _, port = address.rpartition(":")
+    config = uvicorn.Config(
+        application,
+        host=host,
+        port=0 if unix_path else int(port),
+        uds=unix_path,
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config)
+    sock = None if unix_path else _bind(host, int(port))
+    task = asyncio.create_task(server.serve(sockets=[sock] if sock else None), name="http")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host.strip("[]"), port))
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,44 @@
+"""Measurements that every process has: how late its event loop runs, and what the collector pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import time
+from typing import Final
+
+from prometheus_client import Gauge, Histogram
+
+_LAG_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+EVENT_LOOP_LAG = Histogram(
+    "barnabas_event_loop_lag_seconds", "How late a timer of the event loop fired", buckets=_LAG_BUCKETS
+)
+GC_PAUSE = Histogram(
+    "barnabas_gc_pause_seconds", "How long the garbage collector stopped the process", buckets=_LAG_BUCKETS
+)
+LOOP_TASKS = Gauge("barnabas_event_loop_tasks", "Tasks alive on the event loop")
+
+
+async def watch_event_loop(stopping: asyncio.Event, interval_seconds: float) -> None:
+    """Measure until `stopping` is set."""
+    started = 0.0
+
+    def on_collection(phase: str, _: dict[str, int]) -> None:
+        nonlocal started
+        if phase == "start":
+            started = time.perf_counter()
+        else:
+            GC_PAUSE.observe(time.perf_counter() - started)
+
+    gc.callbacks.append(on_collection)
+    try:
+        while not stopping.is_set():
+            due = time.perf_counter() + interval_seconds
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), interval_seconds)
+            EVENT_LOOP_LAG.observe(max(0.0, time.perf_counter() - due))
+            LOOP_TASKS.set(len(asyncio.all_tasks()))
+    finally:
+        gc.callbacks.remove(on_collection)

@@ -1,0 +1,135 @@
+"""How every service process starts, says that it is ready, and stops.
+
+`run_service` is all that a `__main__` calls. It loads the config, sets up logs, tracing and the event loop, opens
+the HTTP endpoints, runs the service's own `serve` coroutine, and turns SIGTERM and SIGINT into an orderly stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
+
+from barnabas.kernel.clock import Clock, SystemClock
+from barnabas.kernel.config import ConfigError, load_config
+from barnabas.kernel.health import Health
+from barnabas.kernel.logs import configure_logs, get_logger
+from barnabas.kernel.notify import notify_ready, notify_stopping
+
+EXIT_USER_ERROR: Final = 78
+"""Exit status for what only the user can mend (EX_CONFIG of sysexits): a supervisor must not try again."""
+
+READY_POLL_SECONDS: Final = 0.005
+LOOP_LAG_PROBE_SECONDS: Final = 0.5
+
+log = get_logger("service")
+
+
+class StartError(Exception):
+    """The service cannot start until the user changes something; the message is one line that says what."""
+
+
+class ServiceConfig(Protocol):
+    """The settings that every service has."""
+
+    @property
+    def http_address(self) -> str: ...
+    @property
+    def log_level(self) -> str: ...
+    @property
+    def log_format(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class ServiceContext:
+    """What `serve` gets besides its config: the clock, the readiness conditions and the event that ends it."""
+
+    name: str
+    clock: Clock = field(default_factory=SystemClock)
+    health: Health = field(default_factory=Health)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+ConfigT = TypeVar("ConfigT", bound=ServiceConfig)
+Serve = Callable[[ConfigT, ServiceContext], Awaitable[None]]
+
+
+def run_service(name: str, config_type: type[ConfigT], serve: Serve[ConfigT]) -> None:
+    """Run one service process to its end and exit with its status.
+
+    `serve(config, context)` must return soon after `context.stopping` is set, with everything closed.
+    """
+    # kio registers strategies with Hypothesis when it is installed, at a cost of 0.2 s that only tests need.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    import uvloop
+
+    try:
+        config = load_config(config_type, sys.argv[1:])
+        configure_logs(name, level=config.log_level, style=config.log_format)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(name, config, serve))
+    except (ConfigError, StartError) as error:
+        print(f"barnabas {name}: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+async def _run(name: str, config: ConfigT, serve: Serve[ConfigT]) -> None:
+    from barnabas.kernel.tracing import configure_tracing
+
+    context = ServiceContext(name)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _begin_stopping, context)
+    provider = configure_tracing(name)
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            background = [
+                tasks.create_task(_announce_when_ready(context), name="ready"),
+                tasks.create_task(_serve_health(config, context), name="health"),
+            ]
+            try:
+                await serve(config, context)
+            finally:
+                _begin_stopping(context)
+                background[0].cancel()
+    except* StartError as group:
+        raise group.exceptions[0] from None
+    finally:
+        if provider is not None:
+            provider.shutdown()
+
+
+def _begin_stopping(context: ServiceContext) -> None:
+    if not context.stopping.is_set():
+        notify_stopping()
+    context.health.begin_stopping()
+    context.stopping.set()
+
+
+async def _announce_when_ready(context: ServiceContext) -> None:
+    while context.health.unmet() or not context.health.has_conditions():
+        await asyncio.sleep(READY_POLL_SECONDS)
+    # What start-up left behind lives as long as the process: keep the collector from walking it again.
+    gc.collect()
+    gc.freeze()
+    notify_ready()
+    log.debug("ready")
+
+
+async def _serve_health(config: ServiceConfig, context: ServiceContext) -> None:
+    from barnabas.kernel.http import health_application, serve_http
+    from barnabas.kernel.metrics import watch_event_loop
+
+    try:
+        async with serve_http(health_application(context.health), config.http_address):
+            await watch_event_loop(context.stopping, LOOP_LAG_PROBE_SECONDS)
+    except OSError as error:
+        raise StartError(f"cannot serve HTTP at {config.http_address}: {error.strerror}") from error

@@ -1,0 +1,60 @@
+"""Kafka's checkpoint files: a version line, a count line, then one line of words per entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from barnabas.log.errors import LogStoreError
+from barnabas.log.segment_file import read_whole, write_atomically
+
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+"""Offsets up to which each log is known to be on disk."""
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+"""High watermarks."""
+LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+"""Log start offsets, where they differ from the first segment's."""
+
+_VERSION = 0
+
+PartitionKey = tuple[str, int]
+
+
+def read_checkpoint(path: str, *, columns: int) -> list[tuple[str, ...]]:
+    """The rows; none for a missing or empty file. Raises LogStoreError for a file that is not a checkpoint."""
+    try:
+        lines = read_whole(path).decode().splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise LogStoreError(f"{path} is not text; remove it to have it built anew") from None
+    if len(lines) < 2:
+        return []
+    rows = [tuple(line.split(" ")) for line in lines[2:]]
+    well_formed = all(len(row) == columns and _are_numbers(row[-2:]) for row in rows)
+    if lines[0] != str(_VERSION) or lines[1] != str(len(rows)) or not well_formed:
+        raise LogStoreError(f"{path} is malformed; remove it to have it built anew")
+    return rows
+
+
+def _are_numbers(words: Sequence[str]) -> bool:
+    return all(word.removeprefix("-").isdigit() for word in words)
+
+
+def write_checkpoint(path: str, rows: Iterable[Sequence[str]], *, sync: bool) -> None:
+    """Replace the file in one step; with `sync` it survives a power cut."""
+    lines = [" ".join(row) for row in rows]
+    text = "\n".join([str(_VERSION), str(len(lines)), *lines]) + "\n"
+    write_atomically(path, text.encode(), sync=sync)
+
+
+def read_offsets(path: str) -> dict[PartitionKey, int]:
+    """(topic, partition) to offset."""
+    return {
+        (topic, int(partition)): int(offset) for topic, partition, offset in read_checkpoint(path, columns=3)
+    }
+
+
+def write_offsets(path: str, offsets: Mapping[PartitionKey, int]) -> None:
+    """The inverse of `read_offsets`, durable."""
+    rows = [(topic, str(partition), str(offset)) for (topic, partition), offset in sorted(offsets.items())]
+    write_checkpoint(path, rows, sync=True)

@@ -1,0 +1,103 @@
+"""The topic settings that the log obeys, under Kafka's names with underscores for dots."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+_MIB = 1024 * 1024
+_HOUR_MS = 60 * 60 * 1000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of one partition's log; the defaults are those of Kafka 4."""
+
+    segment_bytes: int = 1024 * _MIB
+    """Bytes at which a segment is rolled; also the most that one append may hold."""
+    segment_ms: int = 7 * _DAY_MS
+    """Age in ms, by record timestamps, at which a segment is rolled even if small."""
+    segment_jitter_ms: int = 0
+    """Most ms taken off `segment_ms` at random, so that partitions do not all roll at once."""
+    segment_index_bytes: int = 10 * _MIB
+    """Bytes that an index may hold; a full one rolls the segment."""
+    index_interval_bytes: int = 4096
+    """Bytes of log between two index entries."""
+    retention_ms: int = 7 * _DAY_MS
+    """Age in ms after which a segment may go; -1 keeps it for ever."""
+    retention_bytes: int = -1
+    """Bytes that a partition keeps; -1 is no limit."""
+    max_message_bytes: int = _MIB + 12
+    """Largest record batch in bytes, header included."""
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    """`delete`, `compact`, or both."""
+    message_timestamp_type: str = "CreateTime"
+    """`CreateTime` or `LogAppendTime`."""
+    message_timestamp_before_max_ms: int = LONG_MAX
+    """Most ms that a record's timestamp may lie before the broker's clock."""
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    """Most ms that a record's timestamp may lie after the broker's clock (one hour since KIP-1030)."""
+    flush_messages: int = LONG_MAX
+    """Records after which the log is synced to disk."""
+    flush_ms: int = LONG_MAX
+    """Ms after which the log is synced to disk."""
+    file_delete_delay_ms: int = 60_000
+    """Taken and shown, but deleted segments go at once: a reader holds its file open, and needs no delay."""
+
+    def __post_init__(self) -> None:
+        positive = (
+            "segment_bytes",
+            "segment_ms",
+            "segment_index_bytes",
+            "index_interval_bytes",
+            "flush_messages",
+        )
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name.replace('_', '.')} must be at least 1")
+        if self.segment_bytes > INT_MAX:
+            raise ValueError(f"segment.bytes must be at most {INT_MAX}: positions in a segment are 32 bits")
+        if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
+            raise ValueError("message.timestamp.type must be CreateTime or LogAppendTime")
+        if not self.cleanup_policy <= {"delete", "compact"}:
+            raise ValueError("cleanup.policy must be a list of delete and compact")
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether retention by time and size applies."""
+        return "delete" in self.cleanup_policy
+
+    @classmethod
+    def from_topic_config(cls, topic_config: Mapping[str, str]) -> LogConfig:
+        """From Kafka's dotted names and string values; settings that are not the log's are left alone.
+
+        Raises ValueError with the setting's name when a value cannot be read.
+        """
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            name = field.name.replace("_", ".")
+            text = topic_config.get(name)
+            if text is None:
+                continue
+            if field.name == "cleanup_policy":
+                values[field.name] = frozenset(part.strip() for part in text.split(",") if part.strip())
+            elif field.name == "message_timestamp_type":
+                values[field.name] = text
+            else:
+                try:
+                    values[field.name] = int(text)
+                except ValueError:
+                    raise ValueError(f"{name} must be a whole number, not {text!r}") from None
+        return cls(**values)

@@ -1,0 +1,90 @@
+"""What an offset index and a time index share: sorted entries of a fixed size, in memory and on disk.
+
+The entries of an open segment are held in memory (8 or 12 bytes for 4 KiB of log) and written behind: when the
+segment rolls, when the log is flushed (before the recovery point moves) and when it closes. A crash loses at most
+entries past the recovery point, and recovery builds those anew.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from barnabas.log.segment_file import read_whole, write_at
+
+
+class IndexFile:
+    """Owner of one index's entries. Not locked: the partition log's lock covers every change."""
+
+    __slots__ = ("_written", "base_offset", "bytes_max", "entries", "path")
+
+    entry: struct.Struct
+    suffix: str
+
+    def __init__(self, path: str, base_offset: int, bytes_max: int, entries: bytes = b"") -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.bytes_max = bytes_max
+        self.entries = bytearray(entries)
+        self._written = len(entries)
+
+    def __len__(self) -> int:
+        return len(self.entries) // self.entry.size
+
+    @property
+    def entries_max(self) -> int:
+        return self.bytes_max // self.entry.size
+
+    @property
+    def is_full(self) -> bool:
+        return len(self) >= self.entries_max
+
+    def can_hold(self, offset: int) -> bool:
+        """Whether the offset fits the 32 bits that it has relative to the base offset."""
+        return 0 <= offset - self.base_offset <= 0x7FFFFFFF
+
+    def flush(self) -> None:
+        """Write the entries that the file does not have yet, and cut whatever stands behind them."""
+        end = len(self.entries)
+        if end != self._written or not os.path.exists(self.path):
+            write_at(self.path, self._written, bytes(self.entries[self._written : end]))
+            self._written = end
+
+    def clear(self) -> None:
+        """Forget all entries; the file follows at once, since a rebuilt index must not keep an old tail."""
+        self.entries.clear()
+        self._written = 0
+        write_at(self.path, 0, b"")
+
+    def _keep(self, count: int) -> None:
+        """Keep the first `count` entries, here and in the file."""
+        size = count * self.entry.size
+        del self.entries[size:]
+        if size < self._written:
+            self._written = size
+            write_at(self.path, size, b"")
+
+    def _count_not_after(self, wanted: int, field: int) -> int:
+        """How many entries have `field` at most `wanted`: entries rise in every field."""
+        unpack, size, entries = self.entry.unpack_from, self.entry.size, self.entries
+        low, high = 0, len(entries) // size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(entries, middle * size)[field] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _at(self, number: int) -> tuple[int, int]:
+        first, second = self.entry.unpack_from(self.entries, number * self.entry.size)
+        return first, second
+
+
+def read_entries(path: str, entry_size: int) -> bytes | None:
+    """The file's bytes, or None when it is missing or its size is not a whole number of entries."""
+    try:
+        data = read_whole(path)
+    except FileNotFoundError:
+        return None
+    return data if len(data) % entry_size == 0 else None

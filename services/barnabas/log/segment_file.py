@@ -1,0 +1,146 @@
+"""Files by descriptor: positioned reads and writes, durable small files.
+
+A `SegmentFile` closes its descriptor when the last reference to it goes. So a reader that still holds one, in this
+thread or another, can finish while the segment is deleted or its descriptor is evicted; a descriptor number is never
+reused under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Sequence
+
+from barnabas.records.batch import Buffer
+
+_RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class SegmentFile:
+    """One open file of a segment; owns the descriptor."""
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self.fd = -1
+        self.path = path
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def read(self, position: int, length: int, *, nowait: bool = False) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the file.
+
+        With `nowait`, raises BlockingIOError when the bytes are not in memory (or this file system cannot say).
+        """
+        if not nowait:
+            return os.pread(self.fd, length, position)
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self.fd, [buffer], position, _RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise BlockingIOError(errno.EAGAIN, "the log is not in memory") from error
+            raise
+        if count < length and position + count < self.size():
+            raise BlockingIOError(errno.EAGAIN, "only a part of the log is in memory")
+        return bytes(memoryview(buffer)[:count])
+
+    def write(self, parts: Sequence[Buffer], position: int, length: int) -> None:
+        """Write all `parts` (`length` bytes together) at `position`; raises OSError with the file as it was before.
+
+        A short write is tried again from where it stopped, which names the reason (a full disk, a limit).
+        """
+        try:
+            written = os.pwritev(self.fd, parts, position)
+            if written != length:
+                self._write_rest(b"".join(parts), written, position)
+        except OSError:
+            # The bytes past the old end belong to nobody. If even this fails, recovery truncates them.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.fd, position)
+            raise
+
+    def _write_rest(self, data: bytes, written: int, position: int) -> None:
+        view = memoryview(data)
+        while written < len(data):
+            count = os.pwrite(self.fd, view[written:], position + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            written += count
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self.fd)
+
+
+def read_whole(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_atomically(path: str, data: bytes, *, sync: bool) -> None:
+    """Replace the file so that a reader sees the old or the new content, and with `sync` a power cut does too."""
+    temporary = path + ".tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        _write_all(fd, data)
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    if sync:
+        sync_directory(os.path.dirname(path))
+
+
+def write_at(path: str, position: int, data: bytes) -> None:
+    """Write `data` at `position` and cut the file behind it; creates the file."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.lseek(fd, position, os.SEEK_SET)
+        _write_all(fd, data)
+        os.ftruncate(fd, position + len(data))
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync_path(path: str) -> None:
+    """Make a file or a directory durable; one that is gone in the meantime needs nothing."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_directory(path: str) -> None:
+    """Make renames, creations and removals in a directory durable."""
+    sync_path(path)
+
+
+def remove_quietly(path: str) -> None:
+    """Remove a file that may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

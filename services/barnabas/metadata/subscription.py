@@ -1,0 +1,113 @@
+"""A service's own copy of the metadata, kept current by the controller's stream.
+
+`MetadataSubscription` registers the service and replays what the controller streams. When the stream breaks, the
+last image stays in use (the hot path never waits for a controller) and the subscription tries the given controllers
+in turn until one, the active one, answers with a new snapshot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import grpc
+import grpc.aio
+
+from barnabas.kernel.logs import get_logger
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.connections import open_channel
+from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub, ControllerStub
+
+RETRY_SECONDS_MIN: Final = 0.02
+RETRY_SECONDS_MAX: Final = 0.5
+
+log = get_logger("metadata.subscription")
+
+
+class RegistrationRefused(Exception):
+    """The controller will never accept this registration: the data belongs to another cluster, say."""
+
+
+class MetadataSubscription:
+    """Owns the image of one process and the channels to the controllers.
+
+    `make_request` is called for each attempt, so that a registration can say what is true by then. Callbacks get
+    (old image, new image), in order, on the event loop; they must not block.
+    """
+
+    def __init__(self, controllers: Sequence[str], make_request: Callable[[], WatchRequest]) -> None:
+        assert controllers, "a service needs the address of at least one controller"
+        self._addresses = list(controllers)
+        self._make_request = make_request
+        self._channels = [open_channel(address) for address in self._addresses]
+        self._active = 0
+        self._image = MetadataImage()
+        self._callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
+        self._changed = asyncio.Event()
+        self._connected = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image; empty (revision 0) until the first snapshot."""
+        return self._image
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the stream to the controller is up and its snapshot has been replayed."""
+        return self._connected
+
+    @property
+    def controller(self) -> ControllerAsyncStub:
+        """The controller that answered last; calls to it go to the active controller or fail."""
+        stub: ControllerAsyncStub = ControllerStub(self._channels[self._active])
+        return stub
+
+    def on_change(self, callback: Callable[[MetadataImage, MetadataImage], None]) -> None:
+        """Call `callback(old, new)` after every change from now on."""
+        self._callbacks.append(callback)
+
+    async def wait_until(self, holds: Callable[[MetadataImage], bool]) -> MetadataImage:
+        """Return the first image for which `holds`; bound the wait with asyncio.timeout."""
+        while not holds(self._image):
+            self._changed.clear()
+            await self._changed.wait()
+        return self._image
+
+    async def wait_for_revision(self, revision: int) -> MetadataImage:
+        """Return the first image at or after `revision`."""
+        return await self.wait_until(lambda image: image.revision >= revision)
+
+    async def run(self) -> None:
+        """Follow the controller until cancelled. Raises RegistrationRefused."""
+        pause = RETRY_SECONDS_MIN
+        try:
+            while True:
+                try:
+                    async for delta in self.controller.Watch(self._make_request()):
+                        self._replay(delta)
+                        pause = RETRY_SECONDS_MIN
+                    reason = "the controller ended the stream"
+                except grpc.aio.AioRpcError as error:
+                    if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                        raise RegistrationRefused(error.details()) from error
+                    reason = error.details() or error.code().name
+                if self._connected:
+                    log.warning("lost the controller", address=self._addresses[self._active], reason=reason)
+                    self._connected = False
+                self._active = (self._active + 1) % len(self._channels)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, RETRY_SECONDS_MAX)
+        finally:
+            for channel in self._channels:
+                await channel.close(grace=None)
+
+    def _replay(self, delta: MetadataDelta) -> None:
+        old = self._image
+        base = MetadataImage() if delta.snapshot else old
+        self._image = base.apply(delta.records, delta.revision)
+        self._connected = True
+        for callback in self._callbacks:
+            callback(old, self._image)
+        self._changed.set()

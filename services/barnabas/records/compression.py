@@ -1,0 +1,160 @@
+"""The five codecs of a record batch. Decompression is bounded: a small batch cannot take all memory.
+
+Only what needs the records inside a batch comes here (compacted topics' key check, timestamp lookup, tools); the
+hot path carries compressed batches through untouched.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.records.batch import Buffer
+
+DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes that one batch may unfold to, unless the caller names another limit."""
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE = 16
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_GROWTH = 8
+"""First guess of the output: this many times the input."""
+
+
+class Compression(enum.IntEnum):
+    """Bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """Compress the records part of a batch; snappy in the framing that Java clients write."""
+    if codec == Compression.NONE:
+        return bytes(data)
+    import cramjam
+
+    if codec == Compression.GZIP:
+        return bytes(cramjam.gzip.compress(data))
+    if codec == Compression.LZ4:
+        return bytes(cramjam.lz4.compress(data))
+    if codec == Compression.ZSTD:
+        return bytes(cramjam.zstd.compress(data))
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(memoryview(data))
+    raise _unknown(codec)
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """Undo `compress`, whoever wrote it.
+
+    Raises KafkaError(CORRUPT_MESSAGE) for broken data and for data that unfolds to more than `bytes_max` bytes, and
+    KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
+    """
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.SNAPPY:
+        return _decompress_snappy(memoryview(data), bytes_max)
+    if codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+        return _decompress_stream(codec, data, bytes_max)
+    raise _unknown(codec)
+
+
+def _decompress_stream(codec: int, data: Buffer, bytes_max: int) -> bytes:
+    """Into a buffer of a known size, doubled until the data fits or the limit is reached.
+
+    The decoders of these formats stop where the output buffer ends, so memory never exceeds the limit.
+    """
+    import cramjam
+
+    decoder = {Compression.GZIP: cramjam.gzip, Compression.LZ4: cramjam.lz4, Compression.ZSTD: cramjam.zstd}[
+        Compression(codec)
+    ]
+    capacity = min(max(len(data) * _GROWTH, 4096), bytes_max)
+    while True:
+        # One byte more than is allowed, so that a full buffer is known to have been cut.
+        output = bytearray(capacity + 1)
+        try:
+            written = int(decoder.decompress_into(data, output))
+        except Exception as error:
+            if not _is_out_of_room(error):
+                raise _corrupt(f"{Compression(codec).name.lower()}: {error}") from error
+            written = capacity + 1
+        if written <= capacity:
+            return bytes(memoryview(output)[:written])
+        if capacity >= bytes_max:
+            raise _too_large(bytes_max)
+        capacity = min(capacity * 4, bytes_max)
+
+
+def _is_out_of_room(error: Exception) -> bool:
+    return "failed to write whole buffer" in str(error)
+
+
+def _decompress_snappy(data: memoryview, bytes_max: int) -> bytes:
+    if bytes(data[:8]) != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, bytes_max)
+    position, end = _XERIAL_HEADER_SIZE, len(data)
+    blocks: list[bytes] = []
+    total = 0
+    while position < end:
+        if position + 4 > end:
+            raise _corrupt("snappy: a block's length is cut")
+        (size,) = struct.unpack_from(">i", data, position)
+        position += 4
+        if size < 0 or position + size > end:
+            raise _corrupt("snappy: a block reaches past the batch")
+        blocks.append(_decompress_snappy_block(data[position : position + size], bytes_max - total))
+        total += len(blocks[-1])
+        position += size
+    return b"".join(blocks)
+
+
+def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
+    """Raw snappy says its output's size in front, so it can be refused before memory is taken."""
+    import cramjam
+
+    try:
+        size = int(cramjam.snappy.decompress_raw_len(bytes(block)))
+    except Exception as error:
+        raise _corrupt(f"snappy: {error}") from error
+    if size > bytes_max:
+        raise _too_large(bytes_max)
+    output = bytearray(size)
+    try:
+        written = int(cramjam.snappy.decompress_raw_into(bytes(block), output))
+    except Exception as error:
+        raise _corrupt(f"snappy: {error}") from error
+    if written != size:
+        raise _corrupt("snappy: a block is shorter than it says")
+    return bytes(output)
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    import cramjam
+
+    framed = bytearray(_XERIAL_MAGIC + struct.pack(">ii", 1, 1))
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(bytes(data[start : start + _XERIAL_BLOCK_BYTES])))
+        framed += struct.pack(">i", len(block))
+        framed += block
+    return bytes(framed)
+
+
+def _corrupt(what: str) -> KafkaError:
+    return KafkaError(ErrorCode.corrupt_message, f"the record batch does not decompress ({what})")
+
+
+def _too_large(bytes_max: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.corrupt_message,
+        f"the record batch unfolds to more than {bytes_max} bytes; send smaller batches",
+    )
+
+
+def _unknown(codec: int) -> KafkaError:
+    return KafkaError(ErrorCode.unsupported_compression_type, f"there is no compression codec {codec}")

@@ -1,0 +1,65 @@
+"""The server's end of a coalesced stream: results leave together, bounded by bytes.
+
+`AnswerQueue` collects results while the previous frame is being written. Its `wait_for_room` is the backpressure: a
+servicer awaits it before it takes the next request from the peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from barnabas.rpc import limits
+
+ResultT = TypeVar("ResultT")
+
+
+class AnswerQueue(Generic[ResultT]):
+    """Owns the results of one stream that are not written yet."""
+
+    def __init__(self, make_frame: Callable[[Sequence[ResultT]], Any], *, bytes_max: int) -> None:
+        self._make_frame = make_frame
+        self._bytes_max = bytes_max
+        self._results: deque[tuple[ResultT, int]] = deque()
+        self._queued_bytes = 0
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def put(self, result: ResultT, size_bytes: int = 0) -> None:
+        """Queue a result of about `size_bytes`."""
+        self._results.append((result, size_bytes))
+        self._queued_bytes += size_bytes
+        if self._queued_bytes > self._bytes_max:
+            self._room.clear()
+        self._wake.set()
+
+    async def wait_for_room(self) -> None:
+        """Return once less than the limit waits to be written."""
+        await self._room.wait()
+
+    async def write_forever(self, write: Callable[[Any], Awaitable[None]]) -> None:
+        """Write frames with `write` until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._results:
+                await write(self._next_frame())
+
+    def _next_frame(self) -> Any:
+        results: list[ResultT] = []
+        frame_bytes = 0
+        while (
+            self._results
+            and len(results) < limits.FRAME_ITEMS_MAX
+            and (not results or frame_bytes + self._results[0][1] <= limits.FRAME_BYTES_TARGET)
+        ):
+            result, size_bytes = self._results.popleft()
+            results.append(result)
+            frame_bytes += size_bytes
+        self._queued_bytes -= frame_bytes
+        if self._queued_bytes <= self._bytes_max:
+            self._room.set()
+        return self._make_frame(results)
