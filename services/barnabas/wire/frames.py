@@ -1,0 +1,63 @@
+"""Kafka's framing: each message is a 4-byte big-endian length and that many bytes.
+
+Memory grows with the bytes that have arrived, never with a length that was only claimed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+_LENGTH: Final = struct.Struct(">i")
+LENGTH_BYTES: Final = _LENGTH.size
+
+
+class FrameError(Exception):
+    """The stream cannot be a Kafka client's: the length is negative or above the limit."""
+
+
+class FrameReader:
+    """Owns the bytes of one connection that are not a whole frame yet. Does no I/O."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._needed = LENGTH_BYTES
+        """How many buffered bytes the next look is worth: a whole length, then a whole frame."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffered
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what arrived and return the frames that are complete, without their length fields.
+
+        Raises FrameError; the reader must not be used after that.
+        """
+        self._chunks.append(data)
+        self._buffered += len(data)
+        if self._buffered < self._needed:
+            return []
+        buffer = data if len(self._chunks) == 1 else b"".join(self._chunks)
+        frames, position = self._split(buffer)
+        rest = buffer[position:] if position else buffer
+        self._chunks = [rest] if rest else []
+        self._buffered = len(rest)
+        return frames
+
+    def _split(self, buffer: bytes) -> tuple[list[bytes], int]:
+        frames: list[bytes] = []
+        position, end = 0, len(buffer)
+        self._needed = LENGTH_BYTES
+        while end - position >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(buffer, position)
+            if not 0 <= length <= self._frame_bytes_max:
+                raise FrameError(f"frame length {length} is not between 0 and {self._frame_bytes_max}")
+            frame_end = position + LENGTH_BYTES + length
+            if frame_end > end:
+                self._needed = frame_end - position
+                break
+            frames.append(buffer[position + LENGTH_BYTES : frame_end])
+            position = frame_end
+        return frames, position
