@@ -1,0 +1,52 @@
+"""The gateway's settings; Kafka's names where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.kernel.config import setting
+
+
+@dataclass(frozen=True)
+class GatewayConfig:
+    """Read once by `__main__`; see `barnabas.kernel.config` for where values come from."""
+
+    gateway_id: str = setting("gateway-1", "Name of this gateway, unique in the cluster.")
+    controllers: tuple[str, ...] = setting((), "gRPC addresses of the controllers, host:port or unix:/path.")
+    listeners: tuple[str, ...] = setting(
+        ("PLAINTEXT://127.0.0.1:9092",), "Where clients connect: name://host:port, several with commas."
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        (),
+        "What clients are told instead of the address that they used: name://host:port for some listeners.",
+    )
+    advertise: str = setting(
+        "port",
+        "How clients tell nodes apart: `port` gives each node the listener's port plus its position, `one` shows "
+        "one broker at one address that leads every partition.",
+    )
+    ports_per_listener: int = setting(
+        1,
+        "How many ports a listener opens at once under advertise=port; more follow as nodes join.",
+        unit="ports",
+    )
+    broker_rack: str = setting(
+        "", "The rack or zone of this gateway; nodes of the same rack are reached here."
+    )
+    socket_request_max_bytes: int = setting(
+        104_857_600, "The largest request; a client that announces more is disconnected.", unit="bytes"
+    )
+    queued_max_request_bytes: int = setting(
+        268_435_456, "Over this much in unanswered requests the gateway stops reading sockets.", unit="bytes"
+    )
+    connections_max_idle_ms: int = setting(600_000, "A connection silent for this long is closed.", unit="ms")
+    max_connections: int = setting(10_000, "More connections than this are closed at once.")
+    max_incremental_fetch_session_cache_slots: int = setting(
+        1_000, "How many fetch sessions are kept (KIP-227)."
+    )
+    fetch_max_bytes: int = setting(57_671_680, "The most records in one fetch response.", unit="bytes")
+    http_address: str = setting(
+        "", "Where /metrics, /healthz and /readyz are served: host:port or unix:/path."
+    )
+    log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = setting("text", "text for people, json for collectors.")

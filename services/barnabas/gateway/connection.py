@@ -1,0 +1,199 @@
+"""One client connection: bytes in, frames, requests started in order, answers out in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from barnabas.gateway import limits
+from barnabas.gateway.budget import ByteBudget
+from barnabas.gateway.request import Client
+from barnabas.kernel.logs import StructuredLogger, get_logger
+from barnabas.wire.frames import FrameError, FrameReader
+from barnabas.wire.requests import MalformedRequest
+
+PRODUCE_KEY: Final = b"\0\0"
+
+Frame = bytes
+Pieces = bytes | list[bytes] | None
+Serve = Callable[[Frame, Client], Awaitable[Pieces]]
+
+
+class CloseConnection(Exception):
+    """The request cannot be answered: the connection must end. The message is logged."""
+
+
+class _Slot:
+    """An answer's place in the order of the connection."""
+
+    __slots__ = ("frame_bytes", "is_done", "is_produce", "pieces")
+
+    def __init__(self, frame_bytes: int, *, is_produce: bool) -> None:
+        self.frame_bytes = frame_bytes
+        self.is_produce = is_produce
+        self.is_done = False
+        self.pieces: Pieces = None
+
+
+class Connection(asyncio.Protocol):
+    """Owns a socket, the frames not yet started and the answers not yet sent.
+
+    As in Kafka, a request starts when the one before it has been answered, so that a client's pipelined requests take
+    effect in its order. Produce requests alone overlap: they reach the storage node in order whatever happens, and
+    waiting for each answer would cost a round trip a batch. Answers leave in the order of the requests.
+    """
+
+    def __init__(
+        self,
+        make_client: Callable[[asyncio.Transport], Client],
+        serve: Serve,
+        budget: ByteBudget,
+        on_lost: Callable[[Connection], None],
+        frame_bytes_max: int,
+    ) -> None:
+        self._make_client = make_client
+        self._serve = serve
+        self._budget = budget
+        self._on_lost = on_lost
+        self._reader = FrameReader(frame_bytes_max)
+        self._frames: deque[Frame] = deque()
+        self._slots: deque[_Slot] = deque()
+        self._unfinished = 0
+        self._unfinished_others = 0
+        self._unanswered_bytes = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writable = True
+        self._paused = False
+        self._closing = False
+        self.last_activity = 0.0
+        self._transport: asyncio.Transport
+        self._client: Client
+        self._log: StructuredLogger = get_logger("gateway.connection")
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._client = self._make_client(transport)
+        self._log = self._log.bind(connection=self._client.connection_id, client=self._client.host)
+        self.last_activity = asyncio.get_running_loop().time()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        self.last_activity = asyncio.get_running_loop().time()
+        try:
+            frames = self._reader.feed(data)
+        except FrameError as error:
+            self._give_up(str(error))
+            return
+        for frame in frames:
+            self._unanswered_bytes += len(frame)
+            self._budget.take(len(frame))
+            self._frames.append(frame)
+        if frames:
+            self._start_requests()
+        self._pause_or_resume()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._send_answers()
+        self._start_requests()
+
+    def eof_received(self) -> bool:
+        return False  # a client that stops sending does not want the answers either
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._budget.give_back(self._unanswered_bytes)
+        self._unanswered_bytes = 0
+        self._frames.clear()
+        self._slots.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._on_lost(self)
+
+    # --- what the gateway calls
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the client waits for nothing."""
+        return not self._slots and not self._frames
+
+    def close(self) -> None:
+        """Close after what is written has left."""
+        self._closing = True
+        self._transport.close()
+
+    def budget_has_room(self) -> None:
+        """The gateway as a whole may take bytes again."""
+        self._pause_or_resume()
+
+    # --- requests
+
+    def _start_requests(self) -> None:
+        while self._frames and self._writable and not self._closing:
+            is_produce = self._frames[0].startswith(PRODUCE_KEY)
+            if self._unfinished and (not is_produce or self._unfinished_others):
+                return
+            frame = self._frames.popleft()
+            slot = _Slot(len(frame), is_produce=is_produce)
+            self._slots.append(slot)
+            self._unfinished += 1
+            self._unfinished_others += not is_produce
+            task = asyncio.get_running_loop().create_task(self._run(frame, slot))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, frame: Frame, slot: _Slot) -> None:
+        try:
+            slot.pieces = await self._serve(frame, self._client)
+        except (CloseConnection, MalformedRequest) as error:
+            self._give_up(str(error))
+            return
+        slot.is_done = True
+        self._unfinished -= 1
+        self._unfinished_others -= not slot.is_produce
+        self._send_answers()
+        self._start_requests()
+
+    def _send_answers(self) -> None:
+        while self._slots and self._slots[0].is_done and self._writable and not self._closing:
+            slot = self._slots.popleft()
+            if isinstance(slot.pieces, bytes):
+                self._transport.write(slot.pieces)
+            elif slot.pieces is not None:
+                self._transport.writelines(slot.pieces)
+            self._unanswered_bytes -= slot.frame_bytes
+            self._budget.give_back(slot.frame_bytes)
+        self._pause_or_resume()
+
+    # --- limits
+
+    def _pause_or_resume(self) -> None:
+        if self._closing:
+            return
+        over = (
+            self._unanswered_bytes > limits.CONNECTION_IN_FLIGHT_BYTES_MAX
+            or len(self._slots) + len(self._frames) > limits.CONNECTION_IN_FLIGHT_REQUESTS_MAX
+            or self._budget.is_exhausted
+        )
+        # A connection that waits for nothing may always send its next request, or the gateway could never drain.
+        over = over and not self.is_idle
+        if over and not self._paused:
+            self._transport.pause_reading()
+        elif self._paused and not over:
+            self._transport.resume_reading()
+        self._paused = over
+
+    def _give_up(self, reason: str) -> None:
+        if not self._closing:
+            self._log.warning("connection closed", reason=reason)
+            self._closing = True
+            self._transport.close()

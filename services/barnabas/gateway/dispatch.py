@@ -1,0 +1,109 @@
+"""From a frame to its answer: header, handler table, handler, encoding. The one border where errors are translated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import grpc.aio
+
+from barnabas.gateway.connection import CloseConnection, Pieces
+from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.request import Client, Handler, Request, error_answer
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import StructuredLogger, get_logger
+from barnabas.wire.requests import MalformedRequest, RequestHeader, read_body, read_header
+from barnabas.wire.responses import encode_response
+from barnabas.wire.schema import API_VERSIONS_KEY, api_name, is_known_api
+
+log = get_logger("gateway.request")
+
+
+class Dispatcher:
+    """Owns nothing but the way through: looks up the handler of each frame and encodes its answer."""
+
+    def __init__(self, handlers: Mapping[int, Handler], parts: GatewayParts, metrics: RequestMetrics) -> None:
+        self._handlers = handlers
+        self._parts = parts
+        self._metrics = metrics
+
+    async def serve(self, frame: bytes, client: Client) -> Pieces:
+        """The encoded answer to one frame; None when none is to be sent.
+
+        Raises MalformedRequest or CloseConnection when nothing can be answered.
+        """
+        started = time.perf_counter()
+        header = read_header(frame)
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            known = api_name(header.api_key) if is_known_api(header.api_key) else "unknown"
+            raise CloseConnection(f"api key {header.api_key} ({known}) is not served")
+        if not handler.versions[0] <= header.api_version <= handler.versions[1]:
+            return self._refuse_version(handler, header)
+        try:
+            request = Request(header, read_body(frame, header), client, self._parts)
+        except MalformedRequest as error:
+            name = api_name(header.api_key)
+            raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error
+        pieces = await self._answer(handler, request)
+        self._metrics.observe(header.api_key, time.perf_counter() - started, len(frame))
+        return pieces
+
+    async def _answer(self, handler: Handler, request: Request) -> Pieces:
+        header = request.header
+        try:
+            answer = await handler.handle(request)
+        except KafkaError as error:
+            return self._error(header, error.code, error.message)
+        except grpc.aio.AioRpcError as error:
+            # The service behind the API is away: clients know this code as "try again".
+            _logger(request).warning("no answer from inside", reason=error.details())
+            return self._error(header, ErrorCode.coordinator_not_available, "")
+        except CloseConnection:
+            raise
+        except Exception as error:
+            _logger(request).exception("request failed")
+            return self._error(header, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}")
+        if answer is None or isinstance(answer, bytes | list):
+            return answer
+        return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+
+    def _error(self, header: RequestHeader, code: ErrorCode, message: str) -> Pieces:
+        self._metrics.count_error(header.api_key, code)
+        body = error_answer(header.api_key, header.api_version, code, message)
+        if body is None:
+            raise CloseConnection(f"{api_name(header.api_key)} failed: {code.name.upper()} {message}")
+        return encode_response(header.api_key, header.api_version, header.correlation_id, body)
+
+    def _refuse_version(self, handler: Handler, header: RequestHeader) -> Pieces:
+        """Answer UNSUPPORTED_VERSION in the nearest version that exists.
+
+        ApiVersions is answered in version 0 with the table, so that the client can choose again (KIP-511).
+        """
+        code = ErrorCode.unsupported_version
+        self._metrics.count_error(header.api_key, code)
+        low, high = handler.versions
+        if header.api_key == API_VERSIONS_KEY:
+            from barnabas.gateway.handlers.api_versions import supported_versions
+
+            body = {"error_code": code, "api_keys": supported_versions(self._handlers)}
+            return encode_response(header.api_key, 0, header.correlation_id, body)
+        nearest = low if header.api_version < low else high
+        message = f"{api_name(header.api_key)} v{header.api_version} is not served, only {low} to {high}"
+        answer = error_answer(header.api_key, nearest, code, message)
+        if answer is None:
+            raise CloseConnection(message)
+        return encode_response(header.api_key, nearest, header.correlation_id, answer)
+
+
+def _logger(request: Request) -> StructuredLogger:
+    header = request.header
+    return log.bind(
+        api=api_name(header.api_key),
+        version=header.api_version,
+        client_id=header.client_id,
+        correlation_id=header.correlation_id,
+        client=request.client.host,
+        connection=request.client.connection_id,
+    )

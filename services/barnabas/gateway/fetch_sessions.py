@@ -1,0 +1,136 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once and afterwards only what changed.
+
+Sessions live in the gateway that made them. A client whose connection moves to another gateway is told that its session
+is unknown and starts a new one, as after the loss of a broker.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+TopicKey = str | bytes
+"""A topic as the client names it: by name, or from version 13 by id (16 bytes)."""
+PartitionKey = tuple[TopicKey, int]
+
+
+@dataclass(slots=True)
+class WantedPartition:
+    """What a client wants of one partition, and what it was last told."""
+
+    topic: TopicKey
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    told: tuple[int, int, int] | None = None
+    """(high watermark, last stable offset, log start offset) of the last answer; None: tell it in any case."""
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic, self.partition)
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """Owns the partitions of one client's session, in the order in which they are to be read.
+
+    The epoch rises with each request, so that a repeated or lost request is noticed.
+    """
+
+    session_id: int
+    epoch: int
+    uses_topic_ids: bool
+    partitions: OrderedDict[PartitionKey, WantedPartition] = field(default_factory=OrderedDict)
+    last_used_ms: int = 0
+
+    def update(self, changed: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Add or change partitions, then drop the forgotten ones."""
+        for wanted in changed:
+            known = self.partitions.get(wanted.key)
+            if known is not None:
+                wanted.told = known.told
+            self.partitions[wanted.key] = wanted
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def advance(self) -> None:
+        """Expect the next epoch; after the highest comes 1 again."""
+        self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+
+    def move_to_end(self, keys: Iterable[PartitionKey]) -> None:
+        """Read these last the next time, so that partitions without data are not starved by those with much."""
+        for key in keys:
+            if key in self.partitions:
+                self.partitions.move_to_end(key)
+
+
+class FetchSessions:
+    """Owns all sessions of this gateway, at most `slots_max` of them.
+
+    A new session may take the place of one that was not used for `idle_ms`; with no such one the client simply gets no
+    session and keeps naming all its partitions.
+    """
+
+    def __init__(self, slots_max: int, randomness: random.Random, idle_ms: int = 120_000) -> None:
+        self._slots_max = slots_max
+        self._random = randomness
+        self._idle_ms = idle_ms
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self, wanted: Iterable[WantedPartition], *, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession | None:
+        """A new session, or None when there is no room."""
+        if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
+            return None
+        session_id = self._random.randint(1, 2**31 - 1)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, 2**31 - 1)
+        session = FetchSession(session_id, INITIAL_EPOCH, uses_topic_ids, last_used_ms=now_ms)
+        session.update(wanted, ())
+        session.advance()
+        self._sessions[session_id] = session
+        return session
+
+    def use(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        """The session, for an incremental request with this epoch.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.fetch_session_topic_id_error)
+        session.advance()
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Forget a session; one that is not known is no error."""
+        self._sessions.pop(session_id, None)
+
+    def _evict(self, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms < self._idle_ms:
+            return False
+        self.close(oldest.session_id)
+        return True

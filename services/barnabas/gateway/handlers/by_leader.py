@@ -1,0 +1,72 @@
+"""Asking the leaders of many partitions at once, for requests that are look-ups rather than streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import grpc.aio
+
+from barnabas.gateway.request import Request
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import NO_LEADER
+from barnabas.rpc.storage_streams import StorageConnection
+
+MessageT = TypeVar("MessageT")
+ResultT = TypeVar("ResultT")
+
+
+class PartitionRef(NamedTuple):
+    """A partition that a request names, by topic name or id, and the request's own entry for it."""
+
+    topic_name: str | None
+    topic_id: bytes | None
+    partition: int
+    entry: Any
+
+
+async def call_leaders(
+    request: Request,
+    refs: Sequence[PartitionRef],
+    make_message: Callable[[bytes, Any], MessageT],
+    ask: Callable[[StorageConnection, list[MessageT]], Awaitable[Sequence[ResultT]]],
+    failed: Callable[[ErrorCode], ResultT],
+) -> list[ResultT]:
+    """One result for each ref, in order. A leader that cannot be reached fails only its own partitions.
+
+    `make_message(topic id, entry)` builds what a leader is sent for one partition, `ask` sends them.
+    """
+    image = request.image
+    results: list[ResultT | None] = [None] * len(refs)
+    by_leader: dict[int, list[tuple[int, MessageT]]] = {}
+    for index, ref in enumerate(refs):
+        by_name = ref.topic_name is not None
+        topic = (
+            image.topics.get(ref.topic_name or "") if by_name else image.topics_by_id.get(ref.topic_id or b"")
+        )
+        if topic is None:
+            code = ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
+            results[index] = failed(code)
+        elif not 0 <= ref.partition < len(topic.partitions):
+            results[index] = failed(ErrorCode.unknown_topic_or_partition)
+        elif topic.partitions[ref.partition].leader == NO_LEADER:
+            results[index] = failed(ErrorCode.leader_not_available)
+        else:
+            leader = topic.partitions[ref.partition].leader
+            by_leader.setdefault(leader, []).append((index, make_message(topic.topic_id, ref.entry)))
+
+    async def ask_one(leader: int, asked: list[tuple[int, MessageT]]) -> None:
+        connection = request.parts.links.storage(leader)
+        try:
+            if connection is None:
+                answers: Sequence[ResultT] = [failed(ErrorCode.not_leader_or_follower)] * len(asked)
+            else:
+                answers = await ask(connection, [message for _, message in asked])
+        except grpc.aio.AioRpcError:
+            answers = [failed(ErrorCode.not_leader_or_follower)] * len(asked)
+        for (index, _), answer in zip(asked, answers, strict=True):
+            results[index] = answer
+
+    await asyncio.gather(*(ask_one(leader, asked) for leader, asked in by_leader.items()))
+    return [result for result in results if result is not None]

@@ -1,0 +1,145 @@
+"""Fetch (key 1): record batches out of partitions.
+
+v5 adds the log start offset, v7 incremental sessions (KIP-227), v9 leader epochs, v11 the client's rack, v12 the last
+fetched epoch and divergence (KIP-595), v13 topic ids instead of names, v15 the replica state, v16 leaders' endpoints
+(KIP-951). Followers of a real Kafka cluster are not served: replica ids are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from barnabas.gateway.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    PartitionKey,
+    TopicKey,
+    WantedPartition,
+)
+from barnabas.gateway.handlers.fetch_read import FetchRead
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.tracing import start_span
+from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
+from barnabas.wire.produce import LeaderEndpoint
+
+_SESSIONLESS_VERSION_MAX: Final = 6
+
+
+async def handle(request: Request) -> Answer:
+    try:
+        session, wanted, is_full = _open_or_use_session(request)
+    except KafkaError as error:
+        return encode_fetch_response(
+            request.version, request.header.correlation_id, [], error_code=error.code
+        )
+    span = start_span("gateway.fetch", attributes={"client_id": request.header.client_id or ""})
+    try:
+        results = await FetchRead(request, wanted, span.traceparent).run()
+    finally:
+        span.end()
+    if session is not None:
+        results = _for_session(session, wanted, results, is_full=is_full)
+    return encode_fetch_response(
+        request.version,
+        request.header.correlation_id,
+        list(_by_topic(results)),
+        session_id=NO_SESSION if session is None else session.session_id,
+        leaders=_leader_endpoints(request, results),
+    )
+
+
+Results = list[tuple[PartitionKey, FetchedPartition]]
+
+
+def _open_or_use_session(request: Request) -> tuple[FetchSession | None, list[WantedPartition], bool]:
+    """(session if any, the partitions to read, whether the answer must name them all)."""
+    body, sessions = request.body, request.parts.fetch_sessions
+    wanted = list(_wanted(request))
+    session_id, epoch = request.get("session_id", NO_SESSION), request.get("session_epoch", FINAL_EPOCH)
+    if request.version <= _SESSIONLESS_VERSION_MAX or (session_id == NO_SESSION and epoch == FINAL_EPOCH):
+        return None, wanted, True
+    by_id, now_ms = request.version >= TOPIC_ID_FROM, request.parts.clock.now_ms()
+    if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        sessions.close(session_id)
+        if epoch == FINAL_EPOCH:
+            return None, wanted, True
+        return sessions.open(wanted, uses_topic_ids=by_id, now_ms=now_ms), wanted, True
+    session = sessions.use(session_id, epoch, uses_topic_ids=by_id, now_ms=now_ms)
+    forgotten = [
+        (_topic_key(topic, by_id=by_id), partition)
+        for topic in body.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    session.update(wanted, forgotten)
+    return session, list(session.partitions.values()), False
+
+
+def _wanted(request: Request) -> Iterator[WantedPartition]:
+    by_id = request.version >= TOPIC_ID_FROM
+    for topic in request.body.topics:
+        key = _topic_key(topic, by_id=by_id)
+        for partition in topic.partitions:
+            yield WantedPartition(
+                key,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                getattr(partition, "current_leader_epoch", -1),
+                getattr(partition, "last_fetched_epoch", -1),
+            )
+
+
+def _topic_key(topic: Any, *, by_id: bool) -> TopicKey:
+    if by_id:
+        return topic.topic_id.bytes if topic.topic_id else bytes(16)
+    return str(topic.topic)
+
+
+def _for_session(
+    session: FetchSession, wanted: list[WantedPartition], results: Results, *, is_full: bool
+) -> Results:
+    """Leave out what the client of an incremental session knows already, and remember what it is told now."""
+    told = []
+    for want, (key, got) in zip(wanted, results, strict=True):
+        offsets = (got.high_watermark, got.last_stable_offset, got.log_start_offset)
+        has_news = bool(got.records or got.error_code or got.diverging_epoch) or offsets != want.told
+        if is_full or has_news:
+            told.append((key, got))
+        # An error is told again until it is gone.
+        want.told = None if got.error_code else offsets
+    session.move_to_end(key for key, got in told if got.records)
+    return told
+
+
+def _by_topic(results: Iterable[tuple[PartitionKey, FetchedPartition]]) -> Iterator[Any]:
+    """Group neighbouring partitions of a topic, keeping their order."""
+    topic: TopicKey | None = None
+    partitions: list[FetchedPartition] = []
+    for (key, _), result in results:
+        if key != topic:
+            if partitions:
+                yield topic, partitions
+            topic, partitions = key, []
+        partitions.append(result)
+    if partitions:
+        yield topic, partitions
+
+
+def _leader_endpoints(request: Request, results: Results) -> list[LeaderEndpoint]:
+    leaders = {result.current_leader[0] for _, result in results if result.current_leader}
+    if not leaders:
+        return []
+    brokers = request.brokers(request.image)
+    return [LeaderEndpoint(*brokers[leader]) for leader in sorted(leaders) if leader in brokers]
+
+
+HANDLER = Handler(
+    api_key=1,
+    versions=(4, 18),
+    handle=handle,
+    lacks="Follower fetching by rack (KIP-392) follows with replication; replica ids of followers are ignored.",
+)

@@ -1,0 +1,180 @@
+"""Reading a fetch's partitions from their leaders, all at once, within the request's limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.gateway.fetch_sessions import PartitionKey, WantedPartition
+from barnabas.gateway.request import Request, milliseconds
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import NO_LEADER
+from barnabas.rpc.coalesced import CoalescedStream, StreamBroken, Unreachable
+from barnabas.rpc.v1.storage_pb2 import FetchRequest, FetchResult, PartitionFetch, PartitionFetchResult
+from barnabas.wire.fetch import FetchedPartition
+
+_LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+_READ_COMMITTED: Final = 1
+
+
+class _NodeRead:
+    """The part of a fetch that one storage node answers."""
+
+    __slots__ = ("future", "indexes", "message", "stream")
+
+    def __init__(self, message: FetchRequest) -> None:
+        self.message = message
+        self.indexes: list[int] = []
+        self.stream: CoalescedStream[FetchRequest, FetchResult] | None = None
+        self.future: asyncio.Future[FetchResult] | None = None
+
+
+class FetchRead:
+    """One fetch on its way: owns the results gathered so far, in the order of `wanted`."""
+
+    def __init__(self, request: Request, wanted: Sequence[WantedPartition], traceparent: str) -> None:
+        self._request = request
+        self._wanted = wanted
+        self._traceparent = traceparent
+        self._image = request.image
+        self._results: list[FetchedPartition | None] = [None] * len(wanted)
+
+    async def run(self) -> list[tuple[PartitionKey, FetchedPartition]]:
+        """Read, waiting as the request allows; one result for each wanted partition."""
+        reads = self._split_by_leader()
+        if any(result is not None for result in self._results):
+            # Errors are told at once, with whatever the others have.
+            for read in reads:
+                read.message.max_wait_ms = 0
+        elif not reads:
+            # A session without partitions waits like any other, or its client would ask in a tight loop.
+            await asyncio.sleep(self._max_wait_ms() / 1000)
+        for read in reads:
+            self._start(read)
+        if len(reads) == 1:
+            await self._finish(reads[0])
+        elif reads:
+            await self._finish_several(reads)
+        results = [result for result in self._results if result is not None]
+        return [(want.key, result) for want, result in zip(self._wanted, results, strict=True)]
+
+    def _split_by_leader(self) -> list[_NodeRead]:
+        reads: dict[int, _NodeRead] = {}
+        for index, want in enumerate(self._wanted):
+            topic_id, leader, error = self._find(want)
+            if error is not ErrorCode.none:
+                self._results[index] = self._failed(want, error)
+                continue
+            if leader not in reads:
+                reads[leader] = _NodeRead(self._message())
+            reads[leader].indexes.append(index)
+            reads[leader].message.partitions.append(
+                PartitionFetch(
+                    topic_id=topic_id,
+                    partition=want.partition,
+                    fetch_offset=want.fetch_offset,
+                    max_bytes=want.max_bytes,
+                    current_leader_epoch=want.current_leader_epoch,
+                    last_fetched_epoch=want.last_fetched_epoch,
+                )
+            )
+        for leader, read in reads.items():
+            read.message.max_bytes = max(1, read.message.max_bytes // len(reads))
+            connection = self._request.parts.links.storage(leader)
+            read.stream = connection.fetches if connection is not None else None
+        return list(reads.values())
+
+    def _find(self, want: WantedPartition) -> tuple[bytes, int, ErrorCode]:
+        if isinstance(want.topic, bytes):
+            topic, missing = self._image.topics_by_id.get(want.topic), ErrorCode.unknown_topic_id
+        else:
+            topic, missing = self._image.topics.get(want.topic), ErrorCode.unknown_topic_or_partition
+        if topic is None:
+            return b"", NO_LEADER, missing
+        if not 0 <= want.partition < len(topic.partitions):
+            return b"", NO_LEADER, ErrorCode.unknown_topic_or_partition
+        leader = topic.partitions[want.partition].leader
+        if leader == NO_LEADER:
+            return b"", NO_LEADER, ErrorCode.not_leader_or_follower
+        return topic.topic_id, leader, ErrorCode.none
+
+    def _max_wait_ms(self) -> int:
+        return max(0, milliseconds(self._request.body.max_wait))
+
+    def _message(self) -> FetchRequest:
+        body = self._request.body
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms(),
+            min_bytes=max(0, body.min_bytes),
+            max_bytes=min(body.max_bytes, self._request.parts.config.fetch_max_bytes),
+            isolation_level=body.isolation_level,
+            traceparent=self._traceparent,
+        )
+
+    def _start(self, read: _NodeRead) -> None:
+        if read.stream is not None:
+            read.future = read.stream.send(read.message)
+
+    async def _finish(self, read: _NodeRead) -> None:
+        try:
+            if read.future is None:
+                raise Unreachable("the leader is fenced")
+            result = await read.future
+        except (Unreachable, StreamBroken):
+            for index in read.indexes:
+                self._results[index] = self._failed(self._wanted[index], ErrorCode.not_leader_or_follower)
+        else:
+            for index, got in zip(read.indexes, result.partitions, strict=True):
+                self._results[index] = self._fetched(self._wanted[index], got)
+
+    async def _finish_several(self, reads: list[_NodeRead]) -> None:
+        """The first node that has something to say ends the wait for the others, which answer with what they have."""
+        tasks = {asyncio.ensure_future(self._finish(read)): read for read in reads}
+        try:
+            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in pending:
+                read = tasks[task]
+                if read.stream is not None:
+                    read.stream.hurry(read.message)
+            if pending:
+                await asyncio.wait(pending)
+            for task in done | pending:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _fetched(self, want: WantedPartition, got: PartitionFetchResult) -> FetchedPartition:
+        aborted = None
+        if self._request.body.isolation_level == _READ_COMMITTED and not got.error_code:
+            aborted = [(entry.producer_id, entry.first_offset) for entry in got.aborted_transactions]
+        diverging = None
+        if got.HasField("diverging"):
+            diverging = (got.diverging.leader_epoch, got.diverging.end_offset)
+        return FetchedPartition(
+            want.partition,
+            got.error_code,
+            got.high_watermark,
+            got.last_stable_offset,
+            got.log_start_offset,
+            got.records,
+            aborted,
+            diverging,
+            self._current_leader(want) if got.error_code in _LEADER_ERRORS else None,
+        )
+
+    def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:
+        leader = self._current_leader(want) if code in _LEADER_ERRORS else None
+        return FetchedPartition(want.partition, code, -1, -1, -1, b"", None, None, leader)
+
+    def _current_leader(self, want: WantedPartition) -> tuple[int, int] | None:
+        image = self._request.image
+        by_id = isinstance(want.topic, bytes)
+        topic = image.topics_by_id.get(want.topic) if by_id else image.topics.get(want.topic)  # type: ignore[arg-type]
+        if topic is None or not 0 <= want.partition < len(topic.partitions):
+            return None
+        record = topic.partitions[want.partition]
+        if record.leader == NO_LEADER:
+            return None
+        return self._request.shown_leader(image, record.leader), record.leader_epoch

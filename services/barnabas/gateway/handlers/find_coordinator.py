@@ -1,0 +1,69 @@
+"""FindCoordinator (key 10): the broker that serves a group.
+
+v1 adds the key type, v4 asks for several keys at once, v5 may answer TRANSACTION_ABORTABLE, v6 knows share groups. Any
+gateway reaches any coordinator, so the broker named is the leader of the group's partition of __consumer_offsets, as
+Kafka's tools expect; the gateway behind it forwards to the coordinator that owns the partition.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.topic_creation import ensure_group_metadata_topic
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_BATCHED_FROM: Final = 4
+
+
+async def handle(request: Request) -> Answer:
+    key_type = request.get("key_type", _GROUP)
+    keys = request.body.coordinator_keys if request.version >= _BATCHED_FROM else [request.body.key]
+    if key_type == _GROUP:
+        await ensure_group_metadata_topic(request.parts)
+    found = [_find(request, key, key_type) for key in keys]
+    if request.version >= _BATCHED_FROM:
+        return {"coordinators": found}
+    return found[0]
+
+
+def _find(request: Request, key: str, key_type: int) -> dict[str, Any]:
+    if key_type == _TRANSACTION:
+        return _missing(
+            key, ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
+        )
+    if key_type != _GROUP:
+        return _missing(key, ErrorCode.invalid_request, f"key type {key_type} is not served")
+    image = request.image
+    topic = image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None or not topic.partitions:
+        return _missing(key, ErrorCode.coordinator_not_available)
+    record = topic.partitions[partition_for_group(key, len(topic.partitions))]
+    broker = request.brokers(image).get(request.shown_leader(image, record.leader))
+    if broker is None or record.coordinator_id not in image.coordinators:
+        return _missing(key, ErrorCode.coordinator_not_available)
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "key": key,
+        "node_id": broker.node_id,
+        "host": broker.host,
+        "port": broker.port,
+    }
+
+
+def _missing(key: str, code: ErrorCode, message: str = "") -> dict[str, Any]:
+    message = message or "The coordinator is not available."
+    return {"error_code": code, "error_message": message, "key": key, "node_id": -1, "host": "", "port": -1}
+
+
+HANDLER = Handler(
+    api_key=10,
+    versions=(0, 6),
+    handle=handle,
+    lacks="Only groups have coordinators so far; transactional ids and share groups are refused.",
+)

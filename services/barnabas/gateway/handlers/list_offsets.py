@@ -1,0 +1,79 @@
+"""ListOffsets (key 2): offsets by timestamp, and the ends of the log.
+
+v2 adds the isolation level, v4 leader epochs, v7 the record with the highest timestamp (KIP-734), v8 the local log's
+start (KIP-405), v9 the latest tiered offset, v10 a timeout, v11 the earliest pending upload.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.gateway import limits
+from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
+
+_FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
+"""Special timestamps that older versions do not have."""
+
+
+async def handle(request: Request) -> Answer:
+    isolation_level = request.get("isolation_level", 0)
+
+    async def ask(
+        connection: StorageConnection, asked: list[ListOffsetsPartition]
+    ) -> list[ListOffsetsResult]:
+        message = ListOffsetsRequest(partitions=asked, isolation_level=isolation_level)
+        response = await connection.stub.ListOffsets(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+        return list(response.results)
+
+    refs = [
+        PartitionRef(topic.name, None, partition.partition_index, partition)
+        for topic in request.body.topics
+        for partition in topic.partitions
+    ]
+    results = iter(await call_leaders(request, refs, _message, ask, _failed))
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_answer(request, partition, next(results)) for partition in topic.partitions],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+def _message(topic_id: bytes, partition: Any) -> ListOffsetsPartition:
+    return ListOffsetsPartition(
+        topic_id=topic_id,
+        partition=partition.partition_index,
+        current_leader_epoch=getattr(partition, "current_leader_epoch", -1),
+        timestamp_ms=partition.timestamp,
+    )
+
+
+def _failed(code: ErrorCode) -> ListOffsetsResult:
+    return ListOffsetsResult(error_code=code, offset=-1, timestamp_ms=-1, leader_epoch=-1)
+
+
+def _answer(request: Request, partition: Any, result: ListOffsetsResult) -> dict[str, Any]:
+    if request.version < _FIRST_VERSION_OF.get(partition.timestamp, 0):
+        result = _failed(ErrorCode.unsupported_version)
+    return {
+        "partition_index": partition.partition_index,
+        "error_code": result.error_code,
+        "timestamp": result.timestamp_ms,
+        "offset": result.offset,
+        "leader_epoch": result.leader_epoch,
+    }
+
+
+HANDLER = Handler(
+    api_key=2,
+    versions=(1, 11),
+    handle=handle,
+    lacks="There is no tiered storage: the latest tiered offset is always unknown (-1).",
+)

@@ -1,0 +1,114 @@
+"""Metadata (key 3): brokers, topics, partitions and their leaders.
+
+v1 adds rack, controller and "no topics" as an empty list (in v0 that means all), v4 the client's say on auto-creation,
+v5 offline replicas, v7 leader epochs, v8-10 authorized operations, v10 topic ids, v12 topics by id alone, v13 a
+top-level error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.topic_creation import create_missing_topics
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.effective import effective_broker_setting
+from barnabas.metadata.image import MetadataImage, TopicImage
+from barnabas.metadata.topic_names import topic_name_problem
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+
+NO_AUTHORIZED_OPERATIONS = -(2**31)
+"""Kafka's "not asked for"."""
+
+
+async def handle(request: Request) -> Answer:
+    wanted = request.body.topics
+    if wanted is None or (request.version == 0 and not wanted):
+        image = request.image
+        topics = [_describe(request, image, topic) for _, topic in sorted(image.topics.items())]
+    else:
+        failures = await _create_missing(request)
+        image = request.image
+        topics = [_named(request, image, topic, failures) for topic in wanted]
+    brokers = request.brokers(image)
+    return {
+        "brokers": [endpoint._asdict() for endpoint in brokers.values()],
+        "cluster_id": image.cluster_id,
+        "controller_id": min(brokers, default=-1),
+        "topics": topics,
+        "cluster_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+async def _create_missing(request: Request) -> dict[str, ErrorCode]:
+    """Create the topics that are not there, where broker and client both allow it; returns the failures."""
+    image = request.image
+    missing = {topic.name for topic in request.body.topics if topic.name and topic.name not in image.topics}
+    legal = sorted(name for name in missing if topic_name_problem(name) is None)
+    failures = dict.fromkeys(missing.difference(legal), ErrorCode.invalid_topic_exception)
+    allowed = request.get("allow_auto_topic_creation", True) and auto_creation_enabled(image)
+    if legal and allowed:
+        failures |= await create_missing_topics(request.parts, legal)
+    return failures
+
+
+def auto_creation_enabled(image: MetadataImage) -> bool:
+    """The effective value of auto.create.topics.enable."""
+    return bool(effective_broker_setting(image, "auto.create.topics.enable").value)
+
+
+def _named(
+    request: Request, image: MetadataImage, wanted: Any, failures: dict[str, ErrorCode]
+) -> dict[str, Any]:
+    if wanted.name is None:  # v12: by id
+        topic_id = wanted.topic_id.bytes if wanted.topic_id else b""
+        topic = image.topics_by_id.get(topic_id)
+        missing = ErrorCode.unknown_topic_id
+    else:
+        topic_id = b""
+        topic = image.topics.get(wanted.name)
+        missing = failures.get(wanted.name, ErrorCode.unknown_topic_or_partition)
+    if topic is not None:
+        return _describe(request, image, topic)
+    return {
+        "error_code": missing,
+        # From v12 the name may be null, before that it is always there.
+        "name": wanted.name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+def _describe(request: Request, image: MetadataImage, topic: TopicImage) -> dict[str, Any]:
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [describe_partition(request, image, record) for record in topic.partitions],
+        "topic_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+def describe_partition(request: Request, image: MetadataImage, record: PartitionRecord) -> dict[str, Any]:
+    """A partition as Metadata and DescribeTopicPartitions show it."""
+    offline = [node for node in record.replicas if node not in image.nodes or image.nodes[node].fenced]
+    return {
+        "error_code": ErrorCode.none if record.leader >= 0 else ErrorCode.leader_not_available,
+        "partition_index": record.partition,
+        "leader_id": request.shown_leader(image, record.leader),
+        "leader_epoch": record.leader_epoch,
+        "replica_nodes": record.replicas,
+        "isr_nodes": record.isr,
+        "offline_replicas": offline,
+    }
+
+
+HANDLER = Handler(
+    api_key=3,
+    versions=(0, 13),
+    handle=handle,
+    lacks="Authorized operations are never computed: there is no authorizer yet.",
+)

@@ -1,0 +1,211 @@
+"""Produce (key 0): record batches into partitions.
+
+v3 is the first with record format v2, v5 adds the log start offset, v8 error messages, v10 the current leader
+(KIP-951), v12 implicit transaction partitions (KIP-890), v13 topic ids instead of names. Versions 0 to 2 are shown in
+ApiVersions but not served, as in Kafka 4: librdkafka decides on compression from them (KAFKA-18659).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from barnabas.gateway.connection import CloseConnection
+from barnabas.gateway.request import Answer, Handler, Request, milliseconds
+from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.tracing import Span, start_span
+from barnabas.metadata.image import NO_LEADER
+from barnabas.rpc.coalesced import StreamBroken, Unreachable
+from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
+from barnabas.wire.produce import (
+    TOPIC_ID_FROM,
+    LeaderEndpoint,
+    ProducedPartition,
+    encode_produce_response,
+)
+
+_VALID_ACKS: Final = (-1, 0, 1)
+_LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+Place = tuple[int, int]
+"""(index of the topic, index of the partition) in the request."""
+
+
+async def handle(request: Request) -> Answer:
+    span = start_span("gateway.produce", attributes={"client_id": request.header.client_id or ""})
+    try:
+        return await _Produce(request, span).run()
+    finally:
+        span.end()
+
+
+class _Produce:
+    """One produce request on its way: owns the results gathered so far, by place in the request."""
+
+    def __init__(self, request: Request, span: Span) -> None:
+        self._request = request
+        self._span = span
+        self._image = request.image
+        self._results: dict[Place, ProducedPartition] = {}
+
+    async def run(self) -> Answer:
+        body = self._request.body
+        if body.acks not in _VALID_ACKS:
+            self._refuse_all(ErrorCode.invalid_required_acks)
+        elif body.transactional_id is not None:
+            self._refuse_all(
+                ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
+            )
+        else:
+            sends = self._send()
+            if len(sends) == 1:
+                await sends[0]
+            elif sends:
+                await asyncio.gather(*sends)
+        if body.acks == 0:
+            self._check_unacknowledged()
+            return None
+        return self._encode()
+
+    def _send(self) -> list[Any]:
+        """Hand the batches to their leaders' streams now, in the order of the connection; returns what to await."""
+        requests: dict[int, AppendRequest] = {}
+        places: dict[int, list[Place]] = {}
+        sizes: dict[int, int] = {}
+        for topic_index, topic in enumerate(self._request.body.topic_data):
+            topic_id = self._topic_id(topic)
+            for partition_index, data in enumerate(topic.partition_data):
+                place = (topic_index, partition_index)
+                leader, error = self._leader(topic_id, data)
+                if error is not ErrorCode.none:
+                    self._results[place] = _failed(data.index, error)
+                    continue
+                if leader not in requests:
+                    requests[leader] = self._new_request()
+                    places[leader], sizes[leader] = [], 0
+                requests[leader].partitions.append(
+                    PartitionAppend(
+                        topic_id=topic_id, partition=data.index, leader_epoch=-1, records=data.records
+                    )
+                )
+                places[leader].append(place)
+                sizes[leader] += len(data.records)
+        return [self._append(node, requests[node], sizes[node], places[node]) for node in requests]
+
+    def _new_request(self) -> AppendRequest:
+        body = self._request.body
+        return AppendRequest(
+            acks=body.acks, timeout_ms=milliseconds(body.timeout), traceparent=self._span.traceparent
+        )
+
+    def _topic_id(self, topic: Any) -> bytes:
+        if self._request.version >= TOPIC_ID_FROM:
+            return topic.topic_id.bytes if topic.topic_id else bytes(16)
+        known = self._image.topics.get(topic.name)
+        return known.topic_id if known else b""
+
+    def _leader(self, topic_id: bytes, data: Any) -> tuple[int, ErrorCode]:
+        record = self._image.partition(topic_id, data.index)
+        if record is None:
+            if len(topic_id) == 16 and topic_id not in self._image.topics_by_id:
+                return NO_LEADER, ErrorCode.unknown_topic_id
+            return NO_LEADER, ErrorCode.unknown_topic_or_partition
+        if data.records is None:
+            return NO_LEADER, ErrorCode.invalid_record
+        if record.leader == NO_LEADER:
+            return NO_LEADER, ErrorCode.not_leader_or_follower
+        return record.leader, ErrorCode.none
+
+    def _append(self, node_id: int, request: AppendRequest, size_bytes: int, places: list[Place]) -> Any:
+        """Queue the request on the leader's stream (before the first await) and return what waits for the result."""
+        connection = self._request.parts.links.storage(node_id)
+        future = connection.appends.send(request, size_bytes) if connection is not None else None
+        return self._finish(future, request, places)
+
+    async def _finish(
+        self, future: asyncio.Future[AppendResult] | None, request: AppendRequest, places: list[Place]
+    ) -> None:
+        try:
+            if future is None:
+                raise Unreachable("the leader is fenced")
+            # No timeout here: the storage node keeps the request's, and a node that is gone breaks the stream.
+            result = await future
+        except Unreachable:
+            # Certainly not written: the client is to look for the leader again.
+            self._fail(places, request, ErrorCode.not_leader_or_follower)
+        except StreamBroken:
+            # Perhaps written: a code after which idempotent producers send again under the same sequence.
+            self._fail(places, request, ErrorCode.request_timed_out)
+        else:
+            for place, sent, got in zip(places, request.partitions, result.partitions, strict=True):
+                self._results[place] = ProducedPartition(
+                    sent.partition,
+                    got.error_code,
+                    got.base_offset,
+                    got.log_append_time_ms,
+                    got.log_start_offset,
+                    got.error_message or None,
+                    self._current_leader(sent.topic_id, sent.partition)
+                    if got.error_code in _LEADER_ERRORS
+                    else None,
+                )
+
+    def _fail(self, places: list[Place], request: AppendRequest, code: ErrorCode) -> None:
+        for place, sent in zip(places, request.partitions, strict=True):
+            self._results[place] = _failed(sent.partition, code)
+
+    def _refuse_all(self, code: ErrorCode, message: str = "") -> None:
+        for topic_index, topic in enumerate(self._request.body.topic_data):
+            for partition_index, data in enumerate(topic.partition_data):
+                self._results[topic_index, partition_index] = _failed(data.index, code, message)
+
+    def _current_leader(self, topic_id: bytes, partition: int) -> tuple[int, int] | None:
+        image = self._request.image
+        record = image.partition(topic_id, partition)
+        if record is None or record.leader == NO_LEADER:
+            return None
+        return self._request.shown_leader(image, record.leader), record.leader_epoch
+
+    def _check_unacknowledged(self) -> None:
+        """With acks=0 nothing can be answered; Kafka closes the connection so that the client learns of errors."""
+        for result in self._results.values():
+            if result.error_code:
+                raise CloseConnection(
+                    f"produce with acks=0 failed: {ErrorCode(result.error_code).name.upper()}"
+                )
+
+    def _encode(self) -> bytes:
+        request, by_id = self._request, self._request.version >= TOPIC_ID_FROM
+        topics = []
+        for topic_index, topic in enumerate(request.body.topic_data):
+            partitions = [
+                self._results[topic_index, partition_index]
+                for partition_index in range(len(topic.partition_data))
+            ]
+            key = (topic.topic_id.bytes if topic.topic_id else bytes(16)) if by_id else topic.name
+            topics.append((key, partitions))
+        return encode_produce_response(
+            request.version, request.header.correlation_id, topics, leader_endpoints(request, self._results)
+        )
+
+
+def leader_endpoints(request: Request, results: dict[Place, ProducedPartition]) -> list[LeaderEndpoint]:
+    """The endpoints of the leaders that `results` name, so that the client need not ask (KIP-951)."""
+    leaders = {result.current_leader[0] for result in results.values() if result.current_leader}
+    if not leaders:
+        return []
+    brokers = request.brokers(request.image)
+    return [LeaderEndpoint(*brokers[leader]) for leader in sorted(leaders) if leader in brokers]
+
+
+def _failed(partition: int, code: ErrorCode, message: str = "") -> ProducedPartition:
+    return ProducedPartition(partition, code, -1, -1, -1, message or None)
+
+
+HANDLER = Handler(
+    api_key=0,
+    versions=(3, 13),
+    handle=handle,
+    advertised_from=0,
+    lacks="Transactional batches are refused until transactions are served.",
+)

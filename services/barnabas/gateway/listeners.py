@@ -1,0 +1,127 @@
+"""Listeners: `name://host:port` as Kafka writes them, and the endpoints that clients are told."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.kernel.service import StartError
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.v1.metadata_pb2 import AdvertisedListener, GatewayRecord, NodeRecord
+
+PORT_PER_NODE = "port"
+ONE_BROKER = "one"
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address that clients connect to, and what they are told of it.
+
+    `advertised_host` is empty for `auto`: the local address of the socket that the client used.
+    """
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+    port_per_node: bool
+
+    def record(self) -> AdvertisedListener:
+        """The listener as other gateways are to know it."""
+        return AdvertisedListener(
+            name=self.name,
+            host=self.advertised_host,
+            port=self.advertised_port,
+            port_per_node=self.port_per_node,
+        )
+
+
+class Endpoint(NamedTuple):
+    """A broker as a client sees it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def parse_listeners(
+    listeners: Sequence[str], advertised: Sequence[str], advertise: str
+) -> tuple[Listener, ...]:
+    """Read the settings `listeners`, `advertised.listeners` and `advertise`. Raises StartError."""
+    if advertise not in (PORT_PER_NODE, ONE_BROKER):
+        raise StartError(f"advertise={advertise}: use {PORT_PER_NODE} or {ONE_BROKER}")
+    told = {name: (host, port) for name, host, port in map(_parse, advertised)}
+    parsed = []
+    for name, host, port in map(_parse, listeners):
+        wildcard = host in ("", "0.0.0.0", "::")
+        advertised_host, advertised_port = told.pop(name, ("" if wildcard else host, port))
+        parsed.append(
+            Listener(name, host, port, advertised_host, advertised_port, advertise == PORT_PER_NODE)
+        )
+    if told:
+        raise StartError(f"advertised.listeners names {', '.join(told)}, which listeners does not have")
+    if len({listener.name for listener in parsed}) != len(parsed):
+        raise StartError("listeners: each needs a name of its own")
+    return tuple(parsed)
+
+
+def _parse(text: str) -> tuple[str, str, int]:
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon or not port.isdigit() or int(port) > _PORT_MAX:
+        raise StartError(f"listener {text!r}: expected name://host:port, such as PLAINTEXT://0.0.0.0:9092")
+    return name.upper(), host.strip("[]"), int(port)
+
+
+def visible_brokers(
+    image: MetadataImage, listener: Listener, local_host: str, gateway_id: str
+) -> Mapping[int, Endpoint]:
+    """The brokers that a client on `listener` is told of, by broker id.
+
+    `local_host` is the local address of the client's socket. Under one-broker advertising there is a single entry.
+    """
+    nodes = image.live_nodes()
+    if not listener.port_per_node:
+        shown = one_broker_id(image)
+        rack = image.nodes[shown].rack if shown in image.nodes else ""
+        host = listener.advertised_host or local_host
+        return {shown: Endpoint(shown, host, listener.advertised_port, rack or None)}
+    return {node.node_id: _endpoint(image, node, listener, local_host, gateway_id) for node in nodes}
+
+
+def one_broker_id(image: MetadataImage) -> int:
+    """The broker id shown when a listener shows only one: the lowest that ever registered, so that it stays."""
+    return min(image.nodes, default=1)
+
+
+def _endpoint(
+    image: MetadataImage, node: NodeRecord, listener: Listener, local_host: str, gateway_id: str
+) -> Endpoint:
+    rack = node.rack or None
+    if not listener.advertised_host:
+        # Other gateways' `auto` addresses are unknown here, and any gateway serves any request: name ourselves.
+        return Endpoint(node.node_id, local_host, listener.advertised_port + node.position, rack)
+    candidates = [
+        (gateway, record)
+        for gateway in image.gateways.values()
+        for record in gateway.listeners
+        if record.name == listener.name and record.host
+    ]
+    if not candidates:
+        return Endpoint(
+            node.node_id, listener.advertised_host, listener.advertised_port + node.position, rack
+        )
+    same_rack = [pair for pair in candidates if node.rack and pair[0].rack == node.rack]
+    _, record = max(same_rack or candidates, key=lambda pair: _weight(pair[0], node.node_id))
+    port = record.port + node.position if record.port_per_node else record.port
+    return Endpoint(node.node_id, record.host, port, rack)
+
+
+def _weight(gateway: GatewayRecord, node_id: int) -> bytes:
+    """Rendezvous hashing: each node goes to the live gateway of the highest weight, so few move when one dies."""
+    return hashlib.blake2b(f"{gateway.gateway_id}/{node_id}".encode(), digest_size=8).digest()

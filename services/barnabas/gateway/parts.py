@@ -1,0 +1,28 @@
+"""What all handlers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.gateway.config import GatewayConfig
+from barnabas.gateway.fetch_sessions import FetchSessions
+from barnabas.gateway.links import Links
+from barnabas.gateway.producer_ids import ProducerIds
+from barnabas.kernel.clock import Clock
+from barnabas.metadata.subscription import MetadataSubscription
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayParts:
+    """The parts of the gateway, for handlers. Each part owns its own state; this only names them."""
+
+    config: GatewayConfig
+    clock: Clock
+    metadata: MetadataSubscription
+    links: Links
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+
+    @property
+    def gateway_id(self) -> str:
+        return self.config.gateway_id

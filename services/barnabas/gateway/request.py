@@ -1,0 +1,94 @@
+"""What a handler gets: one decoded request and where it came from; and what it is: a row of the handler table."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.gateway.listeners import Endpoint, Listener, one_broker_id, visible_brokers
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import MetadataImage
+from barnabas.wire.requests import RequestHeader
+from barnabas.wire.responses import Body
+from barnabas.wire.schema import response_schema
+
+if TYPE_CHECKING:
+    from barnabas.gateway.parts import GatewayParts
+
+Answer = Body | bytes | list[bytes] | None
+"""A body to encode, or a whole frame (in pieces) that is encoded already, or nothing to send (acks=0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who is at the other end of a connection."""
+
+    connection_id: int
+    host: str
+    """The peer's address as text."""
+    local_host: str
+    """The local address that the client connected to: what `auto` advertises."""
+    listener: Listener
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One decoded request. `body` is kio's dataclass of the request's version."""
+
+    header: RequestHeader
+    body: Any
+    client: Client
+    parts: GatewayParts
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata; take it once per request, so that the answer is of one piece."""
+        return self.parts.metadata.image
+
+    def get(self, name: str, default: Any) -> Any:
+        """A field of the body, or `default` where the request's version has no such field."""
+        return getattr(self.body, name, default)
+
+    def brokers(self, image: MetadataImage) -> Mapping[int, Endpoint]:
+        """The brokers that this client is to see, by id."""
+        return visible_brokers(image, self.client.listener, self.client.local_host, self.parts.gateway_id)
+
+    def shown_leader(self, image: MetadataImage, leader: int) -> int:
+        """The broker id that this client is to see as leader where the leader is node `leader` (-1 stays -1)."""
+        if leader < 0 or self.client.listener.port_per_node:
+            return leader
+        return one_broker_id(image)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A row of the handler table: one Kafka API, the versions served, and the function that serves it.
+
+    `lacks` says in one sentence what is knowingly missing; it goes into docs/compatibility.md.
+    """
+
+    api_key: int
+    versions: tuple[int, int]
+    handle: Callable[[Request], Awaitable[Answer]]
+    advertised_from: int | None = None
+    """The lowest version that ApiVersions shows, where it is not the lowest served."""
+    lacks: str = ""
+
+
+def error_answer(api_key: int, version: int, code: ErrorCode, message: str) -> Body | None:
+    """A response that carries only an error, or None where the response has no place for one."""
+    fields = response_schema(api_key, version).__dataclass_fields__
+    if "error_code" not in fields:
+        return None
+    return {"error_code": code, "error_message": message or None}
+
+
+def milliseconds(duration: datetime.timedelta) -> int:
+    """A duration of kio's as Kafka sent it."""
+    return duration.days * 86_400_000 + duration.seconds * 1000 + duration.microseconds // 1000

@@ -1,0 +1,178 @@
+"""The gateway as a whole: its parts, its listeners, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import socket
+
+from prometheus_client import REGISTRY
+
+from barnabas.gateway import limits
+from barnabas.gateway.budget import ByteBudget
+from barnabas.gateway.config import GatewayConfig
+from barnabas.gateway.connection import Connection
+from barnabas.gateway.dispatch import Dispatcher
+from barnabas.gateway.fetch_sessions import FetchSessions
+from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.gateway.links import Links
+from barnabas.gateway.listeners import Listener, parse_listeners
+from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.producer_ids import ProducerIds
+from barnabas.gateway.request import Client
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.v1.controller_pb2 import WatchRequest
+from barnabas.rpc.v1.metadata_pb2 import GatewayRecord
+
+log = get_logger("gateway")
+
+ACCEPT_BACKLOG = 1024
+
+
+async def serve(config: GatewayConfig, context: ServiceContext) -> None:
+    """Run the gateway until `context.stopping` is set."""
+    if not config.controllers:
+        raise StartError("controllers is not set: give the address of the controller")
+    listeners = parse_listeners(config.listeners, config.advertised_listeners, config.advertise)
+    registration = GatewayRecord(
+        gateway_id=config.gateway_id,
+        rack=config.broker_rack,
+        listeners=[listener.record() for listener in listeners],
+    )
+    metadata = MetadataSubscription(config.controllers, lambda: WatchRequest(gateway=registration))
+    parts = GatewayParts(
+        config=config,
+        clock=context.clock,
+        metadata=metadata,
+        links=Links(metadata),
+        fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, random.Random()),
+        producer_ids=ProducerIds(metadata),
+    )
+    sockets = Sockets(parts, listeners)
+    context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
+    context.health.add_condition("controller reachable", lambda: metadata.is_current)
+    try:
+        await sockets.open(metadata.image)
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(_follow_metadata(metadata), name="metadata"),
+                tasks.create_task(sockets.close_idle_forever(), name="idle connections"),
+                tasks.create_task(sockets.follow(metadata), name="listeners"),
+            ]
+            await context.stopping.wait()
+            for task in background:
+                task.cancel()
+    finally:
+        await sockets.close()
+        await parts.links.close()
+
+
+async def _follow_metadata(metadata: MetadataSubscription) -> None:
+    try:
+        await metadata.run()
+    except RegistrationRefused as error:
+        raise StartError(str(error)) from error
+
+
+class Sockets:
+    """Owns the listening sockets and the connections.
+
+    Every listener has one port for each position that a node may have (DESIGN: advertise by port), opened as nodes
+    join; all of them lead to the same dispatcher.
+    """
+
+    def __init__(self, parts: GatewayParts, listeners: tuple[Listener, ...]) -> None:
+        self._parts = parts
+        self._listeners = listeners
+        self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._connections: set[Connection] = set()
+        self._connection_ids = itertools.count(1)
+        self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
+        self._metrics = RequestMetrics(lambda: len(self._connections), lambda: self._budget.used_bytes)
+        self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics)
+        REGISTRY.register(self._metrics)
+
+    async def open(self, image: MetadataImage) -> None:
+        """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port."""
+        positions = 1 + max((node.position for node in image.nodes.values()), default=-1)
+        for listener in self._listeners:
+            count = max(self._parts.config.ports_per_listener, positions) if listener.port_per_node else 1
+            for position in range(count):
+                if (listener.name, position) not in self._servers:
+                    self._servers[listener.name, position] = await self._listen(listener, position)
+
+    async def follow(self, metadata: MetadataSubscription) -> None:
+        """Open more ports as nodes join."""
+        revision = -1
+        while True:
+            wanted = revision
+            image = await metadata.wait_until(lambda image, wanted=wanted: image.revision > wanted)  # type: ignore[misc]
+            revision = image.revision
+            try:
+                await self.open(image)
+            except StartError as error:
+                log.error("cannot open a port for a node", reason=str(error))
+
+    async def _listen(self, listener: Listener, position: int) -> asyncio.Server:
+        port = listener.port + position
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: self._accept(listener),
+                host=listener.host or None,
+                port=port,
+                backlog=ACCEPT_BACKLOG,
+                reuse_port=True,
+            )
+        except OSError as error:
+            raise StartError(f"cannot listen at {listener.host}:{port}: {error.strerror or error}") from error
+        log.info("listening", listener=listener.name, address=f"{listener.host}:{port}")
+        return server
+
+    def _accept(self, listener: Listener) -> Connection:
+        connection = Connection(
+            lambda transport: self._admit(connection, transport, listener),
+            self._dispatcher.serve,
+            self._budget,
+            self._connections.discard,
+            self._parts.config.socket_request_max_bytes,
+        )
+        return connection
+
+    def _admit(self, connection: Connection, transport: asyncio.Transport, listener: Listener) -> Client:
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if len(self._connections) >= self._parts.config.max_connections:
+            log.warning("too many connections", limit=self._parts.config.max_connections)
+            asyncio.get_running_loop().call_soon(connection.close)
+        self._connections.add(connection)
+        host = peer[0] if peer else ""
+        return Client(next(self._connection_ids), host, local[0] if local else "", listener)
+
+    def _resume_all(self) -> None:
+        for connection in list(self._connections):
+            connection.budget_has_room()
+
+    async def close_idle_forever(self) -> None:
+        """Close connections that were silent for connections.max.idle.ms."""
+        loop, idle_seconds = asyncio.get_running_loop(), self._parts.config.connections_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(limits.IDLE_CHECK_SECONDS)
+            for connection in list(self._connections):
+                if connection.is_idle and loop.time() - connection.last_activity > idle_seconds:
+                    connection.close()
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        with contextlib.suppress(KeyError):
+            REGISTRY.unregister(self._metrics)
+        for server in self._servers.values():
+            server.close()
+        for connection in list(self._connections):
+            connection.close()
