@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, cast
 
 from barnabas.gateway import limits
 from barnabas.gateway.budget import ByteBudget
@@ -75,9 +75,8 @@ class Connection(asyncio.Protocol):
     # --- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._client = self._make_client(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._client = self._make_client(self._transport)
         self._log = self._log.bind(connection=self._client.connection_id, client=self._client.host)
         self.last_activity = asyncio.get_running_loop().time()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -12,7 +13,10 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataIma
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.storage_streams import StorageConnection
-from barnabas.rpc.v1.coordinator_pb2_grpc import GroupCoordinatorAsyncStub, GroupCoordinatorStub
+from barnabas.rpc.v1.coordinator_pb2_grpc import GroupCoordinatorStub
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.coordinator_pb2_grpc import GroupCoordinatorAsyncStub
 
 
 class Links:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
@@ -18,7 +18,10 @@ from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub, ControllerStub
+from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
 
 RETRY_SECONDS_MIN: Final = 0.02
 RETRY_SECONDS_MAX: Final = 0.5

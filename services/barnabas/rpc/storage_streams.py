@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import grpc.aio
 
 from barnabas.rpc.coalesced import CoalescedStream
@@ -14,7 +16,10 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchRequest,
     FetchResult,
 )
-from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub, StorageStub
+from barnabas.rpc.v1.storage_pb2_grpc import StorageStub
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub
 
 
 class StorageConnection:

@@ -1,0 +1,59 @@
+"""Settings: default, file, environment; one clear line for each mistake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from barnabas.kernel.config import ConfigError, load_config, property_name, setting, to_properties
+
+
+@dataclass(frozen=True)
+class Example:
+    node_id: int = setting(1, "An id.")
+    log_dirs: tuple[str, ...] = setting(("a", "b"), "Some directories.")
+    auto_create: bool = setting(True, "A switch.")
+    ratio: float = setting(0.5, "A ratio.")
+    name: str = setting("", "A name.")
+
+
+def write(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "service.properties"
+    path.write_text(text)
+    return ["--config", str(path)]
+
+
+def test_defaults_file_and_environment_in_that_order(tmp_path: Path) -> None:
+    argv = write(tmp_path, "# a comment\nnode.id = 2\nname=file=with=signs\n\nauto.create=false\n")
+    config = load_config(Example, argv, {"BARNABAS_NODE_ID": "3", "OTHER": "x"})
+    assert config == Example(node_id=3, name="file=with=signs", auto_create=False)
+
+
+def test_a_written_file_reads_back(tmp_path: Path) -> None:
+    config = Example(node_id=7, log_dirs=("/x", "/y"), auto_create=False, ratio=0.25, name="n")
+    assert load_config(Example, write(tmp_path, to_properties(config)), {}) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nod.id=1", "unknown setting 'nod.id'"),
+        ("node.id=one", "node.id=one: expected a number"),
+        ("auto.create=maybe", "auto.create=maybe: expected true or false"),
+        ("just words", "line 1: expected name=value"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_config(Example, write(tmp_path, text), {})
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match="cannot read the config file /nowhere/x"):
+        load_config(Example, ["--config", "/nowhere/x"], {})
+
+
+def test_property_names_are_kafkas() -> None:
+    assert property_name("log_dirs") == "log.dirs"

@@ -1,0 +1,78 @@
+"""Structured logs, readiness and the HTTP endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from barnabas.kernel.health import Health
+from barnabas.kernel.http import health_application, serve_http
+from barnabas.kernel.logs import configure_logs, get_logger
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> object:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("barnabas").setLevel(logging.NOTSET)
+
+
+def test_json_lines_carry_the_bound_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("gateway", style="json")
+    get_logger("gateway.connection").bind(connection=7).warning("connection closed", reason="bad frame")
+    line = json.loads(capsys.readouterr().err)
+    assert line["event"] == "connection closed"
+    assert (line["service"], line["level"], line["connection"], line["reason"]) == (
+        "gateway", "warning", 7, "bad frame",
+    )  # fmt: skip
+
+
+def test_text_lines_quote_what_has_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("storage", level="DEBUG")
+    get_logger("storage").debug("rolled", topic="a b", offset=5, empty="")
+    assert capsys.readouterr().err.rstrip().endswith('rolled topic="a b" offset=5 empty=""')
+
+
+def test_a_level_that_is_off_costs_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("storage", level="WARNING")
+    get_logger("storage").info("quiet")
+    assert capsys.readouterr().err == ""
+
+
+def test_health_names_what_is_missing() -> None:
+    health, state = Health(), {"log": False}
+    assert not health.has_conditions()
+    health.add_condition("log recovered", lambda: state["log"])
+    assert health.unmet() == ["log recovered"]
+    state["log"] = True
+    assert health.is_ready()
+    health.begin_stopping()
+    assert health.unmet() == ["stopping"]
+
+
+async def test_endpoints_over_a_unix_socket(tmp_path: Path) -> None:
+    health = Health()
+    health.add_condition("metadata received", lambda: False)
+    path = str(tmp_path / "http.sock")
+
+    async def get(target: str) -> str:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+        return answer
+
+    async with serve_http(health_application(health), f"unix:{path}"):
+        while not Path(path).exists():
+            await asyncio.sleep(0)
+        assert "503" in (ready := await get("/readyz")).splitlines()[0]
+        assert "not ready: metadata received" in ready
+        assert "200 OK" in await get("/healthz")
+        assert "process_start_time_seconds" in await get("/metrics")
