@@ -1,11 +1,27 @@
-"""What can be wrong with a store on disk when it is opened."""
+"""What can be wrong with a store on disk, when it is opened and later."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
 
 
 class LogStoreError(Exception):
     """The store cannot be used as it is; nothing in it was changed. The message says what to do.
 
-    Raised only while opening: a store that belongs to another cluster or node, is in use by another process, or has a
-    file that cannot be read. What goes wrong later is a `KafkaError` with KAFKA_STORAGE_ERROR.
+    Raised only while opening: a store that belongs to another cluster or node, is in use by another process, or
+    has a file that cannot be read. What goes wrong later is a `KafkaError` with KAFKA_STORAGE_ERROR.
     """
+
+
+@contextmanager
+def storage_errors(directory: str) -> Iterator[None]:
+    """The disk's refusals, as the code that clients and the storage service know."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}") from error

@@ -50,12 +50,10 @@ class LeaderEpochCache:
         latest = self._entries[-1] if self._entries else None
         if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
             return
-        while self._entries and (
-            self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset
-        ):
-            self._entries.pop()
-        self._entries.append(EpochEntry(epoch, start_offset))
-        self._write()
+        kept = list(self._entries)
+        while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
+            kept.pop()
+        self._replace([*kept, EpochEntry(epoch, start_offset)])
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers: the greatest epoch known that is at most the one
@@ -83,19 +81,15 @@ class LeaderEpochCache:
         """Drop the epochs that ended before `start_offset`; the one that holds it begins there from now on."""
         after = bisect.bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if after:
-            self._replace(
-                [EpochEntry(self._entries[after - 1].epoch, start_offset), *self._entries[after:]]
-            )
+            self._replace([EpochEntry(self._entries[after - 1].epoch, start_offset), *self._entries[after:]])
 
     def clear(self) -> None:
         self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
+        """The file first: when it cannot be written the list stays what the file says. Raises OSError."""
         if entries != self._entries:
+            rows = [(str(entry.epoch), str(entry.start_offset)) for entry in entries]
+            write_checkpoint(self.path, rows, sync=False)
             self._entries = entries
-            self._write()
-
-    def _write(self) -> None:
-        rows = [(str(entry.epoch), str(entry.start_offset)) for entry in self._entries]
-        write_checkpoint(self.path, rows, sync=False)
-        self.is_dirty = True
+            self.is_dirty = True

@@ -29,9 +29,7 @@ class ScannedBatch(NamedTuple):
     header: BatchHeader
 
 
-def scan_headers(
-    file: SegmentFile, start: int, end: int, *, nowait: bool = False
-) -> Iterator[ScannedBatch]:
+def scan_headers(file: SegmentFile, start: int, end: int, *, nowait: bool = False) -> Iterator[ScannedBatch]:
     """Every whole batch from the batch boundary `start` up to `end`; stops at what cannot be a batch.
 
     Reads small windows, so neither a walk over small batches nor one over large ones reads much more than headers.
@@ -54,9 +52,11 @@ def scan_headers(
 
 
 class CheckedScan:
-    """Iterates over the batches that are whole and right; `valid_bytes` and `stopped_by` say where and why it ended.
+    """Iterates over the batches that are whole and right; `valid_bytes` and `stopped_by` say where and why it
+    ended.
 
-    A batch is right when its size fits, its magic is 2, its CRC matches and its offsets rise and lie in the segment.
+    A batch is right when its size fits, its magic is 2, its CRC matches and its offsets rise and lie in the
+    segment.
     """
 
     def __init__(self, file: SegmentFile, base_offset: int, size: int) -> None:

@@ -1,8 +1,8 @@
 """Files by descriptor: positioned reads and writes, durable small files.
 
 A `SegmentFile` closes its descriptor when the last reference to it goes. So a reader that still holds one, in this
-thread or another, can finish while the segment is deleted or its descriptor is evicted; a descriptor number is never
-reused under it.
+thread or another, can finish while the segment is deleted or its descriptor is evicted; a descriptor number is
+never reused under it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,13 @@ DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
 _XERIAL_BLOCK_BYTES = 32 * 1024
+
+_LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")
+"""Magic, version 1 with independent blocks, 64 KiB blocks, and the header's checksum over these two bytes."""
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 0x80000000
+_LZ4_END = bytes(4)
+
 _GROWTH = 8
 """First guess of the output: this many times the input."""
 
@@ -41,7 +48,7 @@ def compress(codec: int, data: Buffer) -> bytes:
     if codec == Compression.GZIP:
         return bytes(cramjam.gzip.compress(data))
     if codec == Compression.LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        return _compress_lz4_frame(memoryview(data))
     if codec == Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data))
     if codec == Compression.SNAPPY:
@@ -143,6 +150,20 @@ def _compress_xerial(data: memoryview) -> bytes:
         framed += struct.pack(">i", len(block))
         framed += block
     return bytes(framed)
+
+
+def _compress_lz4_frame(data: memoryview) -> bytes:
+    """An lz4 frame of independent blocks: Java's decoder refuses blocks that refer to earlier ones."""
+    import cramjam
+
+    frame = bytearray(_LZ4_FRAME_HEADER)
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        block = bytes(data[start : start + _LZ4_BLOCK_BYTES])
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        stored = len(packed) >= len(block)
+        frame += struct.pack("<I", len(block) | _LZ4_STORED if stored else len(packed))
+        frame += block if stored else packed
+    return bytes(frame + _LZ4_END)
 
 
 def _corrupt(what: str) -> KafkaError:

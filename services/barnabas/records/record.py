@@ -1,7 +1,8 @@
 """The records inside a batch: decoding for those who need them, encoding for tools, coordinators and tests.
 
 A record is varint-framed (Kafka documentation, "Record"): length, attributes, timestamp delta, offset delta, key,
-value, headers. Varints are zigzag. Every length is checked against the record's own end, so nothing outside is read.
+value, headers. Varints are zigzag. Every length is checked against the record's own end, so nothing outside is
+read.
 """
 
 from __future__ import annotations

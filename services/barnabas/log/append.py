@@ -1,0 +1,141 @@
+"""Appending: what a leader does to a batch before it is written, as plain data."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.config import LogConfig
+from barnabas.log.producer_state import BatchMetadata, ProducerState
+from barnabas.log.segment import AppendedBatch
+from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
+from barnabas.records.control import EndTransactionMarker, decode_marker
+from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail
+
+
+class AppendOrigin(enum.Enum):
+    """Who wrote the batch, which decides what is checked."""
+
+    CLIENT = "client"
+    """A producer: everything is checked, sequence numbers too."""
+    COORDINATOR = "coordinator"
+    """A coordinator of the cluster: control batches are allowed, sequence numbers are not looked at."""
+
+
+class AppendInfo(NamedTuple):
+    """What became of an append.
+
+    `log_append_time_ms` is -1 unless the topic stamps log append time. For a `duplicate` the offsets are those of
+    the batch that was written the first time, and nothing was written now.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class PreparedBatch(NamedTuple):
+    """A checked batch: its header as the log will have it, and the bytes behind the patched prefix."""
+
+    header: BatchHeader
+    tail: bytes
+    crc: int
+    max_timestamp: int
+    marker: EndTransactionMarker | None
+
+
+def prepare_leader_batches(
+    records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int
+) -> list[PreparedBatch]:
+    """Check what is to be appended; a client sends one batch, a coordinator one or more.
+
+    Raises KafkaError with the code that Kafka answers; see `barnabas.records.validate`.
+    """
+    prepared: list[PreparedBatch] = []
+    position, end = 0, len(records)
+    while position < end or not prepared:
+        header = check_framing(records, position)
+        check_size(header, config)
+        tail = checked_tail(records, header, position)
+        size = header.size_in_bytes
+        if header.last_offset_delta < 0:
+            raise KafkaError(ErrorCode.invalid_record, "the record batch ends before it begins")
+        marker = None
+        if origin is AppendOrigin.CLIENT:
+            check_client_batch(records, header, config, now_ms)
+        elif header.is_control:
+            marker = decode_marker(memoryview(records)[position : position + size])
+        crc, max_timestamp = header.crc, header.max_timestamp
+        if config.is_log_append_time and not header.is_control:
+            tail = log_append_time_tail(memoryview(records)[position : position + size], header, now_ms)
+            crc, max_timestamp = crc_of_tail(tail), now_ms
+        prepared.append(PreparedBatch(header, tail, crc, max_timestamp, marker))
+        position += size
+    if end > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.record_list_too_large, f"{end} bytes do not fit segment.bytes={config.segment_bytes}"
+        )
+    return prepared
+
+
+def check_producers(
+    state: ProducerState, prepared: list[PreparedBatch], origin: AppendOrigin
+) -> BatchMetadata | None:
+    """Idempotence and transactions: the batch that this append repeats, or None when it may be written.
+
+    Raises KafkaError as `ProducerState.check` does.
+    """
+    for batch in prepared:
+        header = batch.header
+        if header.producer_id < 0:
+            continue
+        if batch.marker is not None:
+            state.check_marker(header, batch.marker)
+            continue
+        is_client = origin is AppendOrigin.CLIENT
+        if is_client:
+            repeated = state.duplicate(header)
+            if repeated is not None:
+                return repeated
+        state.check(header, check_sequence=is_client)
+    return None
+
+
+def assign_offsets(
+    prepared: list[PreparedBatch], first_offset: int, leader_epoch: int
+) -> tuple[list[bytes], list[AppendedBatch], int]:
+    """(parts to write, what the indexes need, bytes): offsets from `first_offset` on, nothing is copied."""
+    parts: list[bytes] = []
+    batches: list[AppendedBatch] = []
+    length = 0
+    for batch in prepared:
+        header = batch.header
+        parts.append(patched_prefix(header, first_offset, leader_epoch, batch.crc))
+        parts.append(batch.tail)
+        last_offset = first_offset + header.last_offset_delta
+        size = header.batch_length + 12
+        batches.append(AppendedBatch(first_offset, last_offset, batch.max_timestamp, size))
+        first_offset = last_offset + 1
+        length += size
+    return parts, batches, length
+
+
+def prepare_follower_batches(records: Buffer) -> tuple[list[PreparedBatch], list[AppendedBatch], int]:
+    """Check what a leader sent: (batches, what the indexes need, bytes of the whole batches)."""
+    prepared: list[PreparedBatch] = []
+    batches: list[AppendedBatch] = []
+    position, end = 0, len(records)
+    while end - position >= 12:
+        size = int.from_bytes(records[position + 8 : position + 12], "big", signed=True) + 12
+        if position + size > end:
+            break
+        header = check_framing(records, position)
+        checked_tail(records, header, position)
+        marker = decode_marker(memoryview(records)[position:]) if header.is_control else None
+        prepared.append(PreparedBatch(header, b"", header.crc, header.max_timestamp, marker))
+        batches.append(AppendedBatch(header.base_offset, header.last_offset, header.max_timestamp, size))
+        position += size
+    return prepared, batches, position

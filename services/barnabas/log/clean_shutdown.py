@@ -1,0 +1,27 @@
+"""`.kafka_cleanshutdown`: that a log directory was closed properly, and under which broker epoch (KIP-966)."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from barnabas.log.segment_file import remove_quietly, sync_directory, write_atomically
+
+FILE_NAME = ".kafka_cleanshutdown"
+UNKNOWN_BROKER_EPOCH = -1
+
+
+def write_marker(directory: str, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+    """The last thing that closing does; durable."""
+    text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    write_atomically(os.path.join(directory, FILE_NAME), text.encode(), sync=True)
+
+
+def take_marker(directory: str) -> bool:
+    """Whether the marker was there; it is removed, durably, before anything is written."""
+    path = os.path.join(directory, FILE_NAME)
+    if not os.path.exists(path):
+        return False
+    remove_quietly(path)
+    sync_directory(directory)
+    return True

@@ -1,0 +1,263 @@
+"""One log directory (one entry of `log.dirs`): its identity, its lock, its checkpoints, its partitions' logs."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import random
+import shutil
+import threading
+import uuid
+from collections.abc import Mapping
+
+from barnabas.kernel.clock import Clock
+from barnabas.kernel.errors import KafkaError
+from barnabas.log import clean_shutdown
+from barnabas.log.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    PartitionKey,
+    read_offsets,
+    write_offsets,
+)
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import LogStoreError, storage_errors
+from barnabas.log.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
+from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
+from barnabas.log.partition_metadata import directory_name, parse_directory_name, read_topic_id
+from barnabas.log.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+DELETE_SUFFIX = "-delete"
+
+
+class LogDirectory:
+    """Owner of a log directory: while it is open no other process opens it.
+
+    Opening, deleting, checkpoints and closing touch the disk and belong in a thread; several partitions may be
+    opened in several threads at once.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        properties: MetaProperties,
+        lock_fd: int,
+        was_clean: bool,
+        clock: Clock,
+        cache: SegmentCache,
+    ) -> None:
+        self.path = path
+        self.properties = properties
+        self.was_clean = was_clean
+        """Whether the directory had been closed properly."""
+        self.recovery_points = read_offsets(self._file(RECOVERY_POINT_FILE))
+        self.high_watermarks = read_offsets(self._file(HIGH_WATERMARK_FILE))
+        """As they were when the directory was opened; the replicas take them from here."""
+        self.log_start_offsets = read_offsets(self._file(LOG_START_OFFSET_FILE))
+        self.logs: dict[PartitionKey, PartitionLog] = {}
+        self._closed_properly: dict[PartitionKey, bool] = {}
+        self._cache = cache
+        self._clock = clock
+        self._lock_fd = lock_fd
+        self._checkpoint_lock = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        cluster_id: str,
+        node_id: int,
+        clock: Clock,
+        *,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
+    ) -> LogDirectory:
+        """Open the directory, created when absent. Partition logs are opened one by one with `open_partition`.
+
+        Raises LogStoreError, with nothing changed, when it belongs to another cluster or node, is in use by another
+        process, or has a file that cannot be read.
+        """
+        try:
+            os.makedirs(path, exist_ok=True)
+            check_meta_properties(path, cluster_id, node_id)
+            lock_fd = _take_lock(path)
+        except OSError as error:
+            raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
+        try:
+            properties = check_meta_properties(path, cluster_id, node_id)
+            if properties is None:
+                properties = MetaProperties(cluster_id, node_id, uuid.uuid4())
+                write_meta_properties(path, properties)
+            was_clean = os.path.exists(os.path.join(path, clean_shutdown.FILE_NAME))
+            opened = cls(path, properties, lock_fd, was_clean, clock, SegmentCache(open_segments_max))
+            # Only now, when nothing can be wrong any more: from here on a crash is a crash.
+            clean_shutdown.take_marker(path)
+            opened._remove_deleted()
+        except OSError as error:
+            os.close(lock_fd)
+            raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        return opened
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def _remove_deleted(self) -> None:
+        """Partitions whose deletion a crash interrupted."""
+        for name in os.listdir(self.path):
+            if name.endswith(DELETE_SUFFIX) and os.path.isdir(self._file(name)):
+                shutil.rmtree(self._file(name), ignore_errors=True)
+
+    def partitions_on_disk(self) -> dict[PartitionKey, uuid.UUID | None]:
+        """Every partition directory, with its topic id (None without partition.metadata). Raises LogStoreError."""
+        found: dict[PartitionKey, uuid.UUID | None] = {}
+        for name in sorted(os.listdir(self.path)):
+            key = parse_directory_name(name)
+            if key is not None and os.path.isdir(self._file(name)):
+                found[key] = read_topic_id(self._file(name))
+        return found
+
+    def open_partition(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        jitter: random.Random | None = None,
+    ) -> PartitionLog:
+        """The partition's log, opened (and recovered) or created; the same object when it is open already.
+
+        Raises as `PartitionLog.open`.
+        """
+        key = (topic, partition)
+        present = self.logs.get(key)
+        if present is not None:
+            if present.topic_id != topic_id:
+                raise LogStoreError(f"{present.directory} is open under topic id {present.topic_id}")
+            return present
+        # What this process has opened before was closed properly only if `close_partition` did it.
+        is_clean = self._closed_properly.get(key, self.was_clean)
+        log = PartitionLog.open(
+            self.path,
+            topic,
+            partition,
+            topic_id,
+            config,
+            self._clock,
+            recovery_point=self.recovery_points.get(key, 0),
+            log_start_offset=self.log_start_offsets.get(key, 0),
+            clean_shutdown=is_clean,
+            cache=self._cache,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            jitter=jitter,
+        )
+        self._closed_properly[key] = False
+        self.logs[key] = log
+        return log
+
+    def close_partition(self, topic: str, partition: int) -> None:
+        """Close one partition's log, which may be opened again. Raises KAFKA_STORAGE_ERROR."""
+        key = (topic, partition)
+        log = self.logs.get(key)
+        if log is not None:
+            log.close()
+            self.write_checkpoints()
+            del self.logs[key]
+            self._closed_properly[key] = True
+
+    def delete_partition(self, topic: str, partition: int) -> None:
+        """Remove a partition: renamed first, so that a crash cannot bring it back half. Raises KAFKA_STORAGE_ERROR.
+
+        Works for a directory whose log is not open, too (a stray partition).
+        """
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.release()
+        name = directory_name(topic, partition)
+        marked = self._file(f"{name}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
+        with storage_errors(self.path):
+            try:
+                os.rename(self._file(name), marked)
+            except FileNotFoundError:
+                return
+        checkpoints = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
+        if [offsets for offsets in checkpoints if offsets.pop(key, None) is not None]:
+            # A partition of the same name must not inherit a recovery point that says its data is safe.
+            self.write_checkpoints()
+        # What cannot be removed now goes when the directory is opened next.
+        shutil.rmtree(marked, ignore_errors=True)
+
+    def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
+        """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.
+
+        A partition that is on disk but not open keeps what its checkpoint said. Raises KAFKA_STORAGE_ERROR.
+        """
+        with self._checkpoint_lock, storage_errors(self.path):
+            logs = dict(self.logs)
+            for key, log in logs.items():
+                self.recovery_points[key] = log.recovery_point
+                if log.log_start_offset > log.segment_base_offsets[0]:
+                    self.log_start_offsets[key] = log.log_start_offset
+                else:
+                    self.log_start_offsets.pop(key, None)
+            write_offsets(self._file(RECOVERY_POINT_FILE), self.recovery_points)
+            write_offsets(self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
+            self.high_watermarks.update(high_watermarks or {})
+            write_offsets(self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
+
+    def close(
+        self,
+        high_watermarks: Mapping[PartitionKey, int] | None = None,
+        *,
+        broker_epoch: int = clean_shutdown.UNKNOWN_BROKER_EPOCH,
+    ) -> None:
+        """Close every log, write the checkpoints and the clean shutdown marker. Raises KAFKA_STORAGE_ERROR.
+
+        Every log is closed even if one fails. After a failure the marker is not written, and the next opening
+        recovers.
+        """
+        failures: list[KafkaError] = []
+        try:
+            for log in list(self.logs.values()):
+                try:
+                    log.close()
+                except KafkaError as error:
+                    failures.append(error)
+            if failures:
+                raise failures[0]
+            self.write_checkpoints(high_watermarks)
+            with storage_errors(self.path):
+                clean_shutdown.write_marker(self.path, broker_epoch)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything without writing: the directory has failed, or a test crashes it."""
+        for log in self.logs.values():
+            log.release()
+        self.logs.clear()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+def _take_lock(path: str) -> int:
+    """Hold the directory until the descriptor is closed, or the process ends in whatever way."""
+    fd = os.open(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise LogStoreError(
+            f"{path} is in use by another process; stop it or give this one its own"
+        ) from None
+    return fd

@@ -1,0 +1,92 @@
+"""`.snapshot`: the producer state at an offset, named by that offset (Kafka's ProducerSnapshot, version 1).
+
+version int16, CRC-32C uint32 over what follows, entry count int32, then entries of 46 bytes: producer id int64,
+epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32,
+first offset of the open transaction int64 (-1 when none is open). Of the five batches retained only the last is
+kept.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+
+import google_crc32c
+
+from barnabas.log.producer_state import BatchMetadata, ProducerEntry
+from barnabas.log.segment import SNAPSHOT_SUFFIX, file_name
+from barnabas.log.segment_file import read_whole, remove_quietly, write_atomically
+
+_VERSION = 1
+_HEADER = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file's bytes."""
+    packed = []
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, -1)
+        packed.append(
+            _ENTRY.pack(
+                entry.producer_id,
+                entry.producer_epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.current_transaction_first_offset,
+            )
+        )
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return _HEADER.pack(_VERSION, google_crc32c.value(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
+    """The entries, or None when the bytes are not a whole snapshot of version 1."""
+    if len(data) < _HEADER.size + _COUNT.size:
+        return None
+    version, crc = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    (count,) = _COUNT.unpack_from(body)
+    whole = len(body) == _COUNT.size + count * _ENTRY.size
+    if version != _VERSION or not whole or google_crc32c.value(body) != crc:
+        return None
+    entries = []
+    for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset = fields
+        batches = [BatchMetadata(sequence, offset, delta, timestamp)] if offset >= 0 else []
+        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, first_offset, batches))
+    return entries
+
+
+def snapshot_offsets(directory: str) -> list[int]:
+    """The offsets at which snapshots exist, rising."""
+    names = (name for name in os.listdir(directory) if name.endswith(SNAPSHOT_SUFFIX))
+    stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names)
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def write_snapshot(directory: str, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> None:
+    """Keep the state at `offset`."""
+    path = os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX))
+    write_atomically(path, encode_snapshot(entries), sync=sync)
+
+
+def load_snapshot(directory: str, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
+    """The newest good snapshot at or before `offset_max`, with its offset; unreadable ones are passed over."""
+    for offset in reversed(snapshot_offsets(directory)):
+        if offset <= offset_max:
+            entries = decode_snapshot(read_whole(os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX))))
+            if entries is not None:
+                return offset, entries
+    return None
+
+
+def remove_snapshots(directory: str, offsets: Iterable[int]) -> None:
+    """Remove the snapshots at these offsets."""
+    for offset in offsets:
+        remove_quietly(os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX)))

@@ -1,0 +1,277 @@
+"""What a partition knows of its producers: idempotence and open transactions (KIP-98, KIP-360, KIP-447, KIP-890).
+
+The state is a function of the log: `check` decides about a batch and changes nothing, `replay` is the only thing
+that changes state, at append as well as when a log is opened. Pure: no files, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SEQUENCE_MAX,
+    BatchHeader,
+    decrement_sequence,
+)
+from barnabas.records.control import EndTransactionMarker
+
+BATCHES_RETAINED = 5
+"""Batches per producer id among which a repeated one is recognised: what one connection may have in flight."""
+NO_OFFSET = -1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch that a producer wrote; `offset_delta` is its record count minus one, `timestamp` in ms."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return decrement_sequence(self.last_sequence, self.offset_delta)
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer id: its epoch, its last batches, and where its open transaction began (-1 when none is open)."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_transaction_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_transaction_first_offset: int = NO_OFFSET,
+        batches: Iterable[BatchMetadata] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_transaction_first_offset = current_transaction_first_offset
+        self.batches = list(batches)
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+        """The retained batch with the same epoch and the same sequence range, if there is one."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        last_sequence = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+    def set_epoch(self, producer_epoch: int) -> None:
+        """A new epoch starts its sequence anew."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+
+class OpenTransaction(NamedTuple):
+    """An open transaction, or one whose marker is not replicated yet (`last_offset` is then the marker's)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int = NO_OFFSET
+
+
+class CompletedTransaction(NamedTuple):
+    """A marker ended this transaction at `last_offset`; `last_stable_offset` is where the log is decided up to."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+    last_stable_offset: int
+
+
+class ProducerState:
+    """Owner of the producers of one partition."""
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self.end_offset = end_offset
+        """The offset up to which the log has been replayed."""
+        self.producers: dict[int, ProducerEntry] = {}
+        self._open: dict[int, OpenTransaction] = {}
+        self._unreplicated: dict[int, OpenTransaction] = {}
+
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    def duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The batch in the log that `header` repeats."""
+        entry = self.producers.get(header.producer_id)
+        return None if entry is None else entry.duplicate_of(header)
+
+    def check(self, header: BatchHeader, *, check_sequence: bool) -> None:
+        """Whether a data batch may follow what its producer wrote; `check_sequence` is for clients' batches.
+
+        Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE. A producer that the log
+        does not know (its records are gone, or it is new) may start with any sequence, as in Kafka since KIP-360.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        _check_epoch(entry, header.producer_epoch)
+        if check_sequence:
+            _check_sequence(entry, header)
+        if entry.current_transaction_first_offset != NO_OFFSET and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.invalid_txn_state,
+                f"producer {header.producer_id} has an open transaction; the batch must belong to it",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        """Whether a coordinator may write this marker. Raises INVALID_PRODUCER_EPOCH or
+        TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        _check_epoch(entry, header.producer_epoch)
+        if entry.coordinator_epoch > marker.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.transaction_coordinator_fenced,
+                f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
+            )
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether the producer has written to a transaction that no marker has ended (KIP-890 verification)."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.current_transaction_first_offset != NO_OFFSET
+
+    # -- replaying ----------------------------------------------------------------------------------------------
+
+    def replay(self, header: BatchHeader, first_offset: int, max_timestamp: int) -> None:
+        """A data batch stands in the log at `first_offset`."""
+        last_offset = first_offset + header.last_offset_delta
+        self.end_offset = last_offset + 1
+        if header.producer_id < 0:
+            return
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
+        entry.set_epoch(header.producer_epoch)
+        entry.batches.append(
+            BatchMetadata(header.last_sequence, last_offset, header.last_offset_delta, max_timestamp)
+        )
+        if len(entry.batches) > BATCHES_RETAINED:
+            del entry.batches[0]
+        entry.last_timestamp = max_timestamp
+        if header.is_transactional and entry.current_transaction_first_offset == NO_OFFSET:
+            entry.current_transaction_first_offset = first_offset
+            self._open[first_offset] = OpenTransaction(header.producer_id, first_offset)
+
+    def replay_marker(
+        self, header: BatchHeader, marker: EndTransactionMarker, offset: int
+    ) -> CompletedTransaction | None:
+        """A transaction marker stands in the log at `offset`; returns the transaction that it ended, if one was
+        open.
+        """
+        self.end_offset = offset + 1
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
+        first_offset = entry.current_transaction_first_offset
+        entry.set_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = marker.timestamp
+        entry.current_transaction_first_offset = NO_OFFSET
+        if first_offset == NO_OFFSET:
+            return None
+        self._open.pop(first_offset, None)
+        self._unreplicated[first_offset] = OpenTransaction(header.producer_id, first_offset, offset)
+        stable = min(self._open, default=offset + 1)
+        return CompletedTransaction(header.producer_id, first_offset, offset, not marker.committed, stable)
+
+    def restore(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
+        """Start from a snapshot taken at `end_offset`."""
+        self.clear(end_offset)
+        for entry in entries:
+            self.producers[entry.producer_id] = entry
+            first_offset = entry.current_transaction_first_offset
+            if first_offset != NO_OFFSET:
+                self._open[first_offset] = OpenTransaction(entry.producer_id, first_offset)
+
+    def clear(self, end_offset: int) -> None:
+        """Know nothing, from `end_offset` on."""
+        self.producers.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers idle for producer.id.expiration.ms with no open transaction; returns how many."""
+        idle = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.current_transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in idle:
+            del self.producers[producer_id]
+        return len(idle)
+
+    # -- transactions -------------------------------------------------------------------------------------------
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions whose marker is below the high watermark no longer hold back the last stable offset."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: transaction
+                for first, transaction in self._unreplicated.items()
+                if transaction.last_offset >= high_watermark
+            }
+
+    def first_unstable_offset(self) -> int | None:
+        """Where the earliest transaction begins that is open, or ended by a marker not yet replicated."""
+        if not self._open and not self._unreplicated:
+            return None
+        return min([*self._open, *self._unreplicated])
+
+
+def _check_epoch(entry: ProducerEntry, producer_epoch: int) -> None:
+    if producer_epoch < entry.producer_epoch:
+        raise KafkaError(
+            ErrorCode.invalid_producer_epoch,
+            f"producer {entry.producer_id} has moved on to epoch {entry.producer_epoch} from {producer_epoch}",
+        )
+
+
+def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
+    first = header.base_sequence
+    if header.producer_epoch != entry.producer_epoch:
+        expected = 0
+        known = entry.producer_epoch != NO_PRODUCER_EPOCH
+    else:
+        last = entry.last_sequence
+        expected = 0 if last == SEQUENCE_MAX else last + 1
+        known = True
+    if known and first != expected:
+        raise KafkaError(
+            ErrorCode.out_of_order_sequence_number,
+            f"producer {entry.producer_id} sent sequence {first} where {expected} follows",
+        )

@@ -1,0 +1,149 @@
+"""The reading half of a partition's log: nothing here changes anything or takes a lock.
+
+Readers see the list of segments and the end of the log as immutable tuples, which the writing half replaces whole.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log import timestamp_lookup
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import storage_errors
+from barnabas.log.leader_epochs import LeaderEpochCache
+from barnabas.log.loader import LoadedLog
+from barnabas.log.log_slice import LogSlice, ends_by, slice_of
+from barnabas.log.segment_factory import SegmentFactory
+from barnabas.log.timestamp_lookup import TimestampedOffset
+from barnabas.log.transaction_index import AbortedTransaction
+
+
+class ReadableLog:
+    """What can be asked of a partition's log from any thread."""
+
+    def __init__(
+        self, directory: str, factory: SegmentFactory, epochs: LeaderEpochCache, loaded: LoadedLog
+    ) -> None:
+        self.directory = directory
+        self.epochs = epochs
+        self._factory = factory
+        self._segments = loaded.segments
+        self._end = (loaded.log_end_offset, loaded.segments[-1], loaded.segments[-1].size)
+        """(log end offset, active segment, its bytes): one tuple, so that the three always agree."""
+        self._log_start_offset = loaded.log_start_offset
+
+    @property
+    def config(self) -> LogConfig:
+        return self._factory.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._end[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(segment.base_offset for segment in self._segments)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_bound_offset: int | None = None,
+        min_one_batch: bool = True,
+    ) -> bytes:
+        """Whole batches from the one that holds `offset`; empty at the end. See `locate`."""
+        with storage_errors(self.directory):
+            found = self.locate(
+                offset, max_bytes, upper_bound_offset=upper_bound_offset, min_one_batch=min_one_batch
+            )
+            return b"" if found is None else found.read()
+
+    def locate(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_bound_offset: int | None = None,
+        min_one_batch: bool = True,
+        nowait: bool = False,
+    ) -> LogSlice | None:
+        """Where the batches from `offset` on stand; None when there are none below `upper_bound_offset`.
+
+        At most `max_bytes`, but the first batch always (with `min_one_batch`); of one segment; whole batches, the
+        first possibly beginning before `offset`. With `nowait` raises BlockingIOError where it would wait for the
+        disk: call again in a thread. Raises OFFSET_OUT_OF_RANGE outside [log start offset, log end offset].
+        """
+        end_offset, active, active_size = self._end
+        segments = self._segments
+        if not self._log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not within [{self._log_start_offset}, {end_offset}]",
+            )
+        bound = end_offset if upper_bound_offset is None else min(upper_bound_offset, end_offset)
+        if offset >= bound:
+            return None
+        number = len(segments) - 1
+        if offset < segments[number].base_offset:
+            number = max(bisect.bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
+        for at in range(number, len(segments)):
+            segment = segments[at]
+            if nowait and not segment.is_open:
+                raise BlockingIOError("the segment is not open")
+            size = active_size if segment is active else segment.size
+            start = segment.position_of(offset, nowait=nowait)
+            if start < size:
+                is_whole = bound == end_offset if segment is active else ends_by(segments, at, bound)
+                return slice_of(segment, start, size, max_bytes, bound, is_whole, min_one_batch, nowait)
+        return None
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record whose timestamp is at least `timestamp` (ms); None without one. May read and
+        decompress.
+        """
+        with storage_errors(self.directory):
+            return timestamp_lookup.offset_for_timestamp(self._segments, timestamp, self._log_start_offset)
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record with the greatest timestamp (KIP-734); None in a log without timestamps."""
+        with storage_errors(self.directory):
+            return timestamp_lookup.max_timestamp(self._segments)
+
+    def earliest(self) -> TimestampedOffset:
+        """The log start offset, without a timestamp, and the epoch that wrote it (-1 if unknown)."""
+        start = self._log_start_offset
+        return TimestampedOffset(start, -1, self.epochs.epoch_for_offset(start))
+
+    def latest(self) -> TimestampedOffset:
+        """The log end offset, without a timestamp, and the newest epoch (-1 if unknown)."""
+        return TimestampedOffset(self._end[0], -1, self.epochs.latest_epoch)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when the epoch is unknown."""
+        return self.epochs.end_offset_for(leader_epoch, self._end[0])
+
+    def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [offset, upper_bound_offset), for a read_committed fetch."""
+        segments = self._segments
+        first = max(bisect.bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
+        found: list[AbortedTransaction] = []
+        for segment in segments[first:]:
+            for aborted in segment.transaction_index.entries():
+                if aborted.last_offset >= offset and aborted.first_offset < upper_bound_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= upper_bound_offset:
+                    return found
+        return found

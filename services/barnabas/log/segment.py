@@ -1,0 +1,370 @@
+"""One segment: a file of record batches, its two indexes and its list of aborted transactions.
+
+Positions are bytes in the `.log` file, offsets are absolute. A batch that holds no leader-side meaning is never
+decoded here: only headers are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from barnabas.log.index_file import read_entries
+from barnabas.log.offset_index import OffsetIndex
+from barnabas.log.scan import CheckedScan, ScannedBatch, scan_headers
+from barnabas.log.segment_cache import SegmentCache
+from barnabas.log.segment_file import SegmentFile, remove_quietly, sync_path
+from barnabas.log.time_index import TimeIndex
+from barnabas.log.transaction_index import TransactionIndex
+from barnabas.records.batch import NO_TIMESTAMP, Buffer
+
+LOG_SUFFIX = ".log"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+POSITION_HINTS_MAX = 64
+"""Batch boundaries remembered per segment, so that a consumer's next fetch needs no lookup."""
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Kafka's name for a file of the segment: the base offset in 20 digits."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class AppendedBatch(NamedTuple):
+    """What the indexes need to know of a batch that was written; `size` in bytes, `max_timestamp` in ms."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    size: int
+
+
+class OpenSegment:
+    """The descriptor and the indexes of a segment in use. Dropped as one; whoever still holds it may go on
+    reading.
+    """
+
+    __slots__ = ("file", "offset_index", "time_index")
+
+    def __init__(self, file: SegmentFile, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        self.file = file
+        self.offset_index = offset_index
+        self.time_index = time_index
+
+
+class Segment:
+    """Owner of one segment's size, greatest timestamp and indexes; changes come from the partition log only."""
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        index_bytes_max: int,
+        index_interval_bytes: int,
+        created_ms: int,
+        cache: SegmentCache,
+        jitter_ms: int = 0,
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.index_bytes_max = index_bytes_max
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.transaction_index = TransactionIndex(self.path(TransactionIndex.suffix))
+        self._cache = cache
+        self._open: OpenSegment | None = None
+        self._pinned = False
+        self._maximum: tuple[int, int] | None = None
+        self._first_timestamp: int | None = None
+        self._last_indexed_position = 0
+        self._hints: dict[int, int] = {}
+
+    def path(self, suffix: str) -> str:
+        return os.path.join(self.directory, file_name(self.base_offset, suffix))
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    def open(self) -> OpenSegment:
+        """The segment's descriptor and indexes; an index that is missing or does not fit the log is built anew."""
+        opened = self._open
+        if opened is None:
+            opened = self._open = self._load()
+        if not self._pinned:
+            self._cache.touch(self)
+        return opened
+
+    def _load(self) -> OpenSegment:
+        file = SegmentFile(self.path(LOG_SUFFIX))
+        offsets = read_entries(self.path(OffsetIndex.suffix), OffsetIndex.entry.size)
+        times = read_entries(self.path(TimeIndex.suffix), TimeIndex.entry.size)
+        opened = self._with_indexes(file, offsets or b"", times or b"")
+        sane = opened.offset_index.is_sane(self.size) and opened.time_index.is_sane()
+        if offsets is None or times is None or not sane or (self.size and not times):
+            opened = self._with_indexes(file, b"", b"")
+            self._rebuild_indexes(opened, scan_headers(file, 0, self.size))
+        self._last_indexed_position = opened.offset_index.last_position()
+        return opened
+
+    def _with_indexes(self, file: SegmentFile, offsets: bytes, times: bytes) -> OpenSegment:
+        return OpenSegment(
+            file,
+            OffsetIndex(self.path(OffsetIndex.suffix), self.base_offset, self.index_bytes_max, offsets),
+            TimeIndex(self.path(TimeIndex.suffix), self.base_offset, self.index_bytes_max, times),
+        )
+
+    def create_files(self) -> None:
+        """Create the segment's files, empty, and keep it open as the active one."""
+        file = SegmentFile(self.path(LOG_SUFFIX), create=True)
+        self._open = self._with_indexes(file, b"", b"")
+        self._open.offset_index.flush()
+        self._open.time_index.flush()
+        self._pinned = True
+
+    def pin(self) -> None:
+        """Keep the segment open: it is the active one."""
+        self._pinned = True
+        self.open()
+
+    def unpin(self) -> None:
+        """Leave it to the cache how long the segment stays open."""
+        self._pinned = False
+        self._cache.touch(self)
+
+    def release(self) -> None:
+        """Let go of descriptor and indexes; the next use opens them again."""
+        self._open = None
+        self._hints = {}
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch], length: int) -> None:
+        """Write `parts` (`length` bytes, the `batches` back to back) at the end. Raises OSError, segment
+        unharmed.
+        """
+        opened = self._open or self.open()
+        position = self.size
+        opened.file.write(parts, position, length)
+        hints = self._hints
+        if len(hints) >= POSITION_HINTS_MAX:
+            hints.clear()
+        hints[batches[0].first_offset] = position
+        if self._first_timestamp is None and position == 0:
+            self._first_timestamp = batches[0].max_timestamp
+        for batch in batches:
+            self._index(opened, position, batch.last_offset, batch.max_timestamp)
+            position += batch.size
+        # Last, so that a reader in another thread never sees a size that is not written.
+        self.size = position
+
+    def _index(self, opened: OpenSegment, position: int, last_offset: int, max_timestamp: int) -> None:
+        maximum = self._maximum
+        if maximum is None:
+            maximum = self._maximum = opened.time_index.last()
+        if max_timestamp > maximum[0]:
+            maximum = self._maximum = (max_timestamp, last_offset)
+        if position - self._last_indexed_position > self.index_interval_bytes:
+            opened.offset_index.append(last_offset, position)
+            opened.time_index.append_if_later(*maximum)
+            self._last_indexed_position = position
+
+    def should_roll(
+        self, length: int, last_offset: int, max_timestamp: int, now_ms: int, limits: RollLimits
+    ) -> bool:
+        """Whether `length` more bytes up to `last_offset` belong in a new segment."""
+        size = self.size
+        if size == 0:
+            return last_offset - self.base_offset > 0x7FFFFFFF
+        if size + length > limits.segment_bytes:
+            return True
+        opened = self._open or self.open()
+        if opened.offset_index.is_full or opened.time_index.is_full:
+            return True
+        if not opened.offset_index.can_hold(last_offset):
+            return True
+        first = self.first_timestamp()
+        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited > limits.segment_ms - self.jitter_ms
+
+    def finish(self) -> None:
+        """The last time index entry, and the indexes on disk: before a roll and before closing."""
+        opened = self._open or self.open()
+        timestamp, offset = self.maximum()
+        if timestamp >= 0:
+            opened.time_index.append_if_later(timestamp, offset)
+        opened.offset_index.flush()
+        opened.time_index.flush()
+
+    def flush_indexes(self) -> None:
+        """The index entries so far, on disk."""
+        opened = self._open
+        if opened is not None:
+            opened.offset_index.flush()
+            opened.time_index.flush()
+
+    def sync(self) -> None:
+        """Make the segment durable: data first, then what can be rebuilt from it."""
+        self.open().file.sync()
+        for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
+            sync_path(self.path(suffix))
+
+    # -- recovery and truncation --------------------------------------------------------------------------------
+
+    def recover(self) -> CheckedScan:
+        """Check every batch, truncate at the first bad one and rebuild the indexes. Returns the finished scan."""
+        self.release()
+        file = SegmentFile(self.path(LOG_SUFFIX))
+        opened = self._with_indexes(file, b"", b"")
+        scan = CheckedScan(file, self.base_offset, file.size())
+        self.transaction_index.clear()
+        self._rebuild_indexes(opened, scan)
+        if scan.valid_bytes < scan.size:
+            file.truncate(scan.valid_bytes)
+        self.size = scan.valid_bytes
+        self._open = opened
+        return scan
+
+    def _rebuild_indexes(self, opened: OpenSegment, batches: Iterable[ScannedBatch]) -> None:
+        opened.offset_index.clear()
+        opened.time_index.clear()
+        self._maximum = NO_TIMESTAMP, self.base_offset
+        self._last_indexed_position = 0
+        for position, header in batches:
+            self._index(opened, position, header.last_offset, header.max_timestamp)
+        if self._maximum[0] >= 0:
+            opened.time_index.append_if_later(*self._maximum)
+        opened.offset_index.flush()
+        opened.time_index.flush()
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`."""
+        opened = self.open()
+        found = self.find(offset)
+        if found is None:
+            return offset
+        position, header = found
+        opened.offset_index.truncate_to(header.base_offset)
+        opened.time_index.truncate_to(header.base_offset)
+        self.transaction_index.truncate_to(header.base_offset)
+        opened.file.truncate(position)
+        self.size = position
+        self._hints = {}
+        if position == 0:
+            self._first_timestamp = None
+        self._last_indexed_position = opened.offset_index.last_position()
+        self._maximum = opened.time_index.last()
+        for scanned in scan_headers(opened.file, self._last_indexed_position, position):
+            if scanned.header.max_timestamp > self._maximum[0]:
+                self._maximum = scanned.header.max_timestamp, scanned.header.last_offset
+        return min(offset, header.base_offset)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def find(self, offset: int, *, nowait: bool = False) -> ScannedBatch | None:
+        """The first batch that ends at or after `offset`; None when the segment ends before it."""
+        opened = self._open or self.open()
+        start = self._hints.get(offset)
+        if start is None:
+            start = opened.offset_index.position_for(offset)
+        for scanned in scan_headers(opened.file, start, self.size, nowait=nowait):
+            if scanned.header.last_offset >= offset:
+                return scanned
+        return None
+
+    def position_of(self, offset: int, *, nowait: bool = False) -> int:
+        """Where the first batch that ends at or after `offset` begins; the segment's size when there is none."""
+        hint = self._hints.get(offset)
+        if hint is not None:
+            return hint
+        found = self.find(offset, nowait=nowait)
+        return self.size if found is None else found.position
+
+    def boundary_not_after(self, start: int, limit: int, *, nowait: bool = False) -> tuple[int, int | None]:
+        """(position, offset) after the last whole batch that ends at or before `limit`, the first batch at least.
+
+        `start` is a batch boundary before `limit`; the offset is None where no header had to be read to know.
+        """
+        opened = self._open or self.open()
+        end = max(start, opened.offset_index.position_not_after(limit))
+        next_offset: int | None = None
+        for position, header in scan_headers(opened.file, end, self.size, nowait=nowait):
+            after = position + header.size_in_bytes
+            if after > limit and position > start:
+                break
+            end, next_offset = after, header.next_offset
+            if end >= limit:
+                break
+        return end, next_offset
+
+    def remember(self, offset: int, position: int) -> None:
+        """A reader will ask for `offset` next: its batch begins at `position`."""
+        hints = self._hints
+        if len(hints) >= POSITION_HINTS_MAX:
+            hints.clear()
+        hints[offset] = position
+
+    def maximum(self) -> tuple[int, int]:
+        """(timestamp in ms, last offset of the first batch that has it); (-1, base offset) without timestamps."""
+        maximum = self._maximum
+        if maximum is None:
+            maximum = self._maximum = self.open().time_index.last()
+        return maximum
+
+    def largest_timestamp(self) -> int:
+        """The greatest timestamp in ms; of the file's last change when its records have none."""
+        timestamp, _ = self.maximum()
+        if timestamp >= 0:
+            return timestamp
+        return os.stat(self.path(LOG_SUFFIX)).st_mtime_ns // 1_000_000
+
+    def first_timestamp(self) -> int:
+        """The max timestamp in ms of the first batch, from which the segment's age counts; -1 when empty."""
+        if self._first_timestamp is None:
+            first = next(scan_headers(self.open().file, 0, self.size), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first.header.max_timestamp
+        return self._first_timestamp
+
+    # -- removal ------------------------------------------------------------------------------------------------
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the segment's files out of the log; returns their new paths. Readers may finish."""
+        self._cache.forget(self)
+        self.release()
+        marked = []
+        for suffix in (
+            OffsetIndex.suffix,
+            TimeIndex.suffix,
+            TransactionIndex.suffix,
+            SNAPSHOT_SUFFIX,
+            LOG_SUFFIX,
+        ):
+            path = self.path(suffix)
+            try:
+                os.rename(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            marked.append(path + DELETED_SUFFIX)
+        return marked
+
+
+class RollLimits(NamedTuple):
+    """The settings that end a segment: bytes, and ms by record timestamps."""
+
+    segment_bytes: int
+    segment_ms: int
+
+
+def remove_marked(paths: Sequence[str]) -> None:
+    """Remove files that `mark_deleted` renamed."""
+    for path in paths:
+        remove_quietly(path)

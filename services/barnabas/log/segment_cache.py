@@ -1,0 +1,48 @@
+"""How many finished segments stay open: a least-recently-used list with a limit.
+
+Active segments hold one descriptor each and are not counted; every other segment is opened when it is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+OPEN_SEGMENTS_MAX = 256
+"""Finished segments of one log directory that stay open, with one descriptor and their indexes in memory each."""
+
+
+class Releasable(Protocol):
+    """What the cache closes."""
+
+    def release(self) -> None: ...
+
+
+class SegmentCache:
+    """Owner of the order in which finished segments were used."""
+
+    def __init__(self, segments_max: int = OPEN_SEGMENTS_MAX) -> None:
+        self.segments_max = segments_max
+        self._used: OrderedDict[int, Releasable] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def touch(self, segment: Releasable) -> None:
+        """`segment` is in use; the one unused for longest may be released for it."""
+        key = id(segment)
+        released: list[Releasable] = []
+        with self._lock:
+            self._used[key] = segment
+            self._used.move_to_end(key)
+            while len(self._used) > self.segments_max:
+                released.append(self._used.popitem(last=False)[1])
+        for old in released:
+            old.release()
+
+    def forget(self, segment: Releasable) -> None:
+        """`segment` is released by others, or has become active."""
+        with self._lock:
+            self._used.pop(id(segment), None)

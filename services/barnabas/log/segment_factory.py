@@ -1,0 +1,49 @@
+"""Makes the segments of one partition, from files or anew, with the settings of the moment."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from barnabas.kernel.clock import Clock
+from barnabas.log.config import LogConfig
+from barnabas.log.segment import LOG_SUFFIX, Segment, file_name
+from barnabas.log.segment_cache import SegmentCache
+
+
+class SegmentFactory:
+    """What all segments of a partition share."""
+
+    def __init__(
+        self, directory: str, config: LogConfig, clock: Clock, cache: SegmentCache, jitter: random.Random
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.cache = cache
+        self._clock = clock
+        self._jitter = jitter
+
+    def create(self, base_offset: int) -> Segment:
+        """A new, empty, active segment with its files. Raises OSError."""
+        segment = self._make(base_offset, 0, self._clock.now_ms())
+        segment.create_files()
+        return segment
+
+    def find(self, base_offset: int) -> Segment:
+        """The segment whose `.log` file exists; opened when it is first used."""
+        status = os.stat(os.path.join(self.directory, file_name(base_offset, LOG_SUFFIX)))
+        return self._make(base_offset, status.st_size, self._clock.now_ms())
+
+    def _make(self, base_offset: int, size: int, created_ms: int) -> Segment:
+        config = self.config
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        return Segment(
+            self.directory,
+            base_offset,
+            size=size,
+            index_bytes_max=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            created_ms=created_ms,
+            cache=self.cache,
+            jitter_ms=self._jitter.randrange(jitter_max) if jitter_max > 0 else 0,
+        )

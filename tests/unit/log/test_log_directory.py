@@ -1,0 +1,156 @@
+"""A log directory: identity, lock, checkpoints, clean shutdown, partitions."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+
+from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.checkpoints import read_offsets
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import LogStoreError
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
+from barnabas.records.record import encode_batch
+
+TOPIC_ID = uuid.UUID(int=11)
+BATCH = encode_batch([(1, b"k", b"v", ())])
+
+
+def open_directory(path: Path, cluster: str = "c", node: int = 1) -> LogDirectory:
+    return LogDirectory.open(str(path), cluster, node, ManualClock())
+
+
+def snapshot(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    log = directory.open_partition("a.b-c", 3, TOPIC_ID, LogConfig())
+    assert directory.open_partition("a.b-c", 3, TOPIC_ID, LogConfig()) is log
+    for _ in range(5):
+        log.append_as_leader(BATCH, 0)
+    log.maybe_increment_log_start_offset(2)
+    identity = directory.properties
+    directory.close({("a.b-c", 3): 4}, broker_epoch=9)
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 9}
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\na.b-c 3 4\n"
+    again = open_directory(tmp_path)
+    assert again.was_clean
+    assert again.properties == identity
+    assert again.high_watermarks == {("a.b-c", 3): 4}
+    assert again.partitions_on_disk() == {("a.b-c", 3): TOPIC_ID}
+    reopened = again.open_partition("a.b-c", 3, TOPIC_ID, LogConfig())
+    assert (reopened.log_start_offset, reopened.log_end_offset, reopened.recovery_point) == (2, 5, 5)
+    assert reopened.recovery_report.segments_checked == 0
+    again.abandon()
+    crashed = open_directory(tmp_path)
+    assert not crashed.was_clean
+    recovered = crashed.open_partition("a.b-c", 3, TOPIC_ID, LogConfig())
+    assert recovered.recovery_report.segments_checked == 1
+    crashed.close()
+
+
+@pytest.mark.parametrize(("cluster", "node"), [("other", 1), ("c", 2)])
+def test_a_directory_of_others_is_not_touched(tmp_path: Path, cluster: str, node: int) -> None:
+    open_directory(tmp_path).close()
+    before = snapshot(tmp_path)
+    with pytest.raises(LogStoreError, match="belongs to"):
+        open_directory(tmp_path, cluster, node)
+    assert snapshot(tmp_path) == before
+    assert open_directory(tmp_path).was_clean
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint"])
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, name: str) -> None:
+    open_directory(tmp_path).close()
+    (tmp_path / name).write_bytes(b"nonsense\nnonsense\nnonsense\n")
+    before = snapshot(tmp_path)
+    with pytest.raises(LogStoreError, match=name):
+        open_directory(tmp_path)
+    assert snapshot(tmp_path) == before
+
+
+def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
+    first = open_directory(tmp_path)
+    with pytest.raises(LogStoreError, match="in use by another process"):
+        open_directory(tmp_path)
+    first.close()
+    open_directory(tmp_path).close()
+
+
+def test_deleting_a_partition(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    directory.open_partition("t", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    directory.write_checkpoints({("t", 0): 1})
+    directory.delete_partition("t", 0)
+    directory.delete_partition("t", 1)
+    (tmp_path / "t-9.0123-delete").mkdir()
+    assert directory.partitions_on_disk() == {}
+    fresh = directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
+    assert fresh.log_end_offset == 0
+    directory.close()
+    assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {}
+    open_directory(tmp_path).close()
+    assert not (tmp_path / "t-9.0123-delete").exists()
+
+
+def test_a_partition_that_is_not_open_keeps_its_checkpoint(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    for partition in (0, 1):
+        directory.open_partition("t", partition, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    directory.close({("t", 0): 1, ("t", 1): 1})
+    again = open_directory(tmp_path)
+    again.open_partition("t", 0, TOPIC_ID, LogConfig())
+    again.close({("t", 0): 1})
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert read_offsets(str(tmp_path / name)) == {("t", 0): 1, ("t", 1): 1}
+
+
+def test_a_partition_closed_alone_opens_again_without_recovery(tmp_path: Path) -> None:
+    directory = open_directory(tmp_path)
+    log = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    log.append_as_leader(BATCH, 0)
+    directory.close_partition("t", 0)
+    again = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    assert again is not log
+    assert again.log_end_offset == again.recovery_point == 1
+    assert again.recovery_report.segments_checked == 0
+    again.release()
+    del directory.logs[("t", 0)]
+    recovered = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    assert recovered.recovery_report.segments_checked == 1
+    directory.close()
+
+
+def test_a_log_that_cannot_be_closed_leaves_no_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    logs = [directory.open_partition("t", partition, TOPIC_ID, LogConfig()) for partition in (0, 1)]
+    for log in logs:
+        log.append_as_leader(BATCH, 0)
+
+    def refuse() -> int:
+        raise KafkaError(ErrorCode.kafka_storage_error, "the disk is gone")
+
+    monkeypatch.setattr(logs[0], "flush", refuse)
+    with pytest.raises(KafkaError):
+        directory.close()
+    assert logs[1].recovery_point == 1
+    again = open_directory(tmp_path)
+    assert not again.was_clean
+    assert again.open_partition("t", 0, TOPIC_ID, LogConfig()).log_end_offset == 1
+    again.close()
+
+
+def test_names_and_ids_are_kafkas() -> None:
+    assert parse_directory_name("my-topic-12") == ("my-topic", 12)
+    assert parse_directory_name("t-0.abc-delete") is None
+    assert uuid_to_text(uuid.UUID(int=1)) == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ") == uuid.UUID(int=1)
