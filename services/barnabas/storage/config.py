@@ -1,0 +1,72 @@
+"""The settings of a storage node, under Kafka's names where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.kernel.config import ConfigError, setting
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """Settings of one storage node; `node_id` is the setting `node.id`. Checked on construction (ConfigError)."""
+
+    node_id: int = setting(-1, "The broker id that clients see; unique in the cluster and never changed.")
+    log_dirs: tuple[str, ...] = setting((), "The directories of this node's partitions, one a disk.")
+    listen_address: str = setting(
+        "127.0.0.1:19092", "Where the other services reach this node over gRPC: host:port or unix:/path."
+    )
+    advertised_address: str = setting(
+        "", "The gRPC address that the other services are told; empty for the one that is listened at."
+    )
+    controllers: tuple[str, ...] = setting((), "The gRPC addresses of all controllers.")
+    broker_rack: str = setting("", "The zone or rack of this node; empty when there is none.")
+    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
+    log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
+    num_recovery_threads_per_data_dir: int = setting(
+        2, "Threads for each log directory that recover partitions at start."
+    )
+    log_retention_check_interval_ms: int = setting(
+        300_000, "How often partitions are looked over for segments past their retention.", unit="ms"
+    )
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        60_000, "How often recovery points and log start offsets are written down.", unit="ms"
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        5_000, "How often high watermarks are written down.", unit="ms"
+    )
+    producer_id_expiration_ms: int = setting(
+        86_400_000, "How long an idle producer's sequence numbers are remembered.", unit="ms"
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        600_000, "How often idle producers are forgotten.", unit="ms"
+    )
+    fetch_max_bytes: int = setting(
+        57_671_680, "The most record bytes that one fetch is answered with.", unit="bytes"
+    )
+
+    def __post_init__(self) -> None:
+        if self.node_id < 0:
+            raise ConfigError(f"node.id={self.node_id}: give this node an id of 0 or more")
+        if not self.log_dirs:
+            raise ConfigError("log.dirs is empty: name at least one directory")
+        if len(set(self.log_dirs)) < len(self.log_dirs):
+            raise ConfigError("log.dirs names a directory twice")
+        if not self.controllers:
+            raise ConfigError("controllers is empty: give the address of at least one controller")
+        if not self.advertised_address and self.listen_address.startswith(("0.0.0.0:", "[::]:", ":")):
+            raise ConfigError(
+                f"listen.address={self.listen_address} names no host: set advertised.address to what others can reach"
+            )
+        for name in (
+            "num_recovery_threads_per_data_dir",
+            "log_retention_check_interval_ms",
+            "log_flush_offset_checkpoint_interval_ms",
+            "replica_high_watermark_checkpoint_interval_ms",
+            "producer_id_expiration_ms",
+            "producer_id_expiration_check_interval_ms",
+            "fetch_max_bytes",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")

@@ -1,0 +1,220 @@
+"""Storage.Append: record batches for partitions that this node leads.
+
+Requests of one stream are appended in the order sent, on the event loop: an append only writes to the page cache.
+A result leaves as soon as all of its partitions may be acknowledged; it may overtake others.
+
+Knowingly missing: waiting for followers (there is one replica); the place for it is `Partition.wait`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.tracing import Span, start_span
+from barnabas.rpc.answers import AnswerQueue
+from barnabas.rpc.v1.storage_pb2 import (
+    AppendFrame,
+    AppendRequest,
+    AppendResult,
+    AppendResultFrame,
+    PartitionAppend,
+    PartitionAppendResult,
+)
+from barnabas.storage import limits
+from barnabas.storage.partition import ALL_REPLICAS, NOT_LEADER, Partition
+from barnabas.storage.replicas import Replicas
+from barnabas.storage.streams import serve_until_done
+
+ACKS: Final = frozenset({-1, 0, 1})
+UNANSWERED: Final = -1_000
+"""The error code of a partition's result that is still to come; never sent."""
+
+log = get_logger("storage.append")
+
+Answer = Callable[[AppendResult], None]
+
+
+class AppendHandler:
+    """Serves Append streams; owns the counts of requests."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self.requests = 0
+        self.waiting = 0
+        """Requests whose result waits for a sync, a replica or a log that is being opened."""
+
+    async def serve(
+        self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
+    ) -> None:
+        """Serve one stream until the peer ends it."""
+        answers: AnswerQueue[AppendResult] = AnswerQueue(
+            lambda results: AppendResultFrame(results=results), bytes_max=limits.APPEND_ANSWERS_BYTES_MAX
+        )
+
+        def answer(result: AppendResult) -> None:
+            answers.put(result, limits.APPEND_ANSWER_BYTES * len(result.partitions))
+
+        async def take_requests() -> None:
+            async for frame in frames:
+                await answers.wait_for_room()
+                for request in frame.requests:
+                    self.handle(request, answer)
+
+        await serve_until_done(take_requests(), answers.write_forever(write))
+
+    def handle(self, request: AppendRequest, answer: Answer) -> None:
+        """Append what `request` holds; `answer` is called once, now or later."""
+        self.requests += 1
+        span = start_span("storage.append", traceparent=request.traceparent) if request.traceparent else None
+        operation = _AppendOperation(self, request, answer, span)
+        for number, item in enumerate(request.partitions):
+            operation.append(number, item)
+        operation.start_waiting()
+
+    def find(self, item: PartitionAppend) -> Partition | int:
+        """The partition, or Kafka's error code when this node does not have it."""
+        return self._replicas.find(item.topic_id, item.partition) or self._replicas.absence(
+            item.topic_id, item.partition
+        )
+
+
+class _AppendOperation:
+    """One request until its answer; owns the results so far."""
+
+    __slots__ = (
+        "_answer",
+        "_handler",
+        "_is_waiting",
+        "_open",
+        "_parked",
+        "_request",
+        "_result",
+        "_span",
+        "_timer",
+    )
+
+    def __init__(
+        self, handler: AppendHandler, request: AppendRequest, answer: Answer, span: Span | None
+    ) -> None:
+        self._handler = handler
+        self._request = request
+        self._answer = answer
+        self._span = span
+        self._result = AppendResult(correlation_id=request.correlation_id)
+        self._open = 1
+        """Results that are still to come, and one for the request itself while it is being taken."""
+        self._parked: set[int] = set()
+        self._is_waiting = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def append(self, number: int, item: PartitionAppend) -> None:
+        """Append to partition `number` of the request, now or when its log is open."""
+        partition = self._handler.find(item)
+        if isinstance(partition, int):
+            result = _refusal(partition)
+        elif not partition.is_opening:
+            result = self._append_now(number, item, partition)
+        elif partition.park(partial(self._append_parked, number, item, partition), len(item.records)):
+            self._parked.add(number)
+            self._open += 1
+            result = _refusal(UNANSWERED)
+        else:
+            result = _refusal(NOT_LEADER)
+        self._result.partitions.append(result)
+
+    def _append_now(self, number: int, item: PartitionAppend, partition: Partition) -> PartitionAppendResult:
+        request = self._request
+        acks = request.acks
+        try:
+            if acks not in ACKS:
+                raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
+            info = partition.append(
+                item.records, item.leader_epoch, acks, from_coordinator=request.from_coordinator
+            )
+        except KafkaError as error:
+            return _refusal(int(error.code), error.message)
+        except Exception:
+            log.exception("append failed", partition=partition.name)
+            return _refusal(int(ErrorCode.unknown_server_error))
+        error_code = 0
+        if partition.wait(info.last_offset + 1, acks, partial(self._on_decided, number)):
+            self._open += 1
+            error_code = UNANSWERED
+        return PartitionAppendResult(
+            error_code=error_code,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+
+    def _append_parked(self, number: int, item: PartitionAppend, partition: Partition) -> None:
+        if number in self._parked:  # else it was given up, and must not be written after all
+            self._parked.discard(number)
+            self._result.partitions[number].CopyFrom(self._append_now(number, item, partition))
+            self._close_one()
+
+    def _on_decided(self, number: int, error_code: int) -> None:
+        result = self._result.partitions[number]
+        if result.error_code == UNANSWERED:
+            self._settle(number, error_code)
+            self._close_one()
+
+    def _settle(self, number: int, error_code: int) -> None:
+        result = self._result.partitions[number]
+        if error_code:
+            result.CopyFrom(_refusal(error_code))
+        else:
+            result.error_code = 0
+
+    def start_waiting(self) -> None:
+        """Every partition was tried: answer now, or when all results are there, or when the time is over."""
+        self._open -= 1
+        if self._open == 0:
+            self._finish()
+            return
+        self._is_waiting = True
+        self._handler.waiting += 1
+        # acks=1 waits for this node's disk only, which the client's timeout does not bound in Kafka either.
+        timeout_ms = self._request.timeout_ms if self._request.acks == ALL_REPLICAS else limits.WAIT_MS_MAX
+        if self._parked:
+            timeout_ms = limits.OPENING_WAIT_MS_MAX
+        seconds = min(timeout_ms, limits.WAIT_MS_MAX) / 1000
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        for number, result in enumerate(self._result.partitions):
+            if number in self._parked:
+                self._settle(number, NOT_LEADER)
+            elif result.error_code == UNANSWERED:
+                self._settle(number, int(ErrorCode.request_timed_out))
+        self._parked.clear()
+        self._finish()
+
+    def _close_one(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_waiting:
+            self._handler.waiting -= 1
+        if self._span is not None:
+            self._span.end()
+        self._answer(self._result)
+
+
+def _refusal(error_code: int, message: str = "") -> PartitionAppendResult:
+    return PartitionAppendResult(
+        error_code=error_code,
+        error_message=message,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+    )

@@ -1,0 +1,91 @@
+"""Storage.ListOffsets: where in a partition a timestamp, or one of the log's ends, is found.
+
+Timestamps: -1 latest (the high watermark, or the last stable offset under read committed), -2 earliest, -3 the
+record with the highest timestamp (KIP-734), -4 earliest local (KIP-405), -5 latest tiered (KIP-1005) and -6 earliest
+pending upload; anything else is looked up exact to the record, in a thread.
+
+Knowingly missing: tiered storage, so that -4 is the log start offset and -5 and -6 find nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Final
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.timestamp_lookup import TimestampedOffset
+from barnabas.rpc.v1.storage_pb2 import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+)
+from barnabas.storage.delayed_fetch import READ_COMMITTED
+from barnabas.storage.replicas import Replicas
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+NOTHING: Final = TimestampedOffset(-1, -1, -1)
+
+log = get_logger("storage.list_offsets")
+
+
+class ListOffsetsHandler:
+    """Answers ListOffsets."""
+
+    def __init__(self, replicas: Replicas, read_executor: Executor) -> None:
+        self._replicas = replicas
+        self._read_executor = read_executor
+
+    async def handle(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """One result per partition, in order; no partition's failure touches another."""
+        response = ListOffsetsResponse()
+        for item in request.partitions:
+            try:
+                found = await self._find(item, request.isolation_level)
+            except KafkaError as error:
+                result = ListOffsetsResult(
+                    error_code=int(error.code), offset=-1, timestamp_ms=-1, leader_epoch=-1
+                )
+            else:
+                result = ListOffsetsResult(
+                    offset=found.offset, timestamp_ms=found.timestamp, leader_epoch=found.leader_epoch
+                )
+            response.results.append(result)
+        return response
+
+    async def _find(self, item: ListOffsetsPartition, isolation_level: int) -> TimestampedOffset:
+        partition = self._replicas.find(item.topic_id, item.partition)
+        if partition is None:
+            raise KafkaError(ErrorCode(self._replicas.absence(item.topic_id, item.partition)))
+        error = partition.check_epoch(item.current_leader_epoch)
+        if error:
+            raise KafkaError(ErrorCode(error))
+        assert partition.log is not None, "a leader has its log"
+        committed = isolation_level == READ_COMMITTED
+        bound = partition.last_stable_offset if committed else partition.high_watermark
+        wanted = item.timestamp_ms
+        if wanted == LATEST:
+            return TimestampedOffset(bound, -1, partition.log.latest().leader_epoch)
+        if wanted in (EARLIEST, EARLIEST_LOCAL):
+            return partition.log.earliest()
+        if wanted in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return NOTHING
+        if wanted < MAX_TIMESTAMP:
+            raise KafkaError(ErrorCode.unsupported_version, f"there is no timestamp {wanted}")
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._read_executor, _look_up, partition.log, wanted)
+        return found if found is not None and found.offset < bound else NOTHING
+
+
+def _look_up(opened: PartitionLog, timestamp_ms: int) -> TimestampedOffset | None:
+    if timestamp_ms == MAX_TIMESTAMP:
+        return opened.max_timestamp()
+    return opened.offset_for_timestamp(timestamp_ms)

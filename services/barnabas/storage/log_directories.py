@@ -1,0 +1,143 @@
+"""All log directories of a node as one: opened together, a new partition goes where the fewest are.
+
+Everything here touches the disk and belongs in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.kernel.clock import Clock
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import LogStoreError
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.meta_properties import read_meta_properties
+from barnabas.log.partition_log import PartitionLog
+
+log = get_logger("storage.log_directories")
+
+PartitionKey = tuple[str, int]
+"""(topic, partition): what a directory and a checkpoint line are named for."""
+
+
+class FoundPartition(NamedTuple):
+    """A partition directory; no topic id where partition.metadata is missing."""
+
+    topic: str
+    partition: int
+    topic_id: uuid.UUID | None
+
+
+def find_cluster_id(paths: Sequence[str]) -> str:
+    """The cluster that the directories belong to; empty when all are new. Raises LogStoreError."""
+    for path in paths:
+        properties = read_meta_properties(path)
+        if properties is not None:
+            return properties.cluster_id
+    return ""
+
+
+class LogDirectories:
+    """Owner of the node's open log directories."""
+
+    def __init__(self, directories: Sequence[LogDirectory], *, producer_id_expiration_ms: int) -> None:
+        self._directories = list(directories)
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._places: dict[PartitionKey, LogDirectory] = {}
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[str],
+        cluster_id: str,
+        node_id: int,
+        clock: Clock,
+        *,
+        producer_id_expiration_ms: int,
+    ) -> LogDirectories:
+        """Open all of them, or none. Raises LogStoreError."""
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for path in paths:
+                directory = LogDirectory.open(path, cluster_id, node_id, clock)
+                stack.callback(directory.abandon)
+                opened.append(directory)
+            directories = cls(opened, producer_id_expiration_ms=producer_id_expiration_ms)
+            directories.find_partitions()
+            stack.pop_all()
+        return directories
+
+    def find_partitions(self) -> list[FoundPartition]:
+        """Every partition on disk. Raises LogStoreError when two directories hold the same one."""
+        found = []
+        for directory in self._directories:
+            for key, topic_id in directory.partitions_on_disk().items():
+                other = self._places.setdefault(key, directory)
+                if other is not directory:
+                    raise LogStoreError(
+                        f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of them away"
+                    )
+                found.append(FoundPartition(*key, topic_id))
+        return found
+
+    @property
+    def paths(self) -> list[str]:
+        return [directory.path for directory in self._directories]
+
+    def open_partition(
+        self, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig
+    ) -> tuple[PartitionLog, int]:
+        """The partition's log, opened or created, and its high watermark as it was last written down.
+
+        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        key = (topic, index)
+        directory = self._places.get(key) or min(self._directories, key=lambda each: len(each.logs))
+        opened = directory.open_partition(
+            topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
+        )
+        self._places[key] = directory
+        return opened, directory.high_watermarks.get(key, 0)
+
+    def delete_partition(self, topic: str, index: int) -> None:
+        """Remove a partition from disk; one that is not there is no error."""
+        directory = self._places.pop((topic, index), None)
+        if directory is None:
+            return
+        try:
+            directory.delete_partition(topic, index)
+        except KafkaError as error:
+            log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=error.message)
+
+    def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
+        """Write recovery points, log start offsets and, if given, high watermarks; a failing disk is logged."""
+        for directory in self._directories:
+            try:
+                directory.write_checkpoints(self._own(directory, high_watermarks))
+            except KafkaError as error:
+                log.error("cannot write checkpoints", log_dir=directory.path, reason=error.message)
+
+    def close(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
+        """Make everything durable and mark a clean shutdown, directory by directory."""
+        for directory in self._directories:
+            try:
+                directory.close(self._own(directory, high_watermarks))
+            except KafkaError as error:
+                log.error("the next start recovers this", log_dir=directory.path, reason=error.message)
+
+    def abandon(self) -> None:
+        """Let go of everything as a crash would."""
+        for directory in self._directories:
+            directory.abandon()
+
+    def _own(
+        self, directory: LogDirectory, high_watermarks: Mapping[PartitionKey, int] | None
+    ) -> dict[PartitionKey, int] | None:
+        if high_watermarks is None:
+            return None
+        return {key: offset for key, offset in high_watermarks.items() if self._places.get(key) is directory}

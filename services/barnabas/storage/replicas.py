@@ -1,0 +1,221 @@
+"""Which partitions this node has, and the work on disk that follows from the metadata.
+
+An image only changes what is in memory; creating, opening and deleting logs is left to `run`, which does it in
+threads, deletions before openings, so that a topic that is created again finds its name free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import Executor
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.log.errors import LogStoreError
+from barnabas.log.partition_log import PartitionLog
+from barnabas.metadata.image import MetadataImage, TopicImage
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.storage import limits
+from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.partition import NOT_LEADER, Partition
+from barnabas.storage.topic_settings import TopicSettings, TopicSettingsReader
+
+log = get_logger("storage.replicas")
+
+Opened = tuple[Partition, PartitionLog | None, int]
+"""(partition, its log or None when it cannot be opened, high watermark written down)."""
+
+
+class Replicas:
+    """Owner of the partitions of this node and of the metadata that they follow."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster_id: str,
+        directories: LogDirectories,
+        purgatory: FetchPurgatory,
+        *,
+        flush_executor: Executor,
+        disk_executor: Executor,
+    ) -> None:
+        self.image = MetadataImage()
+        self.partitions: dict[tuple[bytes, int], Partition] = {}
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._directories = directories
+        self._purgatory = purgatory
+        self._flush_executor = flush_executor
+        self._disk_executor = disk_executor
+        self._settings = TopicSettingsReader(node_id)
+        self._to_open: dict[Partition, None] = {}
+        self._to_delete: list[Partition] = []
+        self._opening = 0
+        self._wake = asyncio.Event()
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def find(self, topic_id: bytes, index: int) -> Partition | None:
+        """The partition, if this node has a replica of it."""
+        return self.partitions.get((topic_id, index))
+
+    def absence(self, topic_id: bytes, index: int) -> int:
+        """Kafka's error code for a partition that `find` did not find."""
+        if topic_id not in self.image.topics_by_id:
+            return int(ErrorCode.unknown_topic_id)
+        if self.image.partition(topic_id, index) is None:
+            return int(ErrorCode.unknown_topic_or_partition)
+        return NOT_LEADER
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every log that the metadata asks for is open."""
+        return not self._to_open and not self._opening
+
+    def high_watermarks(self) -> dict[PartitionKey, int]:
+        """The high watermark of every open partition."""
+        return {
+            (partition.topic, partition.index): partition.high_watermark
+            for partition in self.partitions.values()
+            if partition.log is not None
+        }
+
+    # -- following the metadata ---------------------------------------------------------------------------------
+
+    def on_image(self, _: MetadataImage, new: MetadataImage) -> None:
+        """Follow the newest metadata; for MetadataSubscription.on_change."""
+        old, self.image = self.image, new
+        topics_changed = new.topics_by_id is not old.topics_by_id
+        if topics_changed:
+            for topic in new.topics_by_id.values():
+                if old.topics_by_id.get(topic.topic_id) is not topic:
+                    self._follow_topic(topic)
+            self._remove_deleted(new)
+        if new.configs is not old.configs:
+            for partition in self.partitions.values():
+                partition.update_settings(self._settings.read(new, partition.topic))
+
+    def _follow_topic(self, topic: TopicImage) -> None:
+        settings = self._settings.read(self.image, topic.name)
+        for index, record in enumerate(topic.partitions):
+            partition = self.partitions.get((topic.topic_id, index))
+            if self._node_id not in record.replicas:
+                if partition is not None:
+                    self._remove(partition)
+                continue
+            if partition is None:
+                partition = self._add(topic.name, topic.topic_id, index, topic.internal, settings)
+                self._to_open[partition] = None
+                self._wake.set()
+            partition.internal = topic.internal
+            partition.update_settings(settings)
+            partition.follow(record)
+
+    def _add(
+        self, topic: str, topic_id: bytes, index: int, internal: bool, settings: TopicSettings
+    ) -> Partition:
+        partition = Partition(
+            topic,
+            topic_id,
+            index,
+            internal=internal,
+            node_id=self._node_id,
+            settings=settings,
+            purgatory=self._purgatory,
+            flush_executor=self._flush_executor,
+        )
+        self.partitions[topic_id, index] = partition
+        return partition
+
+    def _remove_deleted(self, image: MetadataImage) -> None:
+        """Delete what a topic's deletion left here; never on the word of metadata of no or another cluster."""
+        if image.revision <= 0 or image.cluster_id != self._cluster_id:
+            return
+        gone = [
+            partition
+            for (topic_id, _), partition in self.partitions.items()
+            if topic_id not in image.topics_by_id
+        ]
+        for partition in gone:
+            self._remove(partition)
+
+    def _remove(self, partition: Partition) -> None:
+        log.info("partition is removed from this node", partition=partition.name)
+        del self.partitions[partition.topic_id, partition.index]
+        self._to_open.pop(partition, None)
+        self._to_delete.append(partition)
+        partition.on_removed()
+        self._wake.set()
+
+    # -- work on disk -------------------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """Open every partition that is on disk, before the node takes part in the cluster."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._disk_executor, self._directories.find_partitions)
+        work = []
+        for topic, index, topic_id in found:
+            if topic_id is None:
+                log.warning(
+                    "a partition without partition.metadata is left alone", partition=f"{topic}-{index}"
+                )
+                continue
+            partition = self._add(topic, topic_id.bytes, index, False, TopicSettings())
+            work.append(loop.run_in_executor(self._disk_executor, self._open_all, [partition]))
+        for opened in await asyncio.gather(*work):
+            self._on_opened(opened)
+        if work:
+            log.info("opened the partitions on disk", partitions=len(work))
+
+    async def run(self) -> None:
+        """Create, open and delete logs as the metadata asks, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._to_delete or self._to_open:
+                doomed, self._to_delete = self._to_delete, []
+                if doomed:
+                    await loop.run_in_executor(self._disk_executor, self._delete_all, doomed)
+                    continue
+                batch = list(self._to_open)[: limits.OPEN_BATCH]
+                for partition in batch:
+                    del self._to_open[partition]
+                self._opening = len(batch)
+                opened = await loop.run_in_executor(self._disk_executor, self._open_all, batch)
+                self._opening = 0
+                self._on_opened(opened)
+
+    def _open_all(self, batch: Iterable[Partition]) -> list[Opened]:
+        """In a thread: open or create the logs; one that fails does not touch the others."""
+        opened: list[Opened] = []
+        for partition in batch:
+            try:
+                topic_id = uuid.UUID(bytes=partition.topic_id)
+                found, high_watermark = self._directories.open_partition(
+                    partition.topic, partition.index, topic_id, partition.settings.log
+                )
+                record: PartitionRecord = partition.record
+                if record.leader == self._node_id:
+                    found.assign_epoch_start(record.leader_epoch)
+                opened.append((partition, found, high_watermark))
+            except (LogStoreError, KafkaError) as error:
+                log.error("cannot open a partition", partition=partition.name, reason=str(error))
+                opened.append((partition, None, 0))
+        return opened
+
+    def _on_opened(self, opened: Iterable[Opened]) -> None:
+        for partition, found, high_watermark in opened:
+            if self.find(partition.topic_id, partition.index) is not partition:
+                continue  # removed meanwhile; its files go with the next deletions
+            if found is None:
+                partition.on_open_failed()
+            else:
+                partition.on_open(found, high_watermark)
+
+    def _delete_all(self, doomed: Iterable[Partition]) -> None:
+        for partition in doomed:
+            self._directories.delete_partition(partition.topic, partition.index)

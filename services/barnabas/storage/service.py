@@ -1,0 +1,226 @@
+"""One storage node from start to stop.
+
+Start: learn the cluster's id, open the log directories, recover what they hold, listen, then register with the
+controller and follow its metadata. Stop: end the streams, make the logs durable, mark the clean shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import grpc.aio
+from prometheus_client import REGISTRY
+
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.log.errors import LogStoreError
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.v1.controller_pb2 import WatchRequest
+from barnabas.rpc.v1.metadata_pb2 import NodeRecord
+from barnabas.storage import limits
+from barnabas.storage.config import StorageConfig
+from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.handlers.fetch import FetchHandler
+from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
+from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from barnabas.storage.log_directories import LogDirectories, find_cluster_id
+from barnabas.storage.measurements import StorageCollector
+from barnabas.storage.reading import FetchReader
+from barnabas.storage.replicas import Replicas
+from barnabas.storage.servicer import StorageServicer
+from barnabas.storage.upkeep import Upkeep
+
+log = get_logger("storage.service")
+
+
+@dataclass(frozen=True)
+class Executors:
+    """The node's threads, apart by what they wait for, so that a slow disk read delays no sync."""
+
+    disk: ThreadPoolExecutor
+    flush: ThreadPoolExecutor
+    read: ThreadPoolExecutor
+    upkeep: ThreadPoolExecutor
+
+
+@contextlib.contextmanager
+def make_executors(config: StorageConfig) -> Iterator[Executors]:
+    """The thread pools, ended with the context."""
+    recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
+    with (
+        ThreadPoolExecutor(recovery_threads, thread_name_prefix="disk") as disk,
+        ThreadPoolExecutor(limits.FLUSH_THREADS, thread_name_prefix="flush") as flush,
+        ThreadPoolExecutor(limits.READ_THREADS, thread_name_prefix="read") as read,
+        ThreadPoolExecutor(1, thread_name_prefix="upkeep") as upkeep,
+    ):
+        yield Executors(disk, flush, read, upkeep)
+
+
+async def serve(config: StorageConfig, context: ServiceContext) -> None:
+    """Run the node until `context.stopping`. Raises StartError for what only the user can mend."""
+    with make_executors(config) as executors:
+        cluster_id = await _cluster_id(config, context)
+        if cluster_id is None:
+            return
+        try:
+            directories = await asyncio.to_thread(
+                LogDirectories.open,
+                config.log_dirs,
+                cluster_id,
+                config.node_id,
+                context.clock,
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+            )
+        except LogStoreError as error:
+            raise StartError(str(error)) from error
+        node = StorageNode(config, context, cluster_id, directories, executors)
+        try:
+            await node.run()
+        except BaseException:
+            # Not a stop but a failure: what is on disk speaks for itself, and the next start recovers it.
+            directories.abandon()
+            raise
+
+
+async def _cluster_id(config: StorageConfig, context: ServiceContext) -> str | None:
+    """The cluster of the log directories, or for new ones the controller's; None when stopped before it answers."""
+    try:
+        known = await asyncio.to_thread(find_cluster_id, config.log_dirs)
+    except LogStoreError as error:
+        raise StartError(str(error)) from error
+    if known:
+        return known
+    subscription = MetadataSubscription(config.controllers, WatchRequest)
+    watching = asyncio.create_task(subscription.run())
+    learning = asyncio.create_task(subscription.wait_until(lambda image: bool(image.cluster_id)))
+    stopping = asyncio.create_task(context.stopping.wait())
+    tasks: list[asyncio.Task[Any]] = [watching, learning, stopping]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return subscription.image.cluster_id or None
+
+
+class StorageNode:
+    """Owner of the parts of one running node."""
+
+    def __init__(
+        self,
+        config: StorageConfig,
+        context: ServiceContext,
+        cluster_id: str,
+        directories: LogDirectories,
+        executors: Executors,
+    ) -> None:
+        self._config = config
+        self._context = context
+        self._cluster_id = cluster_id
+        self._directories = directories
+        self._executors = executors
+        self._incarnation_id = str(uuid.uuid4())
+        self._refusal: StartError | None = None
+        self.purgatory = FetchPurgatory()
+        self.replicas = Replicas(
+            config.node_id,
+            cluster_id,
+            directories,
+            self.purgatory,
+            flush_executor=executors.flush,
+            disk_executor=executors.disk,
+        )
+        self.appends = AppendHandler(self.replicas)
+        reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
+        self.fetches = FetchHandler(reader, self.purgatory, executors.read)
+        self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep)
+
+    async def run(self) -> None:
+        """Recover, serve until the service is to stop, and close. Raises StartError."""
+        try:
+            await self.replicas.recover()
+        except LogStoreError as error:
+            raise StartError(str(error)) from error
+        async with self._serving() as address:
+            subscription = MetadataSubscription(self._config.controllers, lambda: self._registration(address))
+            subscription.on_change(self.replicas.on_image)
+            self._add_conditions(subscription)
+            log.info("storage node is up", node_id=self._config.node_id, address=address)
+            async with asyncio.TaskGroup() as tasks:
+                background = [
+                    tasks.create_task(self._follow(subscription), name="metadata"),
+                    tasks.create_task(self.replicas.run(), name="replicas"),
+                    tasks.create_task(self.upkeep.run(), name="upkeep"),
+                ]
+                await self._context.stopping.wait()
+                for task in background:
+                    task.cancel()
+        if self._refusal is not None:
+            self._directories.abandon()
+            raise self._refusal
+        # A log that is being opened or looked after in a thread must not be closed under it.
+        await asyncio.to_thread(self._executors.disk.shutdown)
+        await asyncio.to_thread(self._executors.upkeep.shutdown)
+        await asyncio.to_thread(self._directories.close, self.replicas.high_watermarks())
+
+    @contextlib.asynccontextmanager
+    async def _serving(self) -> AsyncIterator[str]:
+        """Answer gRPC and Prometheus while the context is open; gives the address to register."""
+        server: grpc.aio.Server = make_server()
+        servicer = StorageServicer(
+            self.appends,
+            self.fetches,
+            ListOffsetsHandler(self.replicas, self._executors.read),
+            OffsetForLeaderEpochHandler(self.replicas),
+        )
+        servicer.add_to(server)
+        try:
+            address = add_address(server, self._config.listen_address)
+        except OSError as error:
+            raise StartError(str(error)) from error
+        await server.start()
+        collector = StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory)
+        REGISTRY.register(collector)
+        try:
+            yield self._config.advertised_address or address
+        finally:
+            REGISTRY.unregister(collector)
+            await server.stop(limits.STOP_GRACE_SECONDS)
+
+    def _registration(self, address: str) -> WatchRequest:
+        node = NodeRecord(
+            node_id=self._config.node_id,
+            incarnation_id=self._incarnation_id,
+            address=address,
+            rack=self._config.broker_rack,
+        )
+        return WatchRequest(node=node, cluster_id=self._cluster_id)
+
+    async def _follow(self, subscription: MetadataSubscription) -> None:
+        try:
+            await subscription.run()
+        except RegistrationRefused as error:
+            self._refusal = StartError(f"the controller refuses this node: {error}")
+            self._context.stopping.set()
+
+    def _add_conditions(self, subscription: MetadataSubscription) -> None:
+        def is_registered() -> bool:
+            image: MetadataImage = subscription.image
+            own = image.nodes.get(self._config.node_id)
+            return (
+                subscription.is_current
+                and own is not None
+                and own.incarnation_id == self._incarnation_id
+                and not own.fenced
+            )
+
+        self._context.health.add_condition("registered with the controller", is_registered)
+        self._context.health.add_condition("logs are open", lambda: self.replicas.is_settled)

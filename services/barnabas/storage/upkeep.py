@@ -1,0 +1,113 @@
+"""What is done to the logs from time to time: retention, checkpoints, forgetting idle producers.
+
+All of it runs in one thread, a bounded number of partitions at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final, TypeVar
+
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.log.partition_log import PartitionLog
+from barnabas.storage.config import StorageConfig
+from barnabas.storage.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.replicas import Replicas
+
+PARTITIONS_AT_ONCE: Final = 64
+"""Partitions that one turn in the thread looks at, before the event loop may stop it."""
+
+ResultT = TypeVar("ResultT")
+Work = Callable[[PartitionLog, int], int]
+"""(log, high watermark) -> how many things were done."""
+
+log = get_logger("storage.upkeep")
+
+
+class Upkeep:
+    """Owns the schedule; each of its tasks may also be called by itself."""
+
+    def __init__(
+        self, config: StorageConfig, replicas: Replicas, directories: LogDirectories, executor: Executor
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._directories = directories
+        self._executor = executor
+        self._written: dict[PartitionKey, int] = {}
+
+    async def run(self) -> None:
+        """Do everything on schedule until cancelled."""
+        config = self._config
+        async with asyncio.TaskGroup() as tasks:
+            schedule: list[tuple[int, Callable[[], Awaitable[object]]]] = [
+                (config.log_retention_check_interval_ms, self.apply_retention),
+                (config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints),
+                (config.replica_high_watermark_checkpoint_interval_ms, self.write_high_watermarks),
+                (config.producer_id_expiration_check_interval_ms, self.expire_producers),
+            ]
+            for interval_ms, work in schedule:
+                tasks.create_task(_repeat(interval_ms, work), name="upkeep")
+
+    async def apply_retention(self) -> int:
+        """Delete segments past their retention; returns how many."""
+        return await self._for_all(_delete_old_segments)
+
+    async def expire_producers(self) -> int:
+        """Forget idle producers; returns how many."""
+        expiration_ms = self._config.producer_id_expiration_ms
+        return await self._for_all(lambda opened, _: opened.expire_producers(expiration_ms))
+
+    async def write_checkpoints(self) -> None:
+        """Write recovery points and log start offsets."""
+        await self._in_thread(self._directories.write_checkpoints)
+
+    async def write_high_watermarks(self) -> None:
+        """Write high watermarks, with the other checkpoints, if any moved."""
+        high_watermarks = self._replicas.high_watermarks()
+        if high_watermarks != self._written:
+            await self._in_thread(partial(self._directories.write_checkpoints, high_watermarks))
+            self._written = high_watermarks
+
+    async def _for_all(self, work: Work) -> int:
+        """`work` for every open partition; the sum of its results."""
+        logs = [
+            (partition.log, partition.high_watermark)
+            for partition in self._replicas.partitions.values()
+            if partition.log is not None
+        ]
+        total = 0
+        for start in range(0, len(logs), PARTITIONS_AT_ONCE):
+            total += await self._in_thread(partial(_do_each, work, logs[start : start + PARTITIONS_AT_ONCE]))
+        return total
+
+    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+async def _repeat(interval_ms: int, work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        await work()
+
+
+def _do_each(work: Work, logs: Sequence[tuple[PartitionLog, int]]) -> int:
+    total = 0
+    for opened, high_watermark in logs:
+        try:
+            total += work(opened, high_watermark)
+        except KafkaError as error:
+            # Also a partition that was deleted meanwhile.
+            log.warning("upkeep of a partition failed", log=opened.directory, reason=error.message)
+    return total
+
+
+def _delete_old_segments(opened: PartitionLog, high_watermark: int) -> int:
+    count = opened.delete_old_segments(high_watermark)
+    if count:
+        log.info("deleted segments past their retention", log=opened.directory, segments=count)
+    return count

@@ -1,0 +1,238 @@
+"""A storage node without a controller: real logs in a directory, metadata by hand, gRPC on a unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from barnabas.kernel.clock import ManualClock
+from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage, config_key, partition_key, topic_key
+from barnabas.records.record import encode_batch
+from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.v1.metadata_pb2 import (
+    ClusterRecord,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from barnabas.rpc.v1.storage_pb2 import (
+    AppendRequest,
+    AppendResult,
+    FetchRequest,
+    FetchResult,
+    PartitionAppend,
+    PartitionAppendResult,
+    PartitionFetch,
+    PartitionFetchResult,
+)
+from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.handlers.fetch import FetchHandler
+from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
+from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from barnabas.storage.log_directories import LogDirectories
+from barnabas.storage.partition import Partition
+from barnabas.storage.reading import FetchReader
+from barnabas.storage.replicas import Replicas
+from barnabas.storage.servicer import StorageServicer
+
+NODE_ID = 1
+CLUSTER_ID = "abcdefghijklmnopqrstuv"
+NOW_MS = 1_700_000_000_000
+
+
+def topic_records(
+    name: str,
+    topic_id: uuid.UUID,
+    partitions: int = 1,
+    *,
+    leader: int = NODE_ID,
+    leader_epoch: int = 0,
+    replicas: tuple[int, ...] = (NODE_ID,),
+    internal: bool = False,
+) -> list[MetadataRecord]:
+    """The records of a topic whose partitions all have the same leader and replicas."""
+    records = [
+        MetadataRecord(
+            key=partition_key(topic_id.bytes, index),
+            partition=PartitionRecord(
+                topic_id=topic_id.bytes,
+                partition=index,
+                leader=leader,
+                leader_epoch=leader_epoch,
+                replicas=replicas,
+                isr=replicas,
+            ),
+        )
+        for index in range(partitions)
+    ]
+    topic = TopicRecord(name=name, topic_id=topic_id.bytes, partition_count=partitions, internal=internal)
+    return [*records, MetadataRecord(key=topic_key(name), topic=topic)]
+
+
+def topic_config(name: str, **values: str) -> MetadataRecord:
+    """The record of a topic's settings; underscores stand for dots."""
+    dotted = {key.replace("_", "."): value for key, value in values.items()}
+    return MetadataRecord(key=config_key(TOPIC_RESOURCE, name), config=ConfigRecord(values=dotted))
+
+
+def batch(*values: bytes, timestamp: int = NOW_MS, **options: Any) -> bytes:
+    """A record batch with one record per value."""
+    return encode_batch([(timestamp, None, value, ()) for value in values], **options)
+
+
+class StorageHarness:
+    """Owner of one node's parts and of a client's connection to it."""
+
+    def __init__(self, directory: Path, socket: Path) -> None:
+        self.directory = directory
+        self.address = f"unix:{socket}"
+        self.clock = ManualClock(NOW_MS)
+        self.executor = ThreadPoolExecutor(4)
+        self.directories = LogDirectories.open(
+            [str(directory)], CLUSTER_ID, NODE_ID, self.clock, producer_id_expiration_ms=86_400_000
+        )
+        self.purgatory = FetchPurgatory()
+        self.replicas = Replicas(
+            NODE_ID,
+            CLUSTER_ID,
+            self.directories,
+            self.purgatory,
+            flush_executor=self.executor,
+            disk_executor=self.executor,
+        )
+        self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
+        self.appends = AppendHandler(self.replicas)
+        self.fetches = FetchHandler(self.reader, self.purgatory, self.executor)
+        self.connection = StorageConnection(self.address)
+        self.revision = 0
+
+    # -- metadata -----------------------------------------------------------------------------------------------
+
+    def apply(self, *records: MetadataRecord) -> None:
+        """A delta from the controller."""
+        self.revision += 1
+        cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=CLUSTER_ID))
+        old = self.replicas.image
+        self.replicas.on_image(old, old.apply([cluster, *records], self.revision))
+
+    def snapshot(self, *records: MetadataRecord, cluster_id: str = CLUSTER_ID, revision: int = 1_000) -> None:
+        """A snapshot from the controller: `records` are all there are."""
+        cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=cluster_id))
+        image = MetadataImage().apply([cluster, *records], revision)
+        self.replicas.on_image(self.replicas.image, image)
+
+    async def until_open(self) -> None:
+        """Wait until the logs that the metadata asks for are open."""
+        async with asyncio.timeout(20):
+            while not self.replicas.is_settled:
+                await asyncio.sleep(0)
+
+    async def create_topic(self, name: str = "events", partitions: int = 1, **options: Any) -> uuid.UUID:
+        topic_id = uuid.uuid4()
+        self.apply(*topic_records(name, topic_id, partitions, **options))
+        await self.until_open()
+        return topic_id
+
+    def partition(self, topic_id: uuid.UUID, index: int = 0) -> Partition:
+        found = self.replicas.find(topic_id.bytes, index)
+        assert found is not None
+        return found
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def send_append(
+        self,
+        topic_id: uuid.UUID,
+        records: bytes,
+        *,
+        index: int = 0,
+        leader_epoch: int = -1,
+        acks: int = -1,
+        timeout_ms: int = 5_000,
+        from_coordinator: bool = False,
+    ) -> asyncio.Future[AppendResult]:
+        item = PartitionAppend(
+            topic_id=topic_id.bytes, partition=index, leader_epoch=leader_epoch, records=records
+        )
+        request = AppendRequest(
+            partitions=[item], acks=acks, timeout_ms=timeout_ms, from_coordinator=from_coordinator
+        )
+        return self.connection.appends.send(request, len(records))
+
+    async def append(self, topic_id: uuid.UUID, records: bytes, **options: Any) -> PartitionAppendResult:
+        async with asyncio.timeout(20):
+            result = await self.send_append(topic_id, records, **options)
+        return result.partitions[0]
+
+    def fetch_request(
+        self, topic_id: uuid.UUID, offset: int = 0, *, index: int = 0, max_wait_ms: int = 0, **options: Any
+    ) -> FetchRequest:
+        """A fetch of one partition; options named like fields of the partition go there."""
+        of_partition = {
+            name: options.pop(name)
+            for name in ("current_leader_epoch", "last_fetched_epoch")
+            if name in options
+        }
+        item = PartitionFetch(
+            topic_id=topic_id.bytes,
+            partition=index,
+            fetch_offset=offset,
+            max_bytes=options.pop("partition_max_bytes", 1 << 20),
+            **{"current_leader_epoch": -1, "last_fetched_epoch": -1} | of_partition,
+        )
+        fields = {"min_bytes": 1, "max_bytes": 1 << 20} | options
+        return FetchRequest(partitions=[item], max_wait_ms=max_wait_ms, **fields)
+
+    async def fetch(self, topic_id: uuid.UUID, offset: int = 0, **options: Any) -> PartitionFetchResult:
+        result = await self.answer(
+            self.connection.fetches.send(self.fetch_request(topic_id, offset, **options))
+        )
+        return result.partitions[0]
+
+    async def answer(self, future: asyncio.Future[FetchResult]) -> FetchResult:
+        async with asyncio.timeout(20):
+            return await future
+
+    async def until_waiting(self, count: int) -> None:
+        """Wait until `count` fetches are in the purgatory."""
+        async with asyncio.timeout(20):
+            while len(self.purgatory) != count:
+                await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def run_node(directory: Path, socket: Path, *, crash: bool = False) -> AsyncIterator[StorageHarness]:
+    """A node on `directory`; at the end it stops in order, or with `crash` as if it were killed."""
+    harness = StorageHarness(directory, socket)
+    server = make_server()
+    servicer = StorageServicer(
+        harness.appends,
+        harness.fetches,
+        ListOffsetsHandler(harness.replicas, harness.executor),
+        OffsetForLeaderEpochHandler(harness.replicas),
+    )
+    servicer.add_to(server)
+    add_address(server, harness.address)
+    await harness.replicas.recover()
+    await server.start()
+    following = asyncio.create_task(harness.replicas.run())
+    try:
+        yield harness
+    finally:
+        await harness.connection.close()
+        await server.stop(0)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        harness.executor.shutdown()
+        if crash:
+            harness.directories.abandon()
+        else:
+            harness.directories.close(harness.replicas.high_watermarks())

@@ -1,0 +1,200 @@
+"""Storage.Append through gRPC: what is appended, what is refused, and when it is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
+
+from barnabas.kernel.errors import ErrorCode
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment_file import SegmentFile
+from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
+    async with run_node(tmp_path / "data", tmp_path / "s") as harness:
+        yield harness
+
+
+async def test_offsets_follow_the_order_sent(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    futures = [node.send_append(topic, batch(b"a", b"b")) for _ in range(50)]
+    results = await asyncio.gather(*futures)
+    assert [result.partitions[0].base_offset for result in results] == list(range(0, 100, 2))
+    partition = node.partition(topic)
+    assert (partition.high_watermark, partition.messages_in) == (100, 100)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_every_acks_is_answered(node: StorageHarness, acks: int) -> None:
+    topic = await node.create_topic()
+    result = await node.append(topic, batch(b"a"), acks=acks)
+    assert (result.error_code, result.base_offset, result.log_append_time_ms) == (0, 0, -1)
+
+
+async def test_refusals(node: StorageHarness) -> None:
+    topic = await node.create_topic(leader_epoch=5)
+    internal = await node.create_topic("__consumer_offsets", internal=True, leader_epoch=3)
+    elsewhere = await node.create_topic("elsewhere", leader=2, replicas=(2,))
+    good = batch(b"a")
+    corrupt = good[:-1] + b"?"
+
+    async def code(topic_id: uuid.UUID, records: bytes, **options: object) -> ErrorCode:
+        return ErrorCode((await node.append(topic_id, records, **options)).error_code)
+
+    assert await code(uuid.uuid4(), good) == ErrorCode.unknown_topic_id
+    assert await code(topic, good, index=9) == ErrorCode.unknown_topic_or_partition
+    assert await code(elsewhere, good) == ErrorCode.not_leader_or_follower
+    assert await code(topic, good, leader_epoch=4) == ErrorCode.fenced_leader_epoch
+    assert await code(topic, good, leader_epoch=6) == ErrorCode.unknown_leader_epoch
+    assert await code(topic, good, leader_epoch=5) == ErrorCode.none
+    assert await code(topic, good, acks=2) == ErrorCode.invalid_required_acks
+    assert await code(topic, corrupt) == ErrorCode.corrupt_message
+    assert await code(internal, good) == ErrorCode.invalid_topic_exception
+    assert await code(internal, good, from_coordinator=True, leader_epoch=2) == ErrorCode.fenced_leader_epoch
+    assert await code(internal, good, from_coordinator=True) == ErrorCode.fenced_leader_epoch
+    assert await code(internal, good, from_coordinator=True, leader_epoch=3) == ErrorCode.none
+
+
+async def test_one_partition_failing_leaves_the_others(node: StorageHarness) -> None:
+    topic = await node.create_topic(partitions=2)
+    items = [
+        PartitionAppend(topic_id=topic.bytes, partition=index, leader_epoch=-1, records=batch(b"a"))
+        for index in (0, 7, 1)
+    ]
+    result = await node.connection.appends.send(AppendRequest(partitions=items, acks=-1, timeout_ms=1000))
+    unknown = int(ErrorCode.unknown_topic_or_partition)
+    assert [each.error_code for each in result.partitions] == [0, unknown, 0]
+
+
+async def test_settings_apply_at_once(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    large = batch(bytes(2_000))
+    assert (await node.append(topic, large)).error_code == 0
+    node.apply(topic_config("events", max_message_bytes="1000"))
+    assert (await node.append(topic, large)).error_code == int(ErrorCode.message_too_large)
+    node.apply(topic_config("events", message_timestamp_type="LogAppendTime"))
+    assert (await node.append(topic, large)).log_append_time_ms == node.clock.now_ms()
+
+
+async def test_a_duplicate_is_answered_with_its_first_offset(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    await node.append(topic, batch(b"before"))
+    numbered = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+    assert (await node.append(topic, numbered)).base_offset == 1
+    again = await node.append(topic, numbered)
+    assert (again.error_code, again.base_offset) == (0, 1)
+    gap = batch(b"b", producer_id=7, producer_epoch=0, base_sequence=9)
+    assert (await node.append(topic, gap)).error_code == int(ErrorCode.out_of_order_sequence_number)
+
+
+async def test_acks_all_needs_min_insync_replicas(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    records = topic_records("events", topic, replicas=(1, 2))
+    del records[0].partition.isr[1:]
+    node.apply(*records, topic_config("events", min_insync_replicas="2"))
+    await node.until_open()
+    assert (await node.append(topic, batch(b"a"))).error_code == int(ErrorCode.not_enough_replicas)
+    assert (await node.append(topic, batch(b"a"), acks=1)).error_code == 0
+
+
+async def test_a_full_disk_refuses_and_recovers(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+    await node.append(topic, batch(b"a"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "write", full)
+        for _ in range(3):
+            refused = await node.append(topic, batch(b"b"))
+            assert refused.error_code == int(ErrorCode.kafka_storage_error)
+            assert "No space left" in refused.error_message
+    assert (await node.append(topic, batch(b"c"))).base_offset == 1
+    assert node.partition(topic).failed_appends == 3
+
+
+async def test_appends_wait_for_a_log_that_is_being_opened(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    node.apply(*topic_records("events", topic, 40))
+    assert node.partition(topic, 39).is_opening
+    answers: list[int] = []
+    for number in range(3):
+        request = AppendRequest(correlation_id=number, acks=-1, timeout_ms=1_000)
+        request.partitions.add(topic_id=topic.bytes, partition=39, leader_epoch=-1, records=batch(b"a"))
+        node.appends.handle(request, lambda result: answers.append(result.partitions[0].base_offset))
+    assert (answers, node.appends.waiting) == ([], 3)
+    await node.until_open()
+    assert (answers, node.appends.waiting) == ([0, 1, 2], 0)
+
+
+async def test_group_commit_answers_after_a_sync_that_many_share(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+    node.apply(topic_config("events", flush_messages="1"))
+    may_sync, syncs = threading.Event(), []
+    flush = PartitionLog.flush
+
+    def slow_flush(log: PartitionLog) -> int:
+        syncs.append(log.log_end_offset)
+        may_sync.wait(20)
+        return flush(log)
+
+    monkeypatch.setattr(PartitionLog, "flush", slow_flush)
+    futures = [node.send_append(topic, batch(b"a"), acks=acks) for acks in [1, -1] * 20]
+    partition = node.partition(topic)
+    while partition.messages_in < 40:
+        await asyncio.sleep(0)
+    assert partition.high_watermark == 0
+    assert not any(future.done() for future in futures)
+    may_sync.set()
+    results = await asyncio.gather(*futures)
+    assert all(result.partitions[0].error_code == 0 for result in results)
+    assert len(syncs) <= 3
+    assert partition.high_watermark == 40
+
+
+async def test_a_failed_sync_is_never_acknowledged(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+    node.apply(topic_config("events", flush_messages="1"))
+
+    def broken(_: SegmentFile) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(SegmentFile, "sync", broken)
+    for _ in range(2):
+        result = await node.append(topic, batch(b"a"))
+        assert result.error_code == int(ErrorCode.kafka_storage_error)
+    assert node.partition(topic).is_offline
+    monkeypatch.undo()
+
+
+async def test_losing_the_leadership_fails_what_waits(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+    node.apply(topic_config("events", flush_messages="1"))
+    may_sync = threading.Event()
+    monkeypatch.setattr(PartitionLog, "flush", lambda log: may_sync.wait(20) and log.recovery_point)
+    future = node.send_append(topic, batch(b"a"))
+    while not node.appends.waiting:
+        await asyncio.sleep(0)
+    node.apply(*topic_records("events", topic, leader=2, leader_epoch=1, replicas=(2, 1)))
+    result = await future
+    may_sync.set()
+    assert result.partitions[0].error_code == int(ErrorCode.not_leader_or_follower)
+    monkeypatch.undo()

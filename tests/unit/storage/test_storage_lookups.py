@@ -1,0 +1,99 @@
+"""ListOffsets and OffsetForLeaderEpoch through gRPC."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_records
+
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.v1.storage_pb2 import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochPartition,
+    OffsetForLeaderEpochRequest,
+)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
+    async with run_node(tmp_path / "data", tmp_path / "s") as harness:
+        yield harness
+
+
+async def find(
+    node: StorageHarness,
+    topic: uuid.UUID,
+    timestamp_ms: int,
+    *,
+    index: int = 0,
+    epoch: int = -1,
+    level: int = 0,
+) -> tuple[int, int, int, int]:
+    item = ListOffsetsPartition(
+        topic_id=topic.bytes, partition=index, current_leader_epoch=epoch, timestamp_ms=timestamp_ms
+    )
+    response = await node.connection.stub.ListOffsets(
+        ListOffsetsRequest(partitions=[item], isolation_level=level)
+    )
+    result = response.results[0]
+    return result.error_code, result.offset, result.timestamp_ms, result.leader_epoch
+
+
+async def test_timestamps_and_ends(node: StorageHarness) -> None:
+    topic = await node.create_topic(leader_epoch=4)
+    assert await find(node, topic, -1) == (0, 0, -1, 4)
+    assert await find(node, topic, -3) == (0, -1, -1, -1)
+    for number, later in enumerate((0, 20, 10)):
+        await node.append(topic, batch(b"%d" % number, timestamp=NOW_MS + later))
+    assert await find(node, topic, -1) == (0, 3, -1, 4)
+    assert await find(node, topic, -2) == (0, 0, -1, 4)
+    assert await find(node, topic, -3) == (0, 1, NOW_MS + 20, 4)
+    assert await find(node, topic, -4) == (0, 0, -1, 4)
+    assert await find(node, topic, -5) == (0, -1, -1, -1)
+    assert await find(node, topic, -6) == (0, -1, -1, -1)
+    assert await find(node, topic, 0) == (0, 0, NOW_MS, 4)
+    assert await find(node, topic, NOW_MS + 5) == (0, 1, NOW_MS + 20, 4)
+    assert await find(node, topic, NOW_MS + 21) == (0, -1, -1, -1)
+
+
+async def test_read_committed_ends_at_the_last_stable_offset(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    await node.append(topic, batch(b"a"))
+    open_batch = batch(
+        b"b", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, timestamp=NOW_MS + 9
+    )
+    await node.append(topic, open_batch)
+    assert (await find(node, topic, -1))[1] == 2
+    assert (await find(node, topic, -1, level=1))[1] == 1
+    assert (await find(node, topic, NOW_MS + 9))[1] == 1
+    assert (await find(node, topic, NOW_MS + 9, level=1))[1] == -1
+
+
+async def test_lookups_are_refused_like_fetches(node: StorageHarness) -> None:
+    topic = await node.create_topic(leader_epoch=4)
+    assert (await find(node, uuid.uuid4(), -1))[0] == int(ErrorCode.unknown_topic_id)
+    assert (await find(node, topic, -1, index=1))[0] == int(ErrorCode.unknown_topic_or_partition)
+    assert (await find(node, topic, -1, epoch=3))[0] == int(ErrorCode.fenced_leader_epoch)
+    assert (await find(node, topic, -1, epoch=5))[0] == int(ErrorCode.unknown_leader_epoch)
+    assert (await find(node, topic, -99))[0] == int(ErrorCode.unsupported_version)
+
+
+async def test_ends_of_leader_epochs(node: StorageHarness) -> None:
+    topic = await node.create_topic(leader_epoch=1)
+    await node.append(topic, batch(b"a", b"b"))
+    node.apply(*topic_records("events", topic, leader_epoch=3))
+    await node.append(topic, batch(b"c"))
+    items = [
+        OffsetForLeaderEpochPartition(
+            topic_id=topic.bytes, partition=index, current_leader_epoch=-1, leader_epoch=epoch
+        )
+        for index, epoch in ((0, 1), (0, 2), (0, 3), (0, 9), (5, 1))
+    ]
+    response = await node.connection.stub.OffsetForLeaderEpoch(OffsetForLeaderEpochRequest(partitions=items))
+    found = [(each.error_code, each.end.leader_epoch, each.end.end_offset) for each in response.results]
+    unknown = int(ErrorCode.unknown_topic_or_partition)
+    assert found == [(0, 1, 2), (0, 1, 2), (0, 3, 3), (0, -1, -1), (unknown, -1, -1)]

@@ -1,0 +1,145 @@
+"""A whole node from start to stop, against a controller that only streams metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from storage_harness import CLUSTER_ID, batch, topic_records
+
+from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.log.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.rpc.v1.controller_pb2_grpc import add_ControllerServicer_to_server
+from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
+from barnabas.storage.config import StorageConfig
+from barnabas.storage.service import serve
+
+UNUSED_CALLS = (
+    "CreateTopics",
+    "DeleteTopics",
+    "CreatePartitions",
+    "IncrementalAlterConfigs",
+    "AllocateProducerIds",
+)
+TOPIC = uuid.UUID(int=7)
+
+
+class FakeController:
+    """Registers whoever comes, and streams one snapshot with one topic."""
+
+    def __init__(self, *, refuse: bool = False) -> None:
+        self.refuse = refuse
+        self.registered: list[WatchRequest] = []
+
+    async def Watch(self, request: WatchRequest, context: Any) -> AsyncIterator[MetadataDelta]:
+        records = [MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=CLUSTER_ID))]
+        if request.HasField("node"):
+            if self.refuse:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "node 1 belongs to another cluster")
+            self.registered.append(request)
+            records.append(MetadataRecord(key="nodes/1", node=request.node))
+            records += topic_records("events", TOPIC, 2)
+        yield MetadataDelta(revision=1, snapshot=True, records=records)
+        await asyncio.Event().wait()
+
+
+@contextlib.asynccontextmanager
+async def controller(address: str, **options: bool) -> AsyncIterator[FakeController]:
+    fake, server = FakeController(**options), make_server()
+    servicer: Any = fake  # it answers Watch alone
+    for name in UNUSED_CALLS:
+        setattr(servicer, name, None)
+    add_ControllerServicer_to_server(servicer, server)
+    add_address(server, address)
+    await server.start()
+    try:
+        yield fake
+    finally:
+        await server.stop(0)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> StorageConfig:
+    return StorageConfig(
+        node_id=1,
+        log_dirs=(str(tmp_path / "data"),),
+        listen_address=f"unix:{tmp_path}/n",
+        controllers=(f"unix:{tmp_path}/c",),
+        broker_rack="east",
+    )
+
+
+async def append_one(address: str) -> int:
+    connection = StorageConnection(address)
+    item = PartitionAppend(topic_id=TOPIC.bytes, partition=1, leader_epoch=0, records=batch(b"a"))
+    result = await connection.appends.send(AppendRequest(partitions=[item], acks=-1, timeout_ms=5_000))
+    await connection.close()
+    assert result.partitions[0].error_code == 0
+    return result.partitions[0].base_offset
+
+
+async def run_until_ready(config: StorageConfig, context: ServiceContext) -> asyncio.Task[None]:
+    running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context))
+    async with asyncio.timeout(20):
+        while not (context.health.has_conditions() and context.health.is_ready()):
+            assert not running.done()
+            await asyncio.sleep(0)
+    return running
+
+
+async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path: Path) -> None:
+    async with controller(config.controllers[0]) as fake:
+        for expected_offset in (0, 1):
+            context = ServiceContext("storage")
+            running = await run_until_ready(config, context)
+            assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+            assert await append_one(config.listen_address) == expected_offset
+            context.stopping.set()
+            await running
+            assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
+    first, second = fake.registered
+    assert (first.node.address, first.node.rack) == (config.listen_address, "east")
+    assert (first.cluster_id, second.cluster_id) == (CLUSTER_ID, CLUSTER_ID)
+    assert first.node.incarnation_id != second.node.incarnation_id
+
+
+async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -> None:
+    async with controller(config.controllers[0]):
+        context = ServiceContext("storage")
+        running = await run_until_ready(config, context)
+        with pytest.raises(StartError, match="in use by another process"):
+            await serve(config, ServiceContext("storage"))
+        assert await append_one(config.listen_address) == 0
+        context.stopping.set()
+        await running
+
+
+async def test_a_refused_registration_is_a_start_error(config: StorageConfig) -> None:
+    async with controller(config.controllers[0], refuse=True):
+        with pytest.raises(StartError, match="belongs to another cluster"):
+            await serve(config, ServiceContext("storage"))
+
+
+async def test_a_stop_before_any_controller_answers_is_quiet(config: StorageConfig, tmp_path: Path) -> None:
+    context = ServiceContext("storage")
+    context.stopping.set()
+    await serve(config, context)
+    assert not (tmp_path / "data").exists()
+
+
+async def test_an_unreadable_directory_is_a_start_error(config: StorageConfig, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("version=99\n")
+    with pytest.raises(StartError, match=r"meta\.properties"):
+        await serve(config, ServiceContext("storage"))
+    assert [each.name for each in (tmp_path / "data").iterdir()] == ["meta.properties"]

@@ -1,0 +1,103 @@
+"""Retention, checkpoints, producers, and the metrics of a node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config
+
+from barnabas.kernel.config import ConfigError
+from barnabas.log.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from barnabas.storage.config import StorageConfig
+from barnabas.storage.measurements import StorageCollector
+from barnabas.storage.upkeep import Upkeep
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
+    async with run_node(tmp_path / "data", tmp_path / "s") as harness:
+        yield harness
+
+
+def make_upkeep(node: StorageHarness) -> Upkeep:
+    config = StorageConfig(node_id=1, log_dirs=("/unused",), controllers=("127.0.0.1:1",))
+    return Upkeep(config, node.replicas, node.directories, node.executor)
+
+
+async def test_retention_deletes_what_is_too_old(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    await node.append(topic, batch(b"old", timestamp=NOW_MS))
+    node.apply(topic_config("events", retention_ms="1000"))
+    upkeep = make_upkeep(node)
+    assert await upkeep.apply_retention() == 0
+    node.clock.advance(2_000)
+    assert await upkeep.apply_retention() == 1
+    result = await node.fetch(topic, 1)
+    assert (result.error_code, result.log_start_offset, result.high_watermark) == (0, 1, 1)
+
+
+async def test_checkpoints_are_written(node: StorageHarness) -> None:
+    topic = await node.create_topic(partitions=2)
+    await node.append(topic, batch(b"a", b"b"), index=1)
+    upkeep = make_upkeep(node)
+    await upkeep.write_high_watermarks()
+    written = read_offsets(str(node.directory / HIGH_WATERMARK_FILE))
+    assert written == {("events", 0): 0, ("events", 1): 2}
+    log = node.partition(topic, 1).log
+    assert log is not None
+    log.flush()
+    await upkeep.write_checkpoints()
+    assert read_offsets(str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
+
+
+async def test_idle_producers_are_forgotten(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    await node.append(topic, batch(b"a", producer_id=3, producer_epoch=0, base_sequence=0))
+    upkeep = make_upkeep(node)
+    assert await upkeep.expire_producers() == 0
+    node.clock.advance(86_400_001)
+    assert await upkeep.expire_producers() == 1
+
+
+async def test_metrics_have_kafkas_names(node: StorageHarness) -> None:
+    topic = await node.create_topic(partitions=2)
+    records = batch(b"a", b"b")
+    await node.append(topic, records)
+    await node.fetch(topic)
+    registry = CollectorRegistry()
+    registry.register(StorageCollector(node.replicas, node.appends, node.fetches, node.purgatory))
+    text = generate_latest(registry).decode()
+    for line in (
+        'kafka_server_brokertopicmetrics_messagesin_total{topic="events"} 2.0',
+        f'kafka_server_brokertopicmetrics_bytesin_total{{topic="events"}} {float(len(records))}',
+        f'kafka_server_brokertopicmetrics_bytesout_total{{topic="events"}} {float(len(records))}',
+        f'kafka_log_log_size{{partition="0",topic="events"}} {float(len(records))}',
+        'kafka_log_log_logendoffset{partition="0",topic="events"} 2.0',
+        "kafka_server_replicamanager_leadercount 2.0",
+        "kafka_server_replicamanager_partitioncount 2.0",
+        'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 0.0',
+        "kafka_server_brokertopicmetrics_totalproducerequests_total 1.0",
+    ):
+        assert line in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"node_id": -1}, "node.id"),
+        ({"log_dirs": ()}, "log.dirs"),
+        ({"log_dirs": ("/a", "/a")}, "log.dirs"),
+        ({"controllers": ()}, "controllers"),
+        ({"fetch_max_bytes": 0}, "fetch.max.bytes"),
+        ({"listen_address": "0.0.0.0:19092"}, "advertised.address"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(changed: dict[str, object], named: str) -> None:
+    good: dict[str, object] = {"node_id": 1, "log_dirs": ("/a",), "controllers": ("127.0.0.1:1",)}
+    StorageConfig(**good)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=re.escape(named)):
+        StorageConfig(**{**good, **changed})  # type: ignore[arg-type]
