@@ -3,8 +3,8 @@
 #
 #   fetch.sh NAME OUTDIR     NAME is spark-kafka or kafka-tools
 #
-# Does nothing when OUTDIR already holds what this pom lists (a stamp keeps the pom's checksum). The new jars
-# are complete in a folder beside OUTDIR before they replace it, so an interrupted run leaves no half set.
+# Does nothing when OUTDIR already holds what NAME lists (a stamp keeps the checksum of its files). The new
+# jars are complete in a folder beside OUTDIR before they replace it, so an interrupted run leaves no half set.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -20,13 +20,13 @@ if [ ! -f "$pom" ]; then
     exit 2
 fi
 
-want=$(cksum < "$pom")
-if [ -f "$out/.pom-checksum" ] && [ "$(cat "$out/.pom-checksum")" = "$want" ]; then
+want=$(find "$here/$name" -type f | sort | xargs -d '\n' cat | cksum)
+if [ -f "$out/.checksum" ] && [ "$(cat "$out/.checksum")" = "$want" ]; then
     exit 0
 fi
 for tool in java mvn; do
     if ! command -v "$tool" > /dev/null 2>&1; then
-        echo "fetch.sh: $tool is missing: install a Java 17 (or newer) runtime and Maven, then run this again" >&2
+        echo "fetch.sh: $tool is missing: install Java 17 (or newer) and Maven, then run this again" >&2
         exit 1
     fi
 done
@@ -43,6 +43,6 @@ if ! mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
     exit 1
 fi
 rm -f "$new/mvn.log"
-printf '%s\n' "$want" > "$new/.pom-checksum"
+printf '%s\n' "$want" > "$new/.checksum"
 rm -rf "$out"
 mv "$new" "$out"

@@ -1,0 +1,144 @@
+"""`barnabas up` as a user meets it: readiness, refusals, crashes, and the way it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from running_cluster import Cluster, free_ports
+
+SERVICES = ("controller", "storage-1", "coordinator-1", "gateway-1")
+
+
+def up(*flags: str) -> subprocess.CompletedProcess[str]:
+    """A start that is expected to be refused."""
+    return subprocess.run(
+        [sys.executable, "-m", "barnabas", "up", *flags],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_the_ready_line_names_the_bootstrap_address(cluster: Cluster) -> None:
+    port = cluster.port
+    assert re.fullmatch(
+        rf"barnabas is ready: bootstrap localhost:{port} \(1 node, port {port}\), {cluster.http}, "
+        rf"data in {cluster.data_dir}, \d+\.\d s",
+        cluster.ready_line(),
+    )
+
+
+def test_every_service_is_a_process_of_its_own(cluster: Cluster) -> None:
+    services = cluster.services()
+    assert set(services) == set(SERVICES)
+    assert len({service.pid for service in services.values()}) == len(SERVICES)
+    assert all(service.ready for service in services.values())
+
+
+def test_the_metrics_of_all_services_are_on_one_page(cluster: Cluster) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(cluster.metrics())}
+    instances = {sample.labels["instance"] for sample in families["barnabas_event_loop_tasks"].samples}
+    assert instances >= set(SERVICES)
+
+
+def test_healthz_answers(cluster: Cluster) -> None:
+    with urllib.request.urlopen(f"{cluster.http}/healthz", timeout=10) as answer:
+        assert answer.read() == b"ok\n"
+
+
+def test_a_held_data_dir_is_refused(cluster: Cluster) -> None:
+    free = free_ports(2)
+    refused = up("--data-dir", str(cluster.data_dir), "--port", str(free), "--http-port", str(free + 1))
+    assert refused.returncode != 0
+    assert refused.stderr.count("\n") == 1
+    assert f"data dir {cluster.data_dir} is in use by another" in refused.stderr
+    cluster.wait_ready()
+
+
+def test_a_taken_port_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    refused = up("--data-dir", str(tmp_path), "--port", str(cluster.port), "--http-port", str(free_ports(1)))
+    assert refused.returncode != 0
+    assert refused.stderr.count("\n") == 1
+    assert f"port {cluster.port} on 127.0.0.1 is taken" in refused.stderr
+    cluster.wait_ready()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_killed_service_comes_back(make_cluster: Callable[..., Cluster], name: str) -> None:
+    cluster = make_cluster()
+    cluster.kill_and_wait(name)
+    assert cluster.services()[name].restarts == 1
+    assert f"barnabas: {name} was killed by SIGKILL; starting it again in 0.1 s\n" in cluster.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_cleanly_and_starts_again(
+    make_cluster: Callable[..., Cluster], number: signal.Signals
+) -> None:
+    cluster = make_cluster()
+    pids = [service.pid for service in cluster.services().values()]
+    assert cluster.stop(number) == 0
+    assert not any(is_running(pid) for pid in pids if pid)
+    assert "killing it" not in cluster.log()
+    socket.create_server(("127.0.0.1", cluster.port)).close()
+    cluster.start()
+
+
+def test_nothing_outlives_a_killed_supervisor(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    watched = [os.pidfd_open(service.pid) for service in cluster.services().values() if service.pid]
+    cluster.kill_supervisor()
+    cluster.start()  # waits for the lock that the last of them holds
+    for descriptor in watched:
+        with pytest.raises(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        os.close(descriptor)
+
+
+def test_a_corrupt_metadata_store_is_refused_and_left_alone(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    cluster.stop()
+    store = cluster.data_dir / "controller" / "metadata.db"
+    garbage = b"not a database" * 1000
+    store.write_bytes(garbage)
+    for leftover in store.parent.glob("metadata.db-*"):
+        leftover.unlink()
+    refused = up(
+        "--data-dir",
+        str(cluster.data_dir),
+        "--port",
+        str(cluster.port),
+        "--http-port",
+        str(cluster.http_port),
+    )
+    assert refused.returncode != 0
+    assert refused.stderr.count("\n") == 1
+    assert "metadata.db" in refused.stderr
+    assert store.read_bytes() == garbage
+
+
+def test_fewer_nodes_than_before_are_refused(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(nodes=2)
+    cluster.stop()
+    refused = up("--data-dir", str(cluster.data_dir), "--port", str(cluster.port))
+    assert refused.returncode != 0
+    assert refused.stderr.count("\n") == 1
+    assert "start it with --nodes 2" in refused.stderr
