@@ -6,6 +6,7 @@ the update modes given there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from barnabas.metadata.config_def import (
@@ -48,7 +49,8 @@ def _stands_in_for(topic_name: str) -> ConfigDef:
     name = topic.synonyms[0].name
     default = None if name in _NO_OWN_DEFAULT else topic.default
     documentation = f"The value of {topic_name} for topics that do not set it."
-    return _setting(name, topic.type, default, documentation, topic.validator, _CLUSTER)
+    definition = _setting(name, topic.type, default, documentation, topic.validator, _CLUSTER)
+    return replace(definition, has_effect=topic.has_effect)
 
 
 TOPIC_FALLBACKS: Final = tuple(

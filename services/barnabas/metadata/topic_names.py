@@ -38,6 +38,7 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
 
 
 def topic_name_problem(name: str) -> str | None:
+    """What is wrong with the name; None when it is legal."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

@@ -7,6 +7,7 @@ settings that stand in for each are its synonyms, in the order in which Kafka as
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -311,8 +312,32 @@ _TIERED: Final = (
     ),
 )
 
+_WITH_EFFECT: Final = frozenset(
+    (
+        "cleanup.policy",
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+    )
+)
+"""What storage nodes act on. The others are stored and shown, and change nothing yet."""
+
 TOPIC_SETTINGS: Final[Mapping[str, ConfigDef]] = table_of(
-    _RETENTION + _SEGMENTS + _RECORDS + _REPLICATION + _TIERED
+    [
+        replace(definition, has_effect=definition.name in _WITH_EFFECT)
+        for definition in _RETENTION + _SEGMENTS + _RECORDS + _REPLICATION + _TIERED
+    ]
 )
 """Every topic setting by its name."""
 

@@ -1,0 +1,184 @@
+"""One term of the active controller."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import uuid
+from collections.abc import AsyncIterator
+
+from barnabas.controller.config import ControllerConfig
+from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
+from barnabas.controller.core.decision import Decision
+from barnabas.controller.core.deletion import sweep_unfinished
+from barnabas.controller.core.gateways import register_gateway, remove_gateway
+from barnabas.controller.core.nodes import fence_node, register_node
+from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
+from barnabas.controller.fanout import Fanout, Receiver
+from barnabas.controller.sessions import Kind, Member, Sessions
+from barnabas.controller.store.protocol import Store
+from barnabas.controller.writer import MetadataWriter, TooManyRequests
+from barnabas.kernel.logs import get_logger
+from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
+from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
+
+EXPIRY_RETRY_SECONDS = 0.1
+
+log = get_logger("controller.active")
+
+
+class WrongCluster(Exception):
+    """The store or the caller belongs to another cluster."""
+
+
+class ActiveController:
+    """Owner of the writer, the receivers and the sessions, from one election to the next."""
+
+    def __init__(
+        self, store: Store, leadership: Leadership, image: MetadataImage, config: ControllerConfig
+    ) -> None:
+        self._config = config
+        self._fanout = Fanout()
+        self.writer = MetadataWriter(store, leadership, image, self._fanout.publish)
+        self._sessions = Sessions(
+            {
+                Kind.NODE: config.broker_session_timeout_ms,
+                Kind.GATEWAY: config.gateway_session_timeout_ms,
+                Kind.COORDINATOR: config.coordinator_session_timeout_ms,
+            },
+            self._on_session_expired,
+        )
+        self._removals: set[asyncio.Task[None]] = set()
+        self.is_ready = False
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.writer.image
+
+    async def run(self, election: Election, leadership: Leadership) -> None:
+        """Lead until cancelled. Raises LeadershipLost, or WrongCluster when the config names another cluster."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.writer.run(), name="metadata writer")
+                tasks.create_task(election.keep(leadership), name="lease")
+                await self._prepare()
+                self._sessions.restore(self.image)
+                self.is_ready = True
+        except ExceptionGroup as group:
+            expected = group.subgroup((LeadershipLost, WrongCluster))
+            if expected is None or len(expected.exceptions) < len(group.exceptions):
+                raise
+            raise expected.exceptions[0] from None
+        finally:
+            self.is_ready = False
+            self._sessions.close()
+            self._fanout.end_all("this controller stepped down")
+            for task in self._removals:
+                task.cancel()
+
+    async def watch(self, request: WatchRequest) -> AsyncIterator[MetadataDelta]:
+        """Register the caller, then everything it must know.
+
+        Raises WrongCluster, KafkaError for a bad registration, AlreadyRegistered, LeadershipLost, StreamEnded.
+        """
+        if request.cluster_id and request.cluster_id != self.image.cluster_id:
+            raise WrongCluster(
+                f"this is cluster {self.image.cluster_id}, but the caller's data belongs to cluster "
+                f"{request.cluster_id}: point it at its own cluster, or give it an empty directory"
+            )
+        receiver = Receiver()
+        member, incarnation_id = _member(request)
+        try:
+            if member is not None:
+                await self._sessions.attach(member, incarnation_id, receiver)
+                await self._register(request)
+                log.info("registered", kind=member.kind.value, name=member.name)
+            self._fanout.add(receiver, self.image)
+            async for delta in receiver.deltas():
+                yield delta
+        finally:
+            self._fanout.discard(receiver)
+            if member is not None:
+                self._sessions.detach(member, receiver)
+
+    async def _register(self, request: WatchRequest) -> None:
+        match request.WhichOneof("registration"):
+            case "node":
+                await self.writer.submit(lambda image: register_node(image, request.node))
+            case "gateway":
+                await self.writer.submit(lambda image: register_gateway(image, request.gateway))
+            case "coordinator":
+                await self.writer.submit(lambda image: register_coordinator(image, request.coordinator))
+
+    async def _prepare(self) -> None:
+        """Finish what a former controller left, and name the cluster if it has no name."""
+        await self.writer.submit(sweep_unfinished)
+        wanted = self._config.cluster_id
+        if not self.image.cluster_id:
+            record = MetadataRecord(
+                key=CLUSTER_KEY, cluster=ClusterRecord(cluster_id=wanted or new_cluster_id())
+            )
+            await self.writer.submit(lambda image: Decision((record,), None))
+        elif wanted and wanted != self.image.cluster_id:
+            raise WrongCluster(
+                f"cluster.id={wanted}, but the metadata is of cluster {self.image.cluster_id}: "
+                "leave the setting out, or use the right store"
+            )
+
+    def _on_session_expired(self, member: Member) -> None:
+        task = asyncio.ensure_future(self._remove(member))
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+
+    async def _remove(self, member: Member) -> None:
+        def decide(image: MetadataImage) -> Decision[None]:
+            if self._sessions.is_attached(member):
+                return Decision((), None)
+            match member.kind:
+                case Kind.NODE:
+                    return fence_node(image, int(member.name))
+                case Kind.GATEWAY:
+                    return remove_gateway(image, member.name)
+                case Kind.COORDINATOR:
+                    return remove_coordinator(image, member.name)
+
+        while True:
+            try:
+                return await self.writer.submit(decide)
+            except TooManyRequests:
+                await asyncio.sleep(EXPIRY_RETRY_SECONDS)
+            except LeadershipLost:
+                return None
+
+
+async def load_image(store: Store) -> MetadataImage:
+    """The image of all that is stored."""
+    snapshot = await store.snapshot()
+    records = [
+        MetadataRecord.FromString(entry.value)
+        for key, entry in snapshot.entries.items()
+        if key != ELECTION_KEY
+    ]
+    return MetadataImage().apply(records, snapshot.revision)
+
+
+def new_cluster_id() -> str:
+    """A random cluster id as Kafka writes them: 16 bytes as 22 characters of URL-safe base64."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):  # or tools would take it for an option
+            return text
+
+
+def _member(request: WatchRequest) -> tuple[Member | None, str]:
+    match request.WhichOneof("registration"):
+        case "node":
+            return Member(Kind.NODE, str(request.node.node_id)), request.node.incarnation_id
+        case "gateway":
+            return Member(Kind.GATEWAY, request.gateway.gateway_id), ""
+        case "coordinator":
+            coordinator = request.coordinator
+            return Member(Kind.COORDINATOR, coordinator.coordinator_id), coordinator.incarnation_id
+        case None:
+            return None, ""

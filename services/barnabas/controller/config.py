@@ -1,0 +1,96 @@
+"""The settings of a controller, under Kafka's names where Kafka has the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnabas.controller.core.decision import ClusterDefaults
+from barnabas.kernel.config import ConfigError, setting
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Settings of one controller. Checked on construction (ConfigError)."""
+
+    listen_address: str = setting(
+        "127.0.0.1:19090",
+        "Where the other services reach this controller over gRPC: host:port or unix:/path.",
+    )
+    advertised_address: str = setting(
+        "", "The gRPC address that the other services are told; empty for the one that is listened at."
+    )
+    data_dir: str = setting("", "The directory of the embedded metadata store; not used with etcd.")
+    etcd_endpoints: tuple[str, ...] = setting(
+        (), "etcd's client addresses, host:port each; empty for the embedded store in data.dir."
+    )
+    etcd_namespace: str = setting(
+        "barnabas/", "The prefix of all keys in etcd, so that clusters can share one."
+    )
+    cluster_id: str = setting(
+        "", "The id that a new cluster gets (22 characters of URL-safe base64); empty for a random one."
+    )
+    num_partitions: int = setting(1, "Partitions of a topic that is created without a number.")
+    default_replication_factor: int = setting(1, "Replicas of a topic that is created without a number.")
+    delete_topic_enable: bool = setting(True, "Whether topics can be deleted.")
+    offsets_topic_num_partitions: int = setting(50, "Partitions of __consumer_offsets when it is created.")
+    offsets_topic_segment_bytes: int = setting(
+        104_857_600, "Segment size of internal topics when they are created.", unit="bytes"
+    )
+    broker_session_timeout_ms: int = setting(
+        2_000, "How long after its stream broke a storage node is fenced, unless it comes back.", unit="ms"
+    )
+    gateway_session_timeout_ms: int = setting(
+        1_000, "How long after its stream broke a gateway is forgotten, unless it comes back.", unit="ms"
+    )
+    coordinator_session_timeout_ms: int = setting(
+        1_000, "How long after its stream broke a coordinator loses its partitions.", unit="ms"
+    )
+    election_lease_ms: int = setting(
+        3_000, "How long after it was last heard of the active controller can be succeeded.", unit="ms"
+    )
+    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
+    log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
+
+    def __post_init__(self) -> None:
+        if not self.data_dir and not self.etcd_endpoints:
+            raise ConfigError(
+                "data.dir and etcd.endpoints are both empty: name a directory, or etcd's addresses"
+            )
+        for endpoint in self.etcd_endpoints:
+            if endpoint.startswith("https://"):
+                raise ConfigError(
+                    f"etcd.endpoints has {endpoint}: TLS to etcd is not supported, use host:port"
+                )
+        if self.etcd_endpoints and not self.etcd_namespace:
+            raise ConfigError("etcd.namespace is empty: give a prefix such as barnabas/")
+        for name in (
+            "num_partitions",
+            "default_replication_factor",
+            "offsets_topic_num_partitions",
+            "offsets_topic_segment_bytes",
+            "broker_session_timeout_ms",
+            "gateway_session_timeout_ms",
+            "coordinator_session_timeout_ms",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
+        if self.election_lease_ms < 1_000:
+            raise ConfigError(f"election.lease.ms={self.election_lease_ms}: must be at least 1000")
+
+    @property
+    def metadata_file(self) -> Path:
+        """The file of the embedded store."""
+        return Path(self.data_dir) / "metadata.db"
+
+    @property
+    def defaults(self) -> ClusterDefaults:
+        """What requests that leave something open get."""
+        return ClusterDefaults(
+            num_partitions=self.num_partitions,
+            default_replication_factor=self.default_replication_factor,
+            offsets_topic_num_partitions=self.offsets_topic_num_partitions,
+            offsets_topic_segment_bytes=self.offsets_topic_segment_bytes,
+            delete_topic_enable=self.delete_topic_enable,
+        )

@@ -1,0 +1,95 @@
+"""Replicas that a user assigns by hand: what makes them valid, and the partitions they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.controller.core.decision import REPLICATION_FACTOR_MAX
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.v1.controller_pb2 import ReplicaAssignment
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+
+
+def check_replication_factor(replication_factor: int) -> None:
+    """Raise KafkaError INVALID_REPLICATION_FACTOR for a factor that is not one, or not supported yet."""
+    if replication_factor < 1:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if replication_factor > REPLICATION_FACTOR_MAX:
+        raise KafkaError(
+            ErrorCode.invalid_replication_factor,
+            f"Replication factor {replication_factor} is not supported yet: use {REPLICATION_FACTOR_MAX}, or -1.",
+        )
+
+
+def manual_replicas(
+    image: MetadataImage,
+    assignments: Sequence[ReplicaAssignment],
+    first_partition: int,
+    replicas_each: int | None,
+) -> list[list[int]]:
+    """The assigned replicas of partitions `first_partition` and on, in order.
+
+    `replicas_each` is the factor of partitions that are there already. Raises KafkaError
+    INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    """
+    by_partition: dict[int, list[int]] = {}
+    for assignment in assignments:
+        if assignment.partition in by_partition:
+            raise _invalid(
+                f"Found multiple manual partition assignments for partition {assignment.partition}"
+            )
+        node_ids = list(assignment.node_ids)
+        _check_nodes(image, assignment.partition, node_ids)
+        if replicas_each is not None and len(node_ids) != replicas_each:
+            raise _invalid(
+                f"The manual partition assignment includes a partition with {len(node_ids)} replica(s), but this "
+                f"is not consistent with previous partitions, which have {replicas_each} replica(s)."
+            )
+        replicas_each = len(node_ids)
+        by_partition[assignment.partition] = node_ids
+    expected = range(first_partition, first_partition + len(assignments))
+    if sorted(by_partition) != list(expected):
+        raise _invalid(f"partitions should be consecutive integers from {first_partition} on")
+    if replicas_each is not None:
+        check_replication_factor(replicas_each)
+    return [by_partition[index] for index in expected]
+
+
+def _check_nodes(image: MetadataImage, partition: int, node_ids: list[int]) -> None:
+    if not node_ids:
+        raise _invalid("The manual partition assignment includes an empty replica list.")
+    for node_id in node_ids:
+        if node_id not in image.nodes:
+            raise _invalid(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
+        if node_ids.count(node_id) > 1:
+            raise _invalid(f"The manual partition assignment includes the broker {node_id} more than once.")
+    if all(image.nodes[node_id].fenced for node_id in node_ids):
+        raise _invalid(
+            f"All brokers specified in the manual partition assignment for partition {partition} are fenced."
+        )
+
+
+def new_partitions(
+    image: MetadataImage, topic_id: bytes, first_partition: int, replicas: Sequence[Sequence[int]]
+) -> list[PartitionRecord]:
+    """Fresh partitions with those replicas; the live ones are in sync and the first of them leads."""
+    partitions = []
+    for index, node_ids in enumerate(replicas, start=first_partition):
+        in_sync = [node_id for node_id in node_ids if not image.nodes[node_id].fenced]
+        assert in_sync, "a partition is not created where no replica lives"
+        partitions.append(
+            PartitionRecord(
+                topic_id=topic_id, partition=index, leader=in_sync[0], replicas=node_ids, isr=in_sync
+            )
+        )
+    return partitions
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_replica_assignment, message)

@@ -1,0 +1,68 @@
+"""Coordinators come and go, and the partitions of internal topics follow them.
+
+Every change of owner raises the partition's leader epoch. Appends carry the epoch that their coordinator loaded
+under, and the partition's leader refuses older ones: that is the fence against a coordinator that lives on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from barnabas.controller.core.coordinator_assignment import assign_owners
+from barnabas.controller.core.decision import Decision, partition_entry
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import MetadataImage, coordinator_key
+from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, MetadataRecord, PartitionRecord
+
+
+def register_coordinator(image: MetadataImage, coordinator: CoordinatorRecord) -> Decision[None]:
+    """A coordinator came, came back, or came back as a new process.
+
+    A new process has loaded nothing, so the epochs of what its predecessor owned rise too. Raises KafkaError
+    INVALID_REGISTRATION.
+    """
+    if not coordinator.coordinator_id or not coordinator.incarnation_id or not coordinator.address:
+        raise KafkaError(
+            ErrorCode.invalid_registration, "a coordinator needs an id, an incarnation id and an address"
+        )
+    known = image.coordinators.get(coordinator.coordinator_id)
+    restarted = set()
+    if known is not None and known.incarnation_id != coordinator.incarnation_id:
+        restarted.add(coordinator.coordinator_id)
+    records = []
+    if known != coordinator:
+        key = coordinator_key(coordinator.coordinator_id)
+        records.append(MetadataRecord(key=key, coordinator=coordinator))
+    live = {*image.coordinators, coordinator.coordinator_id}
+    records += _reassigned(image, live, restarted)
+    return Decision(tuple(records), None)
+
+
+def remove_coordinator(image: MetadataImage, coordinator_id: str) -> Decision[None]:
+    """A coordinator is gone; the others share what it owned."""
+    if coordinator_id not in image.coordinators:
+        return Decision((), None)
+    records = [MetadataRecord(key=coordinator_key(coordinator_id))]
+    records += _reassigned(image, set(image.coordinators) - {coordinator_id}, set())
+    return Decision(tuple(records), None)
+
+
+def _reassigned(image: MetadataImage, live: Collection[str], restarted: set[str]) -> list[MetadataRecord]:
+    records = []
+    for topic in image.topics.values():
+        if not topic.internal:
+            continue
+        before = [partition.coordinator_id for partition in topic.partitions]
+        for partition, owner in zip(topic.partitions, assign_owners(before, live), strict=True):
+            if owner != partition.coordinator_id or owner in restarted:
+                records.append(partition_entry(_handed_over(partition, owner)))
+    return records
+
+
+def _handed_over(partition: PartitionRecord, owner: str) -> PartitionRecord:
+    changed = PartitionRecord()
+    changed.CopyFrom(partition)
+    changed.coordinator_id = owner
+    changed.leader_epoch += 1
+    changed.partition_epoch += 1
+    return changed

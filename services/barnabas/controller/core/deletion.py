@@ -1,0 +1,99 @@
+"""DeleteTopics: by name or by id."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.controller.core.decision import Decision, failure
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import (
+    TOPIC_RESOURCE,
+    MetadataImage,
+    TopicImage,
+    config_key,
+    partition_key,
+    topic_key,
+)
+from barnabas.rpc.v1.controller_pb2 import (
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ResourceResult,
+    TopicRef,
+)
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, *, enabled: bool = True
+) -> Decision[DeleteTopicsResponse]:
+    """Decide on every topic of the request by itself. `enabled` is delete.topic.enable."""
+    times = Counter((ref.name, ref.topic_id) for ref in request.topics)
+    deleted: dict[bytes, TopicImage] = {}
+    results = []
+    for ref in request.topics:
+        try:
+            if times[ref.name, ref.topic_id] > 1:
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    "Duplicate topic name." if ref.name else "Duplicate topic id.",
+                )
+            if not enabled:
+                raise KafkaError(ErrorCode.topic_deletion_disabled, "Set delete.topic.enable to true.")
+            topic = _find(image, ref)
+            if topic.topic_id in deleted:
+                raise KafkaError(
+                    ErrorCode.invalid_request,
+                    f"The topic {topic.name} is named twice, by its name and by its id.",
+                )
+            deleted[topic.topic_id] = topic
+            result = DeletedTopic(name=topic.name, topic_id=topic.topic_id, result=ResourceResult())
+        except KafkaError as error:
+            result = DeletedTopic(name=ref.name, topic_id=ref.topic_id, result=failure(error))
+        results.append(result)
+    records: list[MetadataRecord] = []
+    for topic in deleted.values():
+        records += _deletions(image, topic)
+    prefixes = tuple(f"partitions/{topic_id.hex()}/" for topic_id in deleted)
+    return Decision(tuple(records), DeleteTopicsResponse(topics=results), prefixes)
+
+
+def _find(image: MetadataImage, ref: TopicRef) -> TopicImage:
+    if ref.name and ref.topic_id:
+        raise KafkaError(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+    if ref.name:
+        topic = image.topics.get(ref.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{ref.name}' does not exist.")
+        return topic
+    if not ref.topic_id:
+        raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+    topic = image.topics_by_id.get(ref.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_id, "No topic has this id.")
+    return topic
+
+
+def _deletions(image: MetadataImage, topic: TopicImage) -> list[MetadataRecord]:
+    records = [MetadataRecord(key=topic_key(topic.name))]
+    if (TOPIC_RESOURCE, topic.name) in image.configs:
+        records.append(MetadataRecord(key=config_key(TOPIC_RESOURCE, topic.name)))
+    records += [
+        MetadataRecord(key=partition_key(topic.topic_id, index)) for index in range(len(topic.partitions))
+    ]
+    return records
+
+
+def sweep_unfinished(image: MetadataImage) -> Decision[None]:
+    """Delete the partitions of topics that were never finished: a controller stopped in the midst of them.
+
+    They are invisible, because their topic's record is stored last.
+    """
+    orphans = []
+    for key, record in image.records.items():
+        if record.WhichOneof("value") != "partition":
+            continue
+        topic = image.topics_by_id.get(record.partition.topic_id)
+        if topic is None or record.partition.partition >= len(topic.partitions):
+            orphans.append(MetadataRecord(key=key))
+    return Decision(tuple(orphans), None)

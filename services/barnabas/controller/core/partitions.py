@@ -1,0 +1,98 @@
+"""CreatePartitions: topics grow, they never shrink."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
+from barnabas.controller.core.coordinator_assignment import owned_from_the_start
+from barnabas.controller.core.decision import (
+    PARTITIONS_PER_REQUEST_MAX,
+    Decision,
+    failure,
+    partition_entry,
+)
+from barnabas.controller.core.placement import place_replicas
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import MetadataImage, TopicImage, topic_key
+from barnabas.rpc.v1.controller_pb2 import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    NewPartitions,
+    ResourceResult,
+)
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, TopicRecord
+
+
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest
+) -> Decision[CreatePartitionsResponse]:
+    """Decide on every topic of the request by itself."""
+    times = Counter(topic.name for topic in request.topics)
+    records: list[MetadataRecord] = []
+    results = []
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+            records += _enlarge(image, topic)
+            results.append(ResourceResult())
+        except KafkaError as error:
+            results.append(failure(error))
+    stored = () if request.validate_only else tuple(records)
+    return Decision(stored, CreatePartitionsResponse(results=results))
+
+
+def _enlarge(image: MetadataImage, wanted: NewPartitions) -> list[MetadataRecord]:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
+    present = len(topic.partitions)
+    if wanted.partition_count == present:
+        raise KafkaError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
+    if wanted.partition_count < present:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"The topic {wanted.name} currently has {present} partition(s); {wanted.partition_count} would not be "
+            "an increase.",
+        )
+    added = wanted.partition_count - present
+    if added > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+        )
+    replicas = _replicas(image, topic, wanted, added)
+    partitions = new_partitions(image, topic.topic_id, present, replicas)
+    if topic.internal:
+        partitions = owned_from_the_start(partitions, topic.partitions, image.coordinators)
+    record = TopicRecord(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_count=wanted.partition_count,
+        internal=topic.internal,
+    )
+    entries = [partition_entry(partition) for partition in partitions]
+    return [*entries, MetadataRecord(key=topic_key(topic.name), topic=record)]
+
+
+def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, added: int) -> list[list[int]]:
+    factor = len(topic.partitions[0].replicas)
+    present = len(topic.partitions)
+    if not wanted.assignments:
+        check_replication_factor(factor)
+        return place_replicas(image.live_nodes(), added, factor, _next_start(image, topic))
+    if len(wanted.assignments) != added:
+        raise KafkaError(
+            ErrorCode.invalid_replica_assignment,
+            f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) "
+            "were specified.",
+        )
+    return manual_replicas(image, wanted.assignments, present, factor)
+
+
+def _next_start(image: MetadataImage, topic: TopicImage) -> int:
+    """Go on where the topic's last partition leads, so that its leaders stay even."""
+    ids = [node.node_id for node in image.live_nodes()]
+    last = topic.partitions[-1].replicas[0]
+    return ids.index(last) + 1 if last in ids else len(topic.partitions)

@@ -1,0 +1,175 @@
+"""CreateTopics: names, numbers, assignments and settings checked, partitions placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
+from barnabas.controller.core.coordinator_assignment import owned_from_the_start
+from barnabas.controller.core.decision import (
+    PARTITIONS_PER_REQUEST_MAX,
+    ClusterDefaults,
+    Decision,
+    failure,
+    partition_entry,
+)
+from barnabas.controller.core.placement import place_replicas
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import (
+    GROUP_METADATA_TOPIC,
+    TOPIC_RESOURCE,
+    TRANSACTION_STATE_TOPIC,
+    MetadataImage,
+    config_key,
+    topic_key,
+)
+from barnabas.metadata.topic_names import check_collision, check_topic_name
+from barnabas.metadata.topic_settings import validate_topic_settings
+from barnabas.rpc.v1.controller_pb2 import (
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewTopic,
+    ResourceResult,
+)
+from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord, TopicRecord
+
+INTERNAL_TOPICS: Final = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
+
+BROKER_DEFAULT: Final = -1
+"""A number that the request leaves to the cluster."""
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What the request has come to so far: earlier topics of it count for names, places and limits."""
+
+    image: MetadataImage
+    defaults: ClusterDefaults
+    new_topic_id: Callable[[], bytes]
+    names: set[str]
+    partitions_before: int
+    partitions_created: int = 0
+    records: list[MetadataRecord] = field(default_factory=list)
+
+
+def create_topics(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    defaults: ClusterDefaults,
+    new_topic_id: Callable[[], bytes],
+) -> Decision[CreateTopicsResponse]:
+    """Decide on every topic of the request by itself. `new_topic_id` makes 16 random bytes."""
+    times = Counter(topic.name for topic in request.topics)
+    partitions_before = sum(len(topic.partitions) for topic in image.topics.values())
+    draft = _Draft(image, defaults, new_topic_id, set(image.topics), partitions_before)
+    results = []
+    for topic in request.topics:
+        try:
+            if times[topic.name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
+            result = _create(draft, topic)
+            if request.validate_only:
+                result.topic_id = b""
+        except KafkaError as error:
+            result = CreatedTopic(name=topic.name, result=failure(error))
+        results.append(result)
+    records = () if request.validate_only else tuple(draft.records)
+    return Decision(records, CreateTopicsResponse(topics=results))
+
+
+def _create(draft: _Draft, topic: NewTopic) -> CreatedTopic:
+    check_topic_name(topic.name)
+    if topic.name in draft.names:
+        raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists.")
+    check_collision(topic.name, draft.names)
+    settings = _settings(draft, topic)
+    replicas = _replicas(draft, topic)
+    if draft.partitions_created + len(replicas) > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+        )
+    topic_id = draft.new_topic_id()
+    partitions = new_partitions(draft.image, topic_id, 0, replicas)
+    internal = topic.name in INTERNAL_TOPICS
+    if internal:
+        partitions = owned_from_the_start(partitions, (), draft.image.coordinators)
+    record = TopicRecord(
+        name=topic.name, topic_id=topic_id, partition_count=len(partitions), internal=internal
+    )
+    draft.records += [partition_entry(partition) for partition in partitions]
+    if settings:
+        key = config_key(TOPIC_RESOURCE, topic.name)
+        draft.records.append(MetadataRecord(key=key, config=ConfigRecord(values=settings)))
+    draft.records.append(MetadataRecord(key=topic_key(topic.name), topic=record))
+    draft.names.add(topic.name)
+    draft.partitions_created += len(partitions)
+    return CreatedTopic(
+        name=topic.name,
+        result=ResourceResult(),
+        topic_id=topic_id,
+        partition_count=len(partitions),
+        replication_factor=len(replicas[0]),
+    )
+
+
+def _settings(draft: _Draft, topic: NewTopic) -> dict[str, str]:
+    nulls = [entry.name for entry in topic.configs if not entry.HasField("value")]
+    if nulls:
+        raise KafkaError(
+            ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(nulls)}"
+        )
+    names = [entry.name for entry in topic.configs]
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    settings = {entry.name: entry.value for entry in topic.configs}
+    validate_topic_settings(settings)
+    if topic.internal and topic.name in INTERNAL_TOPICS:
+        segment_bytes = str(draft.defaults.offsets_topic_segment_bytes)
+        for name, value in (("cleanup.policy", "compact"), ("segment.bytes", segment_bytes)):
+            settings.setdefault(name, value)
+    return settings
+
+
+def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
+    if topic.assignments:
+        if topic.replication_factor != BROKER_DEFAULT:
+            raise _not_both("replication factor")
+        if topic.partition_count != BROKER_DEFAULT:
+            raise _not_both("numPartitions")
+        return manual_replicas(draft.image, topic.assignments, 0, None)
+    factor = topic.replication_factor
+    if factor == BROKER_DEFAULT:
+        factor = draft.defaults.default_replication_factor
+    if factor < 1:
+        check_replication_factor(factor)
+    count = topic.partition_count
+    if count == BROKER_DEFAULT:
+        count = draft.defaults.num_partitions
+        if topic.internal and topic.name == GROUP_METADATA_TOPIC:
+            count = draft.defaults.offsets_topic_num_partitions
+    if count < 1:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            "Number of partitions was set to an invalid non-positive value: use 1 or more, or -1 for the default.",
+        )
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+        )
+    start = draft.partitions_before + draft.partitions_created
+    placed = place_replicas(draft.image.live_nodes(), count, factor, start)
+    check_replication_factor(factor)
+    return placed
+
+
+def _not_both(what: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.invalid_request,
+        f"A manual partition assignment was specified, but {what} was not set to -1.",
+    )

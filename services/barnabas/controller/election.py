@@ -1,0 +1,135 @@
+"""Who is the active controller: the one whose lease holds the election key.
+
+Every write compares the key's revision, so a controller that lost the key, and may not know it yet, can write
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.controller.limits import STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
+from barnabas.controller.store.protocol import (
+    Compare,
+    CompareFailed,
+    KeyAbsent,
+    Lease,
+    LeaseLost,
+    ModRevisionEquals,
+    Put,
+    RevisionCompacted,
+    Store,
+    StoreError,
+)
+from barnabas.kernel.clock import Clock
+from barnabas.kernel.logs import get_logger
+
+ELECTION_KEY: Final = "election"
+"""Holds the address of the active controller; not part of the metadata."""
+
+log = get_logger("controller.election")
+
+
+class LeadershipLost(Exception):
+    """This controller is not the active one any more, or cannot know whether it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Proof of being the active controller, good for as long as the compare holds."""
+
+    lease: Lease
+    revision: int
+
+    @property
+    def compare(self) -> Compare:
+        """What every write must compare."""
+        return ModRevisionEquals(ELECTION_KEY, self.revision)
+
+
+class Election:
+    """Takes part in the election under `address`, which no other controller may have."""
+
+    def __init__(self, store: Store, address: str, lease_ms: int, clock: Clock) -> None:
+        self._store = store
+        self._address = address
+        self._lease_ms = lease_ms
+        self._clock = clock
+        self.active_address = ""
+
+    async def campaign(self) -> Leadership:
+        """Wait until this controller is the active one."""
+        pause = STORE_RETRY_SECONDS_MIN
+        while True:
+            try:
+                leadership = await self._try_once()
+            except RevisionCompacted:
+                continue
+            except StoreError as error:
+                log.warning("the metadata store does not answer", reason=str(error))
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, STORE_RETRY_SECONDS_MAX)
+                continue
+            pause = STORE_RETRY_SECONDS_MIN
+            if leadership is not None:
+                self.active_address = self._address
+                return leadership
+
+    async def keep(self, leadership: Leadership) -> None:
+        """Keep the lease alive until it cannot be. Raises LeadershipLost."""
+        lease = leadership.lease
+        interval = lease.ttl_ms / 3000
+        kept_at = self._clock.monotonic()
+        while True:
+            await asyncio.sleep(interval)
+            asked_at = self._clock.monotonic()
+            try:
+                await self._store.keep_lease_alive(lease.lease_id)
+                kept_at = asked_at
+            except LeaseLost as error:
+                raise LeadershipLost(str(error)) from error
+            except StoreError as error:
+                log.warning("the lease could not be kept alive", reason=str(error))
+                if (self._clock.monotonic() - kept_at) * 1000 >= lease.ttl_ms:
+                    raise LeadershipLost(
+                        "the metadata store did not answer for the time of the lease"
+                    ) from error
+
+    async def resign(self, leadership: Leadership) -> None:
+        """Let another controller take over at once."""
+        with contextlib.suppress(StoreError):
+            await self._store.revoke_lease(leadership.lease.lease_id)
+
+    async def _try_once(self) -> Leadership | None:
+        snapshot = await self._store.snapshot(ELECTION_KEY)
+        holder = snapshot.entries.get(ELECTION_KEY)
+        compare: Compare
+        if holder is None:
+            compare = KeyAbsent(ELECTION_KEY)
+        elif holder.value == self._address.encode():
+            # A former process of this controller: it held our address, so it is gone.
+            compare = ModRevisionEquals(ELECTION_KEY, holder.mod_revision)
+        else:
+            await self._stand_by(holder.value.decode(), snapshot.revision)
+            return None
+        lease = await self._store.grant_lease(self._lease_ms)
+        put = Put(ELECTION_KEY, self._address.encode(), lease.lease_id)
+        try:
+            revision = await self._store.transact([compare], [put])
+        except CompareFailed:
+            await self._store.revoke_lease(lease.lease_id)
+            return None
+        return Leadership(lease, revision)
+
+    async def _stand_by(self, active_address: str, revision: int) -> None:
+        """Return when the election key changes."""
+        if active_address != self.active_address:
+            log.info("standing by", active=active_address)
+        self.active_address = active_address
+        async with aclosing(self._store.watch(revision + 1, ELECTION_KEY)) as watch:  # type: ignore[type-var]
+            await anext(watch, None)
+        self.active_address = ""

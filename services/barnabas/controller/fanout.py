@@ -1,0 +1,90 @@
+"""From one writer to many receivers of the metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from barnabas.controller.limits import STREAM_QUEUED_RECORDS_MAX
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.v1.controller_pb2 import MetadataDelta
+
+
+class StreamEnded(Exception):
+    """The stream must end; the receiver starts again from a snapshot."""
+
+
+class Receiver:
+    """Owner of what waits to be sent on one stream."""
+
+    def __init__(self) -> None:
+        self._queue: deque[MetadataDelta] = deque()
+        self._queued_records = 0
+        self._ended: str | None = None
+        self._wake = asyncio.Event()
+
+    def push(self, delta: MetadataDelta) -> None:
+        """Queue `delta`; a receiver that is too far behind is ended instead."""
+        if self._ended is not None:
+            return
+        self._queue.append(delta)
+        self._queued_records += len(delta.records)
+        if self._queued_records > STREAM_QUEUED_RECORDS_MAX and len(self._queue) > 1:
+            self.end(f"more than {STREAM_QUEUED_RECORDS_MAX} records wait for this receiver: start again")
+        self._wake.set()
+
+    def end(self, reason: str) -> None:
+        """Drop what waits and end the stream."""
+        if self._ended is None:
+            self._ended = reason
+            self._queue.clear()
+            self._wake.set()
+
+    async def deltas(self) -> AsyncIterator[MetadataDelta]:
+        """What was pushed, in order, until the stream is ended. Raises StreamEnded."""
+        while True:
+            if self._ended is not None:
+                raise StreamEnded(self._ended)
+            if self._queue:
+                delta = self._queue.popleft()
+                self._queued_records -= len(delta.records)
+                yield delta
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+
+class Fanout:
+    """Owner of the set of receivers that are given every change."""
+
+    def __init__(self) -> None:
+        self._receivers: set[Receiver] = set()
+        self._ended: str | None = None
+
+    def add(self, receiver: Receiver, image: MetadataImage) -> None:
+        """Give `receiver` the image as a snapshot, and every change after it."""
+        if self._ended is not None:
+            receiver.end(self._ended)
+            return
+        receiver.push(
+            MetadataDelta(revision=image.revision, snapshot=True, records=list(image.records.values()))
+        )
+        self._receivers.add(receiver)
+
+    def discard(self, receiver: Receiver) -> None:
+        self._receivers.discard(receiver)
+
+    def publish(self, delta: MetadataDelta) -> None:
+        for receiver in self._receivers:
+            receiver.push(delta)
+
+    def end_all(self, reason: str) -> None:
+        """End every stream, those that would be added later too."""
+        self._ended = reason
+        for receiver in self._receivers:
+            receiver.end(reason)
+        self._receivers.clear()
+
+    def __len__(self) -> int:
+        return len(self._receivers)

@@ -1,0 +1,167 @@
+"""The controller as a process: it stands by, leads when elected, and stands by again when deposed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from barnabas.controller.active import ActiveController, WrongCluster, load_image
+from barnabas.controller.config import ControllerConfig
+from barnabas.controller.election import Election, LeadershipLost
+from barnabas.controller.limits import STOP_GRACE_SECONDS, STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
+from barnabas.controller.store.protocol import Store, StoreError
+from barnabas.kernel.clock import Clock, SystemClock
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.rpc.connections import add_address, make_server
+
+log = get_logger("controller")
+
+
+class Controller:
+    """Owner of this process's part in the election, and of the term while it leads."""
+
+    def __init__(self, store: Store, address: str, config: ControllerConfig, clock: Clock) -> None:
+        self.config = config
+        self._store = store
+        self._election = Election(store, address, config.election_lease_ms, clock)
+        self._active: ActiveController | None = None
+
+    @property
+    def active(self) -> ActiveController | None:
+        """The current term when this controller leads and is ready to serve."""
+        return self._active if self._active is not None and self._active.is_ready else None
+
+    @property
+    def active_address(self) -> str:
+        """Where the active controller is, as far as is known; empty when it is not."""
+        return self._election.active_address
+
+    def is_settled(self) -> bool:
+        """Whether it leads, or stands by for one that does."""
+        return self.active is not None or (self._active is None and bool(self.active_address))
+
+    async def run(self) -> None:
+        """Take part in elections until cancelled. Raises WrongCluster."""
+        while True:
+            leadership = await self._election.campaign()
+            try:
+                image = await load_image(self._store)
+                self._active = ActiveController(self._store, leadership, image, self.config)
+                log.info("this controller is active", revision=image.revision)
+                await self._active.run(self._election, leadership)
+            except LeadershipLost as error:
+                log.warning("stepped down", reason=str(error))
+            except StoreError as error:
+                log.warning("could not load the metadata", reason=str(error))
+                await asyncio.sleep(STORE_RETRY_SECONDS_MIN)
+            finally:
+                self._active = None
+                self._election.active_address = ""
+                await self._election.resign(leadership)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningController:
+    """A controller that serves at `address`. `ended` finishes only when it cannot go on."""
+
+    controller: Controller
+    address: str
+    ended: asyncio.Task[None]
+
+
+@asynccontextmanager
+async def running_controller(
+    config: ControllerConfig, store: Store, clock: Clock | None = None
+) -> AsyncIterator[RunningController]:
+    """Serve with the opened `store`, which the caller closes afterwards. Raises StartError."""
+    from barnabas.controller.handlers.servicer import Servicer
+    from barnabas.rpc.v1.controller_pb2_grpc import add_ControllerServicer_to_server
+
+    server = make_server()
+    try:
+        address = add_address(server, config.listen_address)
+    except OSError as error:
+        raise StartError(str(error)) from error
+    controller = Controller(store, config.advertised_address or address, config, clock or SystemClock())
+    add_ControllerServicer_to_server(Servicer(controller), server)
+    await server.start()
+    ended = asyncio.create_task(controller.run(), name="controller")
+    try:
+        yield RunningController(controller, address, ended)
+    finally:
+        ended.cancel()
+        with contextlib.suppress(asyncio.CancelledError, WrongCluster):
+            await ended
+        await server.stop(STOP_GRACE_SECONDS)
+
+
+def make_store(config: ControllerConfig) -> Store:
+    """The store that the config names, not opened yet."""
+    if config.etcd_endpoints:
+        from barnabas.controller.store.etcd import EtcdStore
+
+        return EtcdStore(config.etcd_endpoints, config.etcd_namespace)
+    from barnabas.controller.store.sqlite import SqliteStore
+
+    return SqliteStore(config.metadata_file)
+
+
+async def serve(config: ControllerConfig, context: ServiceContext) -> None:
+    """Run the service until it is asked to stop. Raises StartError."""
+    store = make_store(config)
+    stopping = asyncio.create_task(context.stopping.wait())
+    running: RunningController | None = None
+    context.health.add_condition(
+        "a controller is active", lambda: running is not None and running.controller.is_settled()
+    )
+    try:
+        if not await _open(store, config, context):
+            return
+        async with running_controller(config, store, context.clock) as running:
+            log.info("serving", address=running.address)
+            with _measured(running.controller):
+                await asyncio.wait({stopping, running.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if running.ended.done():
+                running.ended.result()
+    except WrongCluster as error:
+        raise StartError(str(error)) from error
+    finally:
+        stopping.cancel()
+        await store.close()
+
+
+@contextmanager
+def _measured(controller: Controller) -> Iterator[None]:
+    """Show the controller's state at /metrics."""
+    from prometheus_client import REGISTRY
+
+    from barnabas.controller.measurements import ControllerCollector
+
+    collector = ControllerCollector(controller)
+    REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(collector)
+
+
+async def _open(store: Store, config: ControllerConfig, context: ServiceContext) -> bool:
+    """Open the store; etcd may come up later than we do, a file will not. False when asked to stop meanwhile."""
+    pause = STORE_RETRY_SECONDS_MIN
+    while not context.stopping.is_set():
+        try:
+            await store.open()
+        except StoreError as error:
+            if not config.etcd_endpoints:
+                raise StartError(str(error)) from error
+            log.warning("waiting for the metadata store", reason=str(error))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(context.stopping.wait(), pause)
+            pause = min(pause * 2, STORE_RETRY_SECONDS_MAX)
+        else:
+            return True
+    return False

@@ -1,0 +1,124 @@
+"""Which registered services are there: a service is while its stream is, and for a session timeout after.
+
+A controller that becomes active gives every service that it finds in the metadata the same time to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.controller.fanout import Receiver
+from barnabas.kernel.logs import get_logger
+from barnabas.metadata.image import MetadataImage
+
+log = get_logger("controller.sessions")
+
+
+class Kind(Enum):
+    """The kinds of services that register."""
+
+    NODE = "storage node"
+    GATEWAY = "gateway"
+    COORDINATOR = "coordinator"
+
+
+class Member(NamedTuple):
+    """A registered service: node ids are written as text."""
+
+    kind: Kind
+    name: str
+
+
+class AlreadyRegistered(Exception):
+    """Another process with the same id is there, and stayed there."""
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    incarnation_id: str
+    receiver: Receiver | None = None
+    expiry: asyncio.TimerHandle | None = None
+    detached: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Sessions:
+    """Owner of the sessions of one term of the active controller.
+
+    `on_expired` is called once for each member that did not come back in time; it must ask `is_attached` again
+    when it acts, for the member may have come by then.
+    """
+
+    def __init__(self, timeouts_ms: dict[Kind, int], on_expired: Callable[[Member], None]) -> None:
+        self._timeouts_ms = timeouts_ms
+        self._on_expired = on_expired
+        self._sessions: dict[Member, _Session] = {}
+        self._closed = False
+
+    def restore(self, image: MetadataImage) -> None:
+        """Start the clock for all services that the metadata says are there."""
+        for node in image.live_nodes():
+            self._await_return(Member(Kind.NODE, str(node.node_id)), node.incarnation_id)
+        for name in image.gateways:
+            self._await_return(Member(Kind.GATEWAY, name), "")
+        for name, coordinator in image.coordinators.items():
+            self._await_return(Member(Kind.COORDINATOR, name), coordinator.incarnation_id)
+
+    def is_attached(self, member: Member) -> bool:
+        session = self._sessions.get(member)
+        return session is not None and session.receiver is not None
+
+    async def attach(self, member: Member, incarnation_id: str, receiver: Receiver) -> None:
+        """The member has a stream, which replaces an older one of the same process.
+
+        A new process waits for the old one's stream to end, for a session timeout at most. Raises
+        AlreadyRegistered.
+        """
+        session = self._sessions.get(member)
+        if session is not None and session.receiver is not None and session.incarnation_id != incarnation_id:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(session.detached.wait(), self._timeouts_ms[member.kind] / 1000)
+            session = self._sessions.get(member)
+            if session is not None and session.receiver is not None:
+                raise AlreadyRegistered(
+                    f"another process is registered as {member.kind.value} {member.name}: stop it, or take another id"
+                )
+        if session is not None:
+            if session.expiry is not None:
+                session.expiry.cancel()
+            if session.receiver is not None:
+                session.receiver.end("this service opened a newer stream")
+        self._sessions[member] = _Session(incarnation_id, receiver)
+
+    def detach(self, member: Member, receiver: Receiver) -> None:
+        """The member's stream ended: start the clock, unless a newer stream took its place."""
+        session = self._sessions.get(member)
+        if session is None or session.receiver is not receiver:
+            return
+        log.info("lost a service", kind=member.kind.value, name=member.name)
+        session.detached.set()
+        self._await_return(member, session.incarnation_id)
+
+    def close(self) -> None:
+        """The term is over: no session expires any more."""
+        for session in self._sessions.values():
+            if session.expiry is not None:
+                session.expiry.cancel()
+        self._sessions.clear()
+        self._closed = True
+
+    def _await_return(self, member: Member, incarnation_id: str) -> None:
+        if self._closed:
+            return
+        timeout_ms = self._timeouts_ms[member.kind]
+        expiry = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, member)
+        self._sessions[member] = _Session(incarnation_id, expiry=expiry)
+
+    def _expire(self, member: Member) -> None:
+        del self._sessions[member]
+        log.warning("a service did not come back", kind=member.kind.value, name=member.name)
+        self._on_expired(member)

@@ -1,0 +1,46 @@
+"""Placement of replicas: even, distinct, and apart by rack."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.controller.core.placement import place_replicas
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.rpc.v1.metadata_pb2 import NodeRecord
+
+
+def nodes(*racks: str) -> list[NodeRecord]:
+    return [NodeRecord(node_id=i, rack=rack) for i, rack in enumerate(racks)]
+
+
+@given(
+    st.lists(st.sampled_from(["", "r1", "r2", "r3"]), min_size=1, max_size=7),
+    st.integers(1, 40),
+    st.integers(1, 7),
+    st.integers(0, 1000),
+)
+def test_placement(racks: list[str], partitions: int, factor: int, start: int) -> None:
+    factor = min(factor, len(racks))
+    placed = place_replicas(nodes(*racks), partitions, factor, start)
+    assert len(placed) == partitions
+    leaders = Counter(replicas[0] for replicas in placed)
+    assert max(leaders.values()) - min(leaders[i] for i in range(len(racks))) <= 1
+    for replicas in placed:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert len({racks[i] for i in replicas}) == min(factor, len(set(racks)))
+
+
+def test_scenario_two_racks() -> None:
+    placed = place_replicas(nodes("a", "a", "b", "b"), 5, 2, 0)
+    assert placed == [[0, 2], [2, 1], [1, 3], [3, 0], [0, 3]]
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "currently fenced"), (2, "only 2 broker")])
+def test_too_few_nodes(count: int, words: str) -> None:
+    with pytest.raises(KafkaError, match=words) as caught:
+        place_replicas(nodes(*["r"] * count), 1, 3, 0)
+    assert caught.value.code is ErrorCode.invalid_replication_factor

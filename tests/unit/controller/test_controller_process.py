@@ -1,0 +1,140 @@
+"""The controller as a real process: killed in the midst of its work, it comes back with all that it answered."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc.aio
+import pytest
+
+from barnabas.controller.config import ControllerConfig
+from barnabas.kernel.config import ConfigError, to_properties
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.connections import open_channel
+from barnabas.rpc.v1 import controller_pb2 as pb
+from barnabas.rpc.v1 import metadata_pb2 as md
+from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
+
+Watching = grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.MetadataDelta]
+WAIT_SECONDS_MAX = 30.0
+
+
+@asynccontextmanager
+async def controller_process(config_file: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "barnabas.controller",
+        "--config",
+        str(config_file),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def config_file(directory: Path, **changes: object) -> Path:
+    settings: dict[str, object] = {
+        "listen_address": f"unix:{directory}/c.sock",
+        "data_dir": str(directory / "data"),
+        "http_address": "",
+    }
+    path = directory / "controller.properties"
+    path.write_text(to_properties(ControllerConfig(**(settings | changes))))  # type: ignore[arg-type]
+    return path
+
+
+@pytest.mark.parametrize("store", ["sqlite", "etcd"])
+async def test_killed_and_started_again_it_knows_all_it_answered(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    changes: dict[str, object] = {}
+    if store == "etcd":
+        endpoint = request.getfixturevalue("etcd_server").endpoint
+        changes = {"data_dir": "", "etcd_endpoints": (endpoint,), "etcd_namespace": f"{tmp_path.name}/"}
+    config = config_file(tmp_path, **changes)
+    node = md.NodeRecord(node_id=1, incarnation_id="a", address="n1")
+    answered: set[str] = set()
+    async with asyncio.timeout(WAIT_SECONDS_MAX), open_channel(f"unix:{tmp_path}/c.sock") as channel:
+        stub: ControllerAsyncStub = ControllerStub(channel)
+        async with controller_process(config) as process:
+            watch = await registered(stub, pb.WatchRequest(node=node))
+
+            async def create_many() -> None:
+                for number in range(10_000):
+                    topic = pb.NewTopic(name=f"t{number}", partition_count=2, replication_factor=1)
+                    response = await stub.CreateTopics(pb.CreateTopicsRequest(topics=[topic]))
+                    assert response.topics[0].result.error_code == 0
+                    answered.add(topic.name)
+                    if number == 25:
+                        process.kill()
+
+            with pytest.raises(grpc.aio.AioRpcError):
+                await create_many()
+            watch.cancel()
+        async with controller_process(config):
+            watch = await registered(stub, pb.WatchRequest(node=node))
+            image = await next_image(watch)
+            assert answered <= set(image.topics)
+            assert all(p.leader == 1 for t in image.topics.values() for p in t.partitions)
+            watch.cancel()
+
+
+async def registered(stub: ControllerAsyncStub, request: pb.WatchRequest) -> Watching:
+    """A stream that the controller has accepted."""
+    while True:
+        watch = stub.Watch(request, wait_for_ready=True)
+        observer = stub.Watch(pb.WatchRequest(), wait_for_ready=True)
+        try:
+            image = await next_image(observer)
+            if 1 in image.nodes and not image.nodes[1].fenced:
+                return watch
+        except grpc.aio.AioRpcError:
+            pass
+        finally:
+            observer.cancel()
+        await asyncio.sleep(0.02)
+
+
+async def next_image(watch: Watching) -> MetadataImage:
+    """The image of the stream's snapshot."""
+    delta = await watch.read()
+    assert isinstance(delta, pb.MetadataDelta)
+    return MetadataImage().apply(delta.records, delta.revision)
+
+
+async def test_a_store_that_cannot_be_used_is_one_line_for_the_user(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "metadata.db").write_bytes(b"not a database, not at all" * 50)
+    async with asyncio.timeout(WAIT_SECONDS_MAX), controller_process(config_file(tmp_path)) as process:
+        _, errors = await process.communicate()
+    assert process.returncode == 78
+    lines = errors.decode().splitlines()
+    assert len(lines) == 1, errors.decode()
+    assert "metadata.db is damaged" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"data_dir": ""}, "both empty"),
+        ({"etcd_endpoints": ("https://a:1",)}, "TLS to etcd"),
+        ({"num_partitions": 0}, "num.partitions=0"),
+        ({"election_lease_ms": 10}, "election.lease.ms=10"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        ControllerConfig(**({"data_dir": "d"} | changes))  # type: ignore[arg-type]

@@ -1,0 +1,300 @@
+"""The whole controller in one process, over a unix socket, on SQLite and on etcd."""
+
+# ruff: noqa: SIM117 - nested blocks show who outlives whom
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from barnabas.controller.config import ControllerConfig
+from barnabas.controller.measurements import ControllerCollector
+from barnabas.controller.service import RunningController, running_controller
+from barnabas.controller.store.protocol import Store
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
+from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.v1 import controller_pb2 as pb
+from barnabas.rpc.v1 import metadata_pb2 as md
+from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
+
+StoreFactory = Callable[[], Awaitable[Store]]
+WAIT_SECONDS_MAX = 15.0
+
+
+def node_request(node_id: int = 1, incarnation: str = "a", cluster_id: str = "") -> pb.WatchRequest:
+    node = md.NodeRecord(node_id=node_id, incarnation_id=incarnation, address=f"unix:/node-{node_id}")
+    return pb.WatchRequest(node=node, cluster_id=cluster_id)
+
+
+def coordinator_request(name: str, incarnation: str = "a") -> pb.WatchRequest:
+    return pb.WatchRequest(
+        coordinator=md.CoordinatorRecord(
+            coordinator_id=name, incarnation_id=incarnation, address=f"unix:/{name}"
+        )
+    )
+
+
+def config_for(directory: Path, **changes: object) -> ControllerConfig:
+    settings: dict[str, object] = {
+        "listen_address": f"unix:{directory}/c.sock",
+        "data_dir": str(directory),
+        "broker_session_timeout_ms": 150,
+        "gateway_session_timeout_ms": 150,
+        "coordinator_session_timeout_ms": 150,
+        "election_lease_ms": 1000,
+        "offsets_topic_num_partitions": 8,
+    }
+    return ControllerConfig(**(settings | changes))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def watching(address: str, request: pb.WatchRequest) -> AsyncIterator[MetadataSubscription]:
+    """A subscription that has its first snapshot."""
+    subscription = MetadataSubscription([address], lambda: request)
+    task = asyncio.create_task(subscription.run())
+    try:
+        current = asyncio.create_task(subscription.wait_until(lambda _: subscription.is_current))
+        await asyncio.wait({task, current}, timeout=WAIT_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
+        current.cancel()
+        if task.done():
+            task.result()
+        assert subscription.is_current
+        yield subscription
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, RegistrationRefused):
+            await task
+
+
+async def until(subscription: MetadataSubscription, holds: Callable[[MetadataImage], bool]) -> MetadataImage:
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        return await subscription.wait_until(holds)
+
+
+async def create(
+    subscription: MetadataSubscription, name: str, partitions: int = 3, **more: object
+) -> pb.CreatedTopic:
+    topic = pb.NewTopic(name=name, partition_count=partitions, replication_factor=-1, **more)  # type: ignore[arg-type]
+    response = await subscription.controller.CreateTopics(
+        pb.CreateTopicsRequest(topics=[topic]), wait_for_ready=True
+    )
+    return response.topics[0]
+
+
+def facts(image: MetadataImage) -> dict[str, md.MetadataRecord]:
+    return dict(image.records)
+
+
+@pytest.fixture
+async def running(open_store: StoreFactory, tmp_path: Path) -> AsyncIterator[RunningController]:
+    async with running_controller(config_for(tmp_path), await open_store()) as controller:
+        yield controller
+
+
+async def test_a_new_cluster_gets_an_id_and_a_node_registers(running: RunningController) -> None:
+    async with watching(running.address, node_request()) as node:
+        image = await until(node, lambda image: 1 in image.nodes)
+    assert len(image.cluster_id) == 22
+    assert image.nodes[1].position == 0
+    assert not image.nodes[1].fenced
+    assert 0 < image.nodes[1].node_epoch <= image.revision
+
+
+async def test_topics_are_created_enlarged_configured_and_deleted(running: RunningController) -> None:
+    async with watching(running.address, node_request()) as node:
+        created = await create(node, "orders", configs=[pb.ConfigEntry(name="retention.ms", value="1000")])
+        assert created.result.error_code == 0
+        image = await until(node, lambda image: "orders" in image.topics)
+        assert image.topics["orders"].topic_id == created.topic_id
+        assert [p.leader for p in image.topics["orders"].partitions] == [1, 1, 1]
+        assert image.topic_config("orders") == {"retention.ms": "1000"}
+        await node.controller.CreatePartitions(
+            pb.CreatePartitionsRequest(topics=[pb.NewPartitions(name="orders", partition_count=5)])
+        )
+        await until(node, lambda image: len(image.topics["orders"].partitions) == 5)
+        operation = pb.ConfigOperation(name="retention.ms", operation=1)
+        change = pb.ConfigResourceChange(resource_type=2, resource_name="orders", operations=[operation])
+        answer = await node.controller.IncrementalAlterConfigs(
+            pb.IncrementalAlterConfigsRequest(resources=[change])
+        )
+        assert answer.results[0].error_code == 0
+        await until(node, lambda image: not image.topic_config("orders"))
+        deleted = await node.controller.DeleteTopics(
+            pb.DeleteTopicsRequest(topics=[pb.TopicRef(topic_id=created.topic_id)])
+        )
+        assert deleted.topics[0].name == "orders"
+        image = await until(node, lambda image: not image.topics)
+        assert not [key for key in image.records if key.startswith(("topics/", "partitions/", "configs/"))]
+
+
+async def test_a_topic_of_many_partitions_is_stored_in_parts_and_seen_whole(
+    running: RunningController,
+) -> None:
+    async with watching(running.address, node_request()) as node:
+        seen: list[int] = []
+        node.on_change(lambda _, new: seen.extend(len(t.partitions) for t in new.topics.values()))
+        assert (await create(node, "wide", 250)).result.error_code == 0
+        await until(node, lambda image: "wide" in image.topics)
+        assert set(seen) == {250}
+
+
+async def test_many_at_once_all_get_their_answer(running: RunningController) -> None:
+    async with watching(running.address, node_request()) as node:
+        names = [f"topic-{number}" for number in range(40)]
+        results = await asyncio.gather(*(create(node, name, 4) for name in [*names, names[0]]))
+        errors = sorted(result.result.error_code for result in results)
+        assert errors == [0] * 40 + [int(ErrorCode.topic_already_exists)]
+        blocks = await asyncio.gather(
+            *(node.controller.AllocateProducerIds(pb.AllocateProducerIdsRequest()) for _ in range(10))
+        )
+        assert sorted(block.first_producer_id for block in blocks) == [n * 1000 for n in range(10)]
+
+
+async def test_the_image_is_the_same_after_a_restart(open_store: StoreFactory, tmp_path: Path) -> None:
+    config = config_for(tmp_path, broker_session_timeout_ms=10_000)
+    async with running_controller(config, await open_store()) as first:
+        async with watching(first.address, node_request()) as node:
+            await create(node, "orders")
+            before = await until(node, lambda image: "orders" in image.topics)
+    async with running_controller(config, await open_store()) as second:
+        async with watching(second.address, node_request(cluster_id=before.cluster_id)) as node:
+            assert facts(node.image) == facts(before)
+
+
+async def test_a_node_that_goes_is_fenced_and_leads_again_when_it_is_back(running: RunningController) -> None:
+    async with watching(running.address, pb.WatchRequest()) as observer:
+        async with watching(running.address, node_request()) as node:
+            await create(node, "orders", 1)
+            await until(observer, lambda image: "orders" in image.topics)
+        image = await until(observer, lambda image: image.nodes[1].fenced)
+        assert image.topics["orders"].partitions[0].leader == NO_LEADER
+        epoch = image.topics["orders"].partitions[0].leader_epoch
+        async with watching(running.address, node_request(incarnation="b")):
+            image = await until(observer, lambda image: not image.nodes[1].fenced)
+        assert image.topics["orders"].partitions[0].leader == 1
+        assert image.topics["orders"].partitions[0].leader_epoch == epoch + 1
+
+
+async def test_a_node_that_comes_back_in_time_is_not_fenced(open_store: StoreFactory, tmp_path: Path) -> None:
+    config = config_for(tmp_path, broker_session_timeout_ms=10_000)
+    async with running_controller(config, await open_store()) as running:
+        async with watching(running.address, node_request()) as node:
+            await create(node, "orders", 1)
+            before = await until(node, lambda image: "orders" in image.topics)
+        async with watching(running.address, node_request()) as node:
+            assert facts(node.image) == facts(before)
+        async with watching(running.address, node_request(incarnation="b")) as node:
+            partition = node.image.topics["orders"].partitions[0]
+            assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 1, 1)
+            assert node.image.nodes[1].node_epoch > before.nodes[1].node_epoch
+
+
+async def test_a_controller_gives_known_services_time_after_its_own_restart(
+    open_store: StoreFactory, tmp_path: Path
+) -> None:
+    async with running_controller(config_for(tmp_path), await open_store()) as first:
+        async with (
+            watching(first.address, node_request()),
+            watching(first.address, coordinator_request("c1")),
+        ):
+            pass
+    async with running_controller(config_for(tmp_path), await open_store()) as second:
+        async with watching(second.address, pb.WatchRequest()) as observer:
+            assert not observer.image.nodes[1].fenced
+            image = await until(observer, lambda image: image.nodes[1].fenced and not image.coordinators)
+            assert image.nodes[1].position == 0
+
+
+async def test_two_processes_cannot_have_one_id(running: RunningController) -> None:
+    async with watching(running.address, node_request()) as node:
+        call = node.controller.Watch(node_request(incarnation="b"))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+        assert node.image.nodes[1].incarnation_id == "a"
+
+
+async def test_another_clusters_node_is_refused_for_good(running: RunningController) -> None:
+    with pytest.raises(RegistrationRefused, match="belongs to cluster somewhere-else"):
+        async with watching(running.address, node_request(cluster_id="somewhere-else")):
+            pass
+
+
+async def test_gateways_come_and_go(running: RunningController) -> None:
+    gateway = pb.WatchRequest(gateway=md.GatewayRecord(gateway_id="g1", rack="r"))
+    async with watching(running.address, pb.WatchRequest()) as observer:
+        async with watching(running.address, gateway):
+            await until(observer, lambda image: "g1" in image.gateways)
+        await until(observer, lambda image: not image.gateways)
+
+
+async def test_offset_partitions_follow_the_coordinators(running: RunningController) -> None:
+    async with watching(running.address, node_request()) as node:
+        async with watching(running.address, coordinator_request("c1")):
+            created = await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+            assert created.partition_count == 8
+            async with watching(running.address, coordinator_request("c2")):
+                image = await until(node, lambda image: len(image.coordinators) == 2)
+                owners = [p.coordinator_id for p in image.topics[GROUP_METADATA_TOPIC].partitions]
+                assert sorted(owners) == ["c1"] * 4 + ["c2"] * 4
+            image = await until(node, lambda image: len(image.coordinators) == 1)
+            partitions = image.topics[GROUP_METADATA_TOPIC].partitions
+            assert {p.coordinator_id for p in partitions} == {"c1"}
+            moved_twice = [
+                p.leader_epoch for p, owner in zip(partitions, owners, strict=True) if owner == "c2"
+            ]
+            assert moved_twice == [2] * 4
+
+
+async def test_a_standby_names_the_active_one_and_takes_over(
+    open_store: StoreFactory, tmp_path: Path
+) -> None:
+    directories = [tmp_path / "1", tmp_path / "2"]
+    for directory in directories:
+        directory.mkdir()
+    first_config, second_config = (config_for(d, broker_session_timeout_ms=10_000) for d in directories)
+    async with running_controller(first_config, await open_store()) as first:
+        async with watching(first.address, node_request()) as node:
+            await create(node, "orders")
+            before = await until(node, lambda image: "orders" in image.topics)
+            async with running_controller(second_config, await open_store()) as second:
+                await settled(second)
+                async with grpc.aio.insecure_channel(second.address) as channel:
+                    with pytest.raises(
+                        grpc.aio.AioRpcError, match=r"active controller is unix:.*/1/c\.sock"
+                    ) as caught:
+                        await ControllerStub(channel).CreateTopics(pb.CreateTopicsRequest())
+                    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+                first.ended.cancel()
+                async with watching(second.address, node_request()) as survivor:
+                    assert facts(survivor.image) == facts(before)
+                    assert (await create(survivor, "payments")).result.error_code == 0
+
+
+async def test_metrics_say_who_is_active_and_what_is_offline(running: RunningController) -> None:
+    def measured() -> dict[str, float]:
+        samples = (s for metric in ControllerCollector(running.controller).collect() for s in metric.samples)
+        return {s.name.removeprefix("kafka_controller_kafkacontroller_"): s.value for s in samples}
+
+    async with watching(running.address, pb.WatchRequest()) as observer:
+        async with watching(running.address, node_request()) as node:
+            await create(node, "orders", 3)
+            assert measured()["globalpartitioncount"] == 3
+            assert measured()["offlinepartitionscount"] == 0
+        await until(observer, lambda image: image.nodes[1].fenced)
+        values = measured()
+    assert (values["activecontrollercount"], values["globaltopiccount"]) == (1, 1)
+    assert (values["activebrokercount"], values["fencedbrokercount"]) == (0, 1)
+    assert values["offlinepartitionscount"] == 3
+
+
+async def settled(running: RunningController) -> None:
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        while not running.controller.is_settled():
+            await asyncio.sleep(0.01)

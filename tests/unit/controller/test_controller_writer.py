@@ -1,0 +1,158 @@
+"""The writer and the streams: one owner of the image, groups, depositions, slow receivers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from barnabas.controller import fanout as fanout_module
+from barnabas.controller.core.decision import Decision
+from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
+from barnabas.controller.fanout import Fanout, Receiver, StreamEnded
+from barnabas.controller.store.protocol import Put, Store
+from barnabas.controller.writer import MetadataWriter
+from barnabas.kernel.clock import SystemClock
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.v1.controller_pb2 import MetadataDelta
+from barnabas.rpc.v1.metadata_pb2 import GatewayRecord, MetadataRecord
+
+StoreFactory = Callable[[], Awaitable[Store]]
+
+
+def gateway(name: str, rack: str = "") -> MetadataRecord:
+    return MetadataRecord(key=f"gateways/{name}", gateway=GatewayRecord(gateway_id=name, rack=rack))
+
+
+def storing(*records: MetadataRecord, response: str = "done") -> Callable[[MetadataImage], Decision[str]]:
+    return lambda image: Decision(records, response)
+
+
+async def elected(store: Store, address: str = "here") -> Leadership:
+    return await Election(store, address, 1000, SystemClock()).campaign()
+
+
+@asynccontextmanager
+async def writing(
+    store: Store, leadership: Leadership
+) -> AsyncIterator[tuple[MetadataWriter, list[MetadataDelta]]]:
+    published: list[MetadataDelta] = []
+    writer = MetadataWriter(store, leadership, MetadataImage(), published.append)
+    task = asyncio.create_task(writer.run())
+    try:
+        yield writer, published
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, LeadershipLost):
+            await task
+
+
+async def test_what_waits_together_is_stored_together_and_in_order(store: Store) -> None:
+    async with writing(store, await elected(store)) as (writer, published):
+        seen: list[int] = []
+
+        def count(image: MetadataImage) -> Decision[None]:
+            seen.append(len(image.gateways))
+            return Decision((gateway(f"g{len(image.gateways)}"),), None)
+
+        await asyncio.gather(*(writer.submit(count) for _ in range(20)))
+        assert seen == list(range(20))
+        assert len(writer.image.gateways) == 20
+        assert len(published) <= 2
+        assert [delta.revision for delta in published] == sorted({delta.revision for delta in published})
+        assert published[-1].revision == writer.image.revision == (await store.snapshot()).revision
+
+
+async def test_the_last_word_on_a_key_counts(store: Store) -> None:
+    async with writing(store, await elected(store)) as (writer, _):
+        await asyncio.gather(
+            writer.submit(storing(gateway("a", "1"), gateway("b"))),
+            writer.submit(storing(gateway("a", "2"), MetadataRecord(key="gateways/b"))),
+        )
+        assert {name: g.rack for name, g in writer.image.gateways.items()} == {"a": "2"}
+        assert set((await store.snapshot("gateways/")).entries) == {"gateways/a"}
+
+
+async def test_a_big_decision_is_stored_in_parts_in_its_order(store: Store) -> None:
+    async with writing(store, await elected(store)) as (writer, published):
+        await writer.submit(storing(*(gateway(f"g{n:03}") for n in range(250))))
+        assert [len(delta.records) for delta in published] == [100, 100, 50]
+        assert [r.key for d in published for r in d.records] == [f"gateways/g{n:03}" for n in range(250)]
+        deletions = [MetadataRecord(key=f"gateways/g{n:03}") for n in range(250)]
+        await writer.submit(lambda image: Decision(deletions, None, ("gateways/g",)))
+        assert len(published) == 4
+        assert not writer.image.gateways
+        assert not (await store.snapshot("gateways/")).entries
+
+
+async def test_a_decision_that_fails_touches_no_other(store: Store) -> None:
+    def fail(image: MetadataImage) -> Decision[str]:
+        raise ValueError("no")
+
+    async with writing(store, await elected(store)) as (writer, _):
+        results = await asyncio.gather(
+            writer.submit(storing(gateway("a"))),
+            writer.submit(fail),
+            writer.submit(storing(gateway("b"))),
+            return_exceptions=True,
+        )
+        assert [str(result) for result in results] == ["done", "no", "done"]
+        assert set(writer.image.gateways) == {"a", "b"}
+
+
+async def test_a_deposed_controller_can_write_nothing(open_store: StoreFactory) -> None:
+    store = await open_store()
+    leadership = await elected(store)
+    async with writing(store, leadership) as (writer, published):
+        await writer.submit(storing(gateway("a")))
+        await store.transact([], [Put(ELECTION_KEY, b"somebody else")])
+        with pytest.raises(LeadershipLost):
+            await writer.submit(storing(gateway("b")))
+        with pytest.raises(LeadershipLost):
+            await writer.submit(storing(gateway("c")))
+        assert len(published) == 1
+        assert set((await store.snapshot("gateways/")).entries) == {"gateways/a"}
+
+
+async def test_election_has_one_winner_and_a_successor(open_store: StoreFactory) -> None:
+    first, second = [Election(await open_store(), name, 1000, SystemClock()) for name in ("one", "two")]
+    leadership = await first.campaign()
+    waiting = asyncio.create_task(second.campaign())
+    async with asyncio.timeout(15):
+        while second.active_address != "one":
+            await asyncio.sleep(0.005)
+        assert not waiting.done()
+        await first.resign(leadership)
+        await waiting
+        assert second.active_address == "two"
+        with pytest.raises(LeadershipLost):
+            await first.keep(leadership)
+
+
+async def test_a_controller_succeeds_its_own_former_process_at_once(store: Store) -> None:
+    former = await elected(store, "same")
+    successor = await asyncio.wait_for(elected(store, "same"), 0.9)
+    assert successor.revision > former.revision
+
+
+async def test_a_slow_receiver_is_ended_and_a_quick_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout_module, "STREAM_QUEUED_RECORDS_MAX", 3)
+    fanout, slow, quick = Fanout(), Receiver(), Receiver()
+    image = MetadataImage().apply([gateway(str(n)) for n in range(10)], 1)
+    for receiver in (slow, quick):
+        fanout.add(receiver, image)
+    deltas = quick.deltas()
+    assert (await anext(deltas)).snapshot
+    for revision in range(2, 9):
+        fanout.publish(MetadataDelta(revision=revision, records=[gateway("x")]))
+        assert (await anext(deltas)).revision == revision
+    with pytest.raises(StreamEnded, match="start again"):
+        await anext(slow.deltas())
+    fanout.end_all("stepping down")
+    late = Receiver()
+    fanout.add(late, image)
+    for stream in (deltas, late.deltas()):
+        with pytest.raises(StreamEnded, match="stepping down"):
+            await anext(stream)
