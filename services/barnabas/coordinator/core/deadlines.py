@@ -1,0 +1,45 @@
+"""What happens without a request: a partition starts to serve, and time passes."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.core.expiry import on_expiration_deadline, schedule_expiry
+from barnabas.coordinator.core.group import Group
+from barnabas.coordinator.core.rebalance import (
+    on_join_deadline,
+    on_session_deadline,
+    on_sync_deadline,
+    prepare_rebalance,
+)
+from barnabas.coordinator.core.shard import GroupShard
+from barnabas.coordinator.core.timers import DeadlineKind
+from barnabas.coordinator.core.turn import Turn
+
+
+def on_loaded(shard: GroupShard, turn: Turn) -> None:
+    """The log has been replayed: bring its groups to life and give every member a session from now on."""
+    for group_id, stored in shard.stored.items():
+        group = Group.restore(group_id, stored)
+        shard.groups[group_id] = group
+        for member in group.members.values():
+            shard.start_session(group, member, turn)
+        if len(group.members) > shard.config.group_max_size:
+            prepare_rebalance(shard, group, turn, "the group is larger than group.max.size")
+    schedule_expiry(shard, turn)
+
+
+def on_time(shard: GroupShard, turn: Turn) -> None:
+    """Handle the deadlines that are due at the turn's monotonic time, earliest first."""
+    while (deadline := shard.timers.pop_due(turn.monotonic_ms)) is not None:
+        if deadline.kind is DeadlineKind.EXPIRATION:
+            on_expiration_deadline(shard, turn)
+            continue
+        group = shard.groups.get(deadline.group_id)
+        if group is None:
+            continue
+        match deadline.kind:
+            case DeadlineKind.SESSION:
+                on_session_deadline(shard, group, deadline.member_id, turn)
+            case DeadlineKind.JOIN:
+                on_join_deadline(shard, group, turn)
+            case DeadlineKind.SYNC:
+                on_sync_deadline(shard, group, turn)

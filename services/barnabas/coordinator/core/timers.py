@@ -1,0 +1,84 @@
+"""Deadlines as data: nothing here waits, someone else asks what is due."""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from typing import NamedTuple
+
+
+class DeadlineKind(enum.IntEnum):
+    """What happens when the time has come."""
+
+    SESSION = 1
+    """A member was silent for its session timeout."""
+    JOIN = 2
+    """Members had their time to join again."""
+    SYNC = 3
+    """Members had their time to ask for their assignment."""
+    EXPIRATION = 4
+    """Time to look for expired offsets."""
+
+
+class Deadline(NamedTuple):
+    """What a deadline is about; there is at most one time for each."""
+
+    kind: DeadlineKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+class Timers:
+    """Owns the deadlines of one partition's groups. Times are monotonic milliseconds.
+
+    A deadline that moves later, as a session does with every heartbeat, costs no heap operation: the old entry is
+    put back when it comes up.
+    """
+
+    def __init__(self) -> None:
+        self._times: dict[Deadline, int] = {}
+        self._heap: list[tuple[int, Deadline]] = []
+        self._queued: dict[Deadline, int] = {}
+
+    def schedule(self, deadline: Deadline, at_ms: int) -> None:
+        """Set the time of `deadline`, in place of any earlier one."""
+        self._times[deadline] = at_ms
+        queued = self._queued.get(deadline)
+        if queued is None or at_ms < queued:
+            self._push(deadline, at_ms)
+
+    def cancel(self, deadline: Deadline) -> None:
+        """Forget `deadline`, if it is there."""
+        self._times.pop(deadline, None)
+
+    def time_of(self, deadline: Deadline) -> int | None:
+        """When `deadline` is due; None when it is not scheduled."""
+        return self._times.get(deadline)
+
+    def pop_due(self, now_ms: int) -> Deadline | None:
+        """Remove and return the earliest deadline that is due at `now_ms`; None when there is none."""
+        while self._heap and self._heap[0][0] <= now_ms:
+            at_ms, deadline = heapq.heappop(self._heap)
+            if self._queued.get(deadline) != at_ms:
+                continue  # moved earlier since; that entry has been handled
+            del self._queued[deadline]
+            due_ms = self._times.get(deadline)
+            if due_ms is None:
+                continue
+            if due_ms > now_ms:
+                self._push(deadline, due_ms)
+                continue
+            del self._times[deadline]
+            return deadline
+        return None
+
+    def next_ms(self) -> int | None:
+        """A time not after the next deadline; None when nothing is scheduled.
+
+        It may be the time of a deadline that has since been cancelled or moved later: asking then finds nothing.
+        """
+        return self._heap[0][0] if self._heap else None
+
+    def _push(self, deadline: Deadline, at_ms: int) -> None:
+        heapq.heappush(self._heap, (at_ms, deadline))
+        self._queued[deadline] = at_ms

@@ -1,0 +1,44 @@
+"""One request of the coordinator's gRPC service, one file; `answer` is the border where errors become codes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
+
+log = get_logger("coordinator.handlers")
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+@dataclass(frozen=True)
+class Handler(Generic[RequestT, ResponseT]):
+    """How one kind of request is handled, and what the caller gets when it cannot be."""
+
+    name: str
+    handle: Callable[[Coordinator, RequestT], Awaitable[ResponseT]]
+    refuse: Callable[[RequestT, KafkaError], ResponseT]
+
+
+async def answer(
+    handler: Handler[RequestT, ResponseT], coordinator: Coordinator, request: RequestT
+) -> ResponseT:
+    """The response to `request`, whatever happens: an error nobody foresaw is logged and UNKNOWN_SERVER_ERROR."""
+    try:
+        return await handler.handle(coordinator, request)
+    except KafkaError as error:
+        return handler.refuse(request, error)
+    except Exception:
+        log.exception("request failed", request=handler.name)
+        return handler.refuse(request, KafkaError(ErrorCode.unknown_server_error))
+
+
+def check_group_id(group_id: str) -> None:
+    """Raise INVALID_GROUP_ID for the empty id, which no group with members can have."""
+    if not group_id:
+        raise KafkaError(ErrorCode.invalid_group_id, "group.id must not be empty")

@@ -1,0 +1,36 @@
+"""Named limits of the coordinator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+BATCH_BYTES_TARGET: Final = 512 * 1024
+"""A decision with more bytes of records than this is written as several batches, each below the topic's
+max.message.bytes (1 MiB by default)."""
+
+GROUP_RECORD_BYTES_MAX: Final = 1000 * 1024
+"""The largest generation that is written: one record must fit into a batch of max.message.bytes (1,048,588 by
+default). A larger one is refused to its members with UNKNOWN_SERVER_ERROR, as Kafka does after the failed write."""
+
+APPEND_BYTES_TARGET: Final = 1024 * 1024
+"""Decisions that wait while an append is under way leave together, up to about this many bytes."""
+
+LOAD_RETRY_MS_MIN: Final = 100
+LOAD_RETRY_MS_MAX: Final = 5_000
+"""Pause before a partition is loaded again after a failure; doubles from the first to the second."""
+
+APPEND_GRACE_MS: Final = 1_000
+"""How much longer than offsets.commit.timeout.ms to wait for the storage node's answer before giving it up."""
+
+FETCH_WAIT_MS: Final = 500
+"""How long a fetch of the log may wait for the high watermark to move while a partition is being loaded."""
+
+LOAD_YIELD_RECORDS: Final = 2_000
+"""While loading, the event loop gets a turn after this many records."""
+
+MEMBER_ID_PREFIX_MAX: Final = 255
+"""How many characters of a client id or group.instance.id a new member id starts with: the id must fit into a
+string of the record, whatever the client sends."""
+
+assert BATCH_BYTES_TARGET <= APPEND_BYTES_TARGET
+assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX

@@ -1,0 +1,82 @@
+"""What the coordinator measures: Kafka's gauges under the names that the JMX exporter gives them, and our own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import prometheus_client
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from barnabas.coordinator.core.shard import GroupShard
+from barnabas.coordinator.core.states import GroupState
+
+_LOAD_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_PREFIX: Final = "kafka_coordinator_group_groupmetadatamanager_num"
+
+
+class CoordinatorMetrics:
+    """Owns the counters of one coordinator."""
+
+    def __init__(self, registry: CollectorRegistry = prometheus_client.REGISTRY) -> None:
+        self._registry = registry
+        self.rebalances = prometheus_client.Counter(
+            "barnabas_coordinator_completed_rebalances",
+            "Generations that got their assignment",
+            registry=registry,
+        )
+        self.offset_commits = prometheus_client.Counter(
+            "barnabas_coordinator_offset_commits", "Offsets committed", registry=registry
+        )
+        self.offset_expirations = prometheus_client.Counter(
+            "barnabas_coordinator_offset_expirations",
+            "Offsets deleted after their retention",
+            registry=registry,
+        )
+        self.load_seconds = prometheus_client.Histogram(
+            "barnabas_coordinator_partition_load_seconds",
+            "How long it took to read a partition of __consumer_offsets",
+            buckets=_LOAD_BUCKETS,
+            registry=registry,
+        )
+        self.unloads = prometheus_client.Counter(
+            "barnabas_coordinator_partition_failures",
+            "Times that a partition's state was dropped because its log refused a write or could not be reached",
+            registry=registry,
+        )
+        self.append_seconds = prometheus_client.Histogram(
+            "barnabas_coordinator_append_seconds",
+            "How long a write to __consumer_offsets took to be committed",
+            registry=registry,
+        )
+
+    def watch_shards(self, shards: Callable[[], Iterable[GroupShard]]) -> None:
+        """Count groups and offsets of `shards()` whenever the metrics are read."""
+        self._registry.register(_ShardCollector(shards))
+
+
+class _ShardCollector(Collector):
+    def __init__(self, shards: Callable[[], Iterable[GroupShard]]) -> None:
+        self._shards = shards
+
+    def collect(self) -> Iterator[Metric]:
+        states: Counter[GroupState] = Counter()
+        offsets = loaded = 0
+        for shard in self._shards():
+            loaded += 1
+            states.update(group.state for group in shard.groups.values())
+            offsets += sum(
+                len(partitions) for topics in shard.offsets.values() for partitions in topics.values()
+            )
+        yield GaugeMetricFamily(f"{_PREFIX}groups", "Groups", value=states.total())
+        for state in GroupState:
+            name = f"{_PREFIX}groups{state.lower()}"
+            yield GaugeMetricFamily(name, f"Groups in state {state}", value=states[state])
+        yield GaugeMetricFamily(f"{_PREFIX}offsets", "Committed offsets", value=offsets)
+        yield GaugeMetricFamily(
+            "barnabas_coordinator_loaded_partitions",
+            "Partitions of __consumer_offsets that this coordinator serves",
+            value=loaded,
+        )

@@ -1,0 +1,69 @@
+"""The coordinator's process: subscription to the metadata, gRPC server, the partitions' tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.metrics import CoordinatorMetrics
+from barnabas.coordinator.offsets_log import StorageOffsetsLog
+from barnabas.coordinator.servicer import CoordinatorServicer
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.v1.controller_pb2 import WatchRequest
+from barnabas.rpc.v1.coordinator_pb2_grpc import add_GroupCoordinatorServicer_to_server
+from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord
+
+STOP_GRACE_SECONDS = 0.5
+"""How long calls may still be answered once the service is to stop."""
+
+log = get_logger("coordinator")
+
+
+async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
+    """Run one coordinator until `context.stopping`. Raises StartError when the user must change something."""
+    if not config.controllers:
+        raise StartError("controllers is empty: give the address of at least one controller")
+    server = make_server()
+    try:
+        address = add_address(server, config.listen_address)
+    except OSError as error:
+        raise StartError(str(error)) from error
+    registration = CoordinatorRecord(
+        coordinator_id=config.coordinator_id,
+        incarnation_id=str(uuid.uuid4()),
+        address=config.advertised_address or address,
+    )
+    subscription = MetadataSubscription(
+        config.controllers, lambda: _watch_request(registration, subscription)
+    )
+    offsets_log = StorageOffsetsLog(lambda: subscription.image, config)
+    coordinator = Coordinator(config, context.clock, offsets_log, CoordinatorMetrics())
+    subscription.on_change(coordinator.on_image)
+    add_GroupCoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
+    context.health.add_condition("connected to the controller", lambda: subscription.is_current)
+    await server.start()
+    log.info("listening", address=address, coordinator_id=config.coordinator_id)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(subscription.run(), name="metadata"),
+                tasks.create_task(coordinator.run(), name="coordinator"),
+            ]
+            await context.stopping.wait()
+            await server.stop(STOP_GRACE_SECONDS)
+            for task in background:
+                task.cancel()
+    except* RegistrationRefused as group:
+        raise StartError(f"the controller refuses this coordinator: {group.exceptions[0]}") from group
+    finally:
+        await server.stop(None)
+        await offsets_log.close()
+
+
+def _watch_request(registration: CoordinatorRecord, subscription: MetadataSubscription) -> WatchRequest:
+    return WatchRequest(coordinator=registration, cluster_id=subscription.image.cluster_id)
