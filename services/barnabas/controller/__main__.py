@@ -1,10 +1,23 @@
-"""Start one controller: `python -m barnabas.controller --config FILE`."""
+"""`python -m barnabas.controller --config FILE`: one controller."""
 
 from __future__ import annotations
 
-from barnabas.controller.config import ControllerConfig
-from barnabas.controller.service import serve
+from typing import TYPE_CHECKING
+
 from barnabas.kernel.service import run_service
 
+if TYPE_CHECKING:
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.kernel.service import Serve
+
+
+def load() -> tuple[type[ControllerConfig], Serve[ControllerConfig]]:
+    """The service's own code, imported once the process is prepared for it."""
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.controller.service import serve
+
+    return ControllerConfig, serve
+
+
 if __name__ == "__main__":
-    run_service("controller", ControllerConfig, serve)
+    run_service("controller", load)

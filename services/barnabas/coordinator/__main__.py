@@ -1,10 +1,23 @@
-"""Start one coordinator: `python -m barnabas.coordinator --config FILE`."""
+"""`python -m barnabas.coordinator --config FILE`: one coordinator."""
 
 from __future__ import annotations
 
-from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.service import serve
+from typing import TYPE_CHECKING
+
 from barnabas.kernel.service import run_service
 
+if TYPE_CHECKING:
+    from barnabas.coordinator.config import CoordinatorConfig
+    from barnabas.kernel.service import Serve
+
+
+def load() -> tuple[type[CoordinatorConfig], Serve[CoordinatorConfig]]:
+    """The service's own code, imported once the process is prepared for it."""
+    from barnabas.coordinator.config import CoordinatorConfig
+    from barnabas.coordinator.service import serve
+
+    return CoordinatorConfig, serve
+
+
 if __name__ == "__main__":
-    run_service("coordinator", CoordinatorConfig, serve)
+    run_service("coordinator", load)

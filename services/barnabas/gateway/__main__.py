@@ -1,10 +1,23 @@
-"""`python -m barnabas.gateway`: one gateway process."""
+"""`python -m barnabas.gateway --config FILE`: one gateway."""
 
 from __future__ import annotations
 
-from barnabas.gateway.config import GatewayConfig
-from barnabas.gateway.service import serve
+from typing import TYPE_CHECKING
+
 from barnabas.kernel.service import run_service
 
+if TYPE_CHECKING:
+    from barnabas.gateway.config import GatewayConfig
+    from barnabas.kernel.service import Serve
+
+
+def load() -> tuple[type[GatewayConfig], Serve[GatewayConfig]]:
+    """The service's own code, imported once the process is prepared for it."""
+    from barnabas.gateway.config import GatewayConfig
+    from barnabas.gateway.service import serve
+
+    return GatewayConfig, serve
+
+
 if __name__ == "__main__":
-    run_service("gateway", GatewayConfig, serve)
+    run_service("gateway", load)

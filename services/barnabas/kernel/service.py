@@ -26,6 +26,7 @@ EXIT_USER_ERROR: Final = 78
 
 READY_POLL_SECONDS: Final = 0.005
 LOOP_LAG_PROBE_SECONDS: Final = 0.5
+HTTP_DELAY_SECONDS_MAX: Final = 2.0
 
 log = get_logger("service")
 
@@ -59,16 +60,19 @@ ConfigT = TypeVar("ConfigT", bound=ServiceConfig)
 Serve = Callable[[ConfigT, ServiceContext], Awaitable[None]]
 
 
-def run_service(name: str, config_type: type[ConfigT], serve: Serve[ConfigT]) -> None:
+def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT]]]) -> None:
     """Run one service process to its end and exit with its status.
 
-    `serve(config, context)` must return soon after `context.stopping` is set, with everything closed.
+    `load` imports the service and returns its config type and `serve`. `serve(config, context)` must return soon
+    after `context.stopping` is set, with everything closed.
     """
-    # kio registers strategies with Hypothesis when it is installed, at a cost of 0.2 s that only tests need.
+    # kio registers strategies with Hypothesis when it is installed, at a cost of 0.2 s that only tests need: so the
+    # service is imported after this line and not before.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     import uvloop
 
     try:
+        config_type, serve = load()
         config = load_config(config_type, sys.argv[1:])
         configure_logs(name, level=config.log_level, style=config.log_format)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -88,18 +92,20 @@ async def _run(name: str, config: ConfigT, serve: Serve[ConfigT]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _begin_stopping, context)
     provider = configure_tracing(name)
+    announced = asyncio.Event()
     try:
         async with contextlib.AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             background = [
-                tasks.create_task(_announce_when_ready(context), name="ready"),
-                tasks.create_task(_serve_health(config, context), name="health"),
+                tasks.create_task(_announce_when_ready(context, announced), name="ready"),
+                tasks.create_task(_serve_health(config, context, announced), name="health"),
             ]
             try:
                 await serve(config, context)
             finally:
                 _begin_stopping(context)
-                background[0].cancel()
+                for task in background if not announced.is_set() else background[:1]:
+                    task.cancel()
     except* StartError as group:
         raise group.exceptions[0] from None
     finally:
@@ -114,17 +120,22 @@ def _begin_stopping(context: ServiceContext) -> None:
     context.stopping.set()
 
 
-async def _announce_when_ready(context: ServiceContext) -> None:
+async def _announce_when_ready(context: ServiceContext, announced: asyncio.Event) -> None:
     while context.health.unmet() or not context.health.has_conditions():
         await asyncio.sleep(READY_POLL_SECONDS)
     # What start-up left behind lives as long as the process: keep the collector from walking it again.
     gc.collect()
     gc.freeze()
     notify_ready()
+    announced.set()
     log.debug("ready")
 
 
-async def _serve_health(config: ServiceConfig, context: ServiceContext) -> None:
+async def _serve_health(config: ServiceConfig, context: ServiceContext, announced: asyncio.Event) -> None:
+    # The HTTP library takes a third of a service's start: whoever waits for readiness need not wait for it too. A
+    # service that does not become ready must still be able to say why.
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(announced.wait(), HTTP_DELAY_SECONDS_MAX)
     from barnabas.kernel.http import health_application, serve_http
     from barnabas.kernel.metrics import watch_event_loop
 

@@ -1,10 +1,23 @@
-"""Start one storage node: `python -m barnabas.storage --config FILE`."""
+"""`python -m barnabas.storage --config FILE`: one storage node."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from barnabas.kernel.service import run_service
-from barnabas.storage.config import StorageConfig
-from barnabas.storage.service import serve
+
+if TYPE_CHECKING:
+    from barnabas.kernel.service import Serve
+    from barnabas.storage.config import StorageConfig
+
+
+def load() -> tuple[type[StorageConfig], Serve[StorageConfig]]:
+    """The service's own code, imported once the process is prepared for it."""
+    from barnabas.storage.config import StorageConfig
+    from barnabas.storage.service import serve
+
+    return StorageConfig, serve
+
 
 if __name__ == "__main__":
-    run_service("storage", StorageConfig, serve)
+    run_service("storage", load)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.serial.errors import SerialError
 
+from barnabas.wire.frame_check import OutOfBounds, checked_frame
 from barnabas.wire.schema import is_flexible, request_reader
 
 _FIXED_HEADER: Final = struct.Struct(">hhih")
@@ -56,17 +57,19 @@ def read_header(frame: bytes) -> RequestHeader:
 def read_body(frame: bytes, header: RequestHeader) -> Any:
     """Decode the request body with kio. The API and version must be known.
 
-    Raises MalformedRequest when the bytes do not fit the schema, or more follow than the schema has.
+    Bytes after the end are ignored, as Kafka does: librdkafka 2.16 sends three of them with Metadata v13.
+    Raises MalformedRequest when the bytes do not fit the schema.
     """
     offset = header.body_offset
     if is_flexible(header.api_key, header.api_version):
         offset = _skip_tagged_fields(frame, offset)
     try:
-        request, size = request_reader(header.api_key, header.api_version)(frame, offset)
+        frame = checked_frame(frame, offset, header.api_key, header.api_version)
+        request, _ = request_reader(header.api_key, header.api_version)(frame, offset)
+    except OutOfBounds as error:
+        raise MalformedRequest(str(error)) from error
     except (SerialError, ValueError, OverflowError, TypeError) as error:
         raise MalformedRequest(f"{type(error).__name__}: {error}") from error
-    if offset + size != len(frame):
-        raise MalformedRequest(f"{len(frame) - offset - size} bytes follow the end of the request")
     return request
 
 

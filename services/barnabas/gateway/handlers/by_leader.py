@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import grpc.aio
 
 from barnabas.gateway.request import Request
+from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import NO_LEADER
 from barnabas.rpc.storage_streams import StorageConnection
@@ -62,7 +63,7 @@ async def call_leaders(
             if connection is None:
                 answers: Sequence[ResultT] = [failed(ErrorCode.not_leader_or_follower)] * len(asked)
             else:
-                answers = await ask(connection, [message for _, message in asked])
+                answers = await answer_of(ask(connection, [message for _, message in asked]))
         except grpc.aio.AioRpcError:
             answers = [failed(ErrorCode.not_leader_or_follower)] * len(asked)
         for (index, _), answer in zip(asked, answers, strict=True):

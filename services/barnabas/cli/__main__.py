@@ -1,0 +1,112 @@
+"""The command line: which commands and flags there are. What they do is imported only when they run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from barnabas.cli.options import (
+    COORDINATORS_MAX,
+    GATEWAYS_MAX,
+    NODES_MAX,
+    PORT_MAX,
+    Advertise,
+    LogLevel,
+    UpOptions,
+    UpRefused,
+)
+
+STARTED: Final = time.monotonic()
+"""When this process began, for the time in the ready line."""
+
+app = typer.Typer(
+    help="Barnabas: a Kafka-compatible distributed commit log.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def barnabas(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    """Barnabas: a Kafka-compatible distributed commit log."""
+    if version:
+        from barnabas import __version__
+
+        typer.echo(f"barnabas {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def up(
+    host: Annotated[str, typer.Option(help="Address that clients connect to.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=1, max=PORT_MAX, help="Port of the first node; node N is at PORT+N-1.")
+    ] = 9092,
+    data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
+    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="Storage nodes (Kafka's brokers).")] = 1,
+    gateways: Annotated[
+        int, typer.Option(min=1, max=GATEWAYS_MAX, help="Gateway processes; they share the ports.")
+    ] = 1,
+    coordinators: Annotated[
+        int, typer.Option(min=1, max=COORDINATORS_MAX, help="Group coordinator processes.")
+    ] = 1,
+    http_port: Annotated[
+        int, typer.Option(min=1, max=PORT_MAX, help="Port of /readyz, /healthz, /metrics and /services.")
+    ] = 8080,
+    advertise: Annotated[
+        Advertise, typer.Option(help="One port a node, or the whole cluster as one broker at one port.")
+    ] = Advertise.port,
+    etcd: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Keep the metadata in etcd (http://HOST:PORT, several with commas)."
+        ),
+    ] = "",
+    log_level: Annotated[
+        LogLevel, typer.Option(help="The least level of the log lines on stderr.", case_sensitive=False)
+    ] = LogLevel.warning,
+) -> None:
+    """Start a whole cluster on this machine, in the foreground, one process per service. Ctrl-C stops it."""
+    from barnabas.cli.up import run_up
+
+    options = UpOptions(
+        host, port, data_dir, nodes, gateways, coordinators, http_port, advertise, etcd, log_level
+    )
+    options.check()
+    raise typer.Exit(run_up(options, started=STARTED))
+
+
+def main() -> None:
+    """Run the command; every refusal is one line on stderr and a non-zero status."""
+    try:
+        status = app(standalone_mode=False)
+    except UpRefused as error:
+        _refuse(str(error), error.status)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except Exception as error:
+        # Usage errors: Typer does not export their base class, but each can say itself in one line.
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
+        message = str(format_message())
+        if message:
+            _refuse(message.replace("\n", " "), 2)
+        sys.exit(2)
+    sys.exit(status)
+
+
+def _refuse(message: str, status: int) -> None:
+    typer.echo(f"barnabas: {message}", err=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""One service as a child process: how it is started, how it says that it is ready, and that it never outlives us.
+
+Children die with the supervisor even when that is killed with SIGKILL: each asks the kernel (PR_SET_PDEATHSIG)
+for a SIGKILL of its own when its parent is gone. A signal and not a pipe that the child watches, because a child
+that is stuck cannot watch anything; SIGKILL, because a log must survive it anyway. Until the last child is gone it
+holds the inherited lock on the data directory, so that no second cluster can start beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+NOTIFICATION_BYTES_MAX: Final = 4096
+STDERR_DESCRIPTOR: Final = 2
+
+
+@dataclass(frozen=True)
+class ServiceSpec:
+    """What to run: `name` is the instance (storage-1), `service` its kind (storage)."""
+
+    name: str
+    service: str
+    command: tuple[str, ...]
+    http_socket: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+async def start_child(
+    spec: ServiceSpec, notify_path: str, lock_descriptor: int
+) -> asyncio.subprocess.Process:
+    """Start `spec`, with its readiness going to `notify_path` and what it prints to our stderr."""
+    return await asyncio.create_subprocess_exec(
+        *spec.command,
+        env={**os.environ, **spec.environment, "NOTIFY_SOCKET": notify_path},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=STDERR_DESCRIPTOR,  # stdout carries the ready line and nothing else
+        pass_fds=() if lock_descriptor < 0 else (lock_descriptor,),
+        # Ctrl-C reaches every process of the terminal's group: children stop when told to, in order.
+        start_new_session=True,
+        preexec_fn=_die_with(os.getpid()),
+    )
+
+
+@contextlib.contextmanager
+def readiness_socket(path: str, on_ready: Callable[[bool], None]) -> Iterator[None]:
+    """Listen at `path` for sd_notify messages of one child while the context is open.
+
+    `on_ready` gets True for READY=1 and False for STOPPING=1.
+    """
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+        sock.bind(path)
+
+        def receive() -> None:
+            with contextlib.suppress(BlockingIOError):
+                for line in sock.recv(NOTIFICATION_BYTES_MAX).splitlines():
+                    if line in (b"READY=1", b"STOPPING=1"):
+                        on_ready(line == b"READY=1")
+
+        loop.add_reader(sock, receive)
+        try:
+            yield
+        finally:
+            loop.remove_reader(sock)
+            os.unlink(path)
+
+
+def describe_exit(status: int) -> str:
+    """`exited with status 1`, `was killed by SIGKILL`."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def _die_with(parent: int) -> Callable[[], None] | None:
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    death_signal = int(signal.SIGKILL)
+
+    def prepare() -> None:  # runs in the child between fork and exec: nothing that could block or take memory
+        prctl(PR_SET_PDEATHSIG, death_signal)
+        if os.getppid() != parent:  # the parent died before the kernel knew of our wish
+            os._exit(1)
+
+    return prepare

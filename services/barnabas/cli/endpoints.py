@@ -1,0 +1,97 @@
+"""What the supervisor serves over HTTP: the whole cluster's readiness, metrics and processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import prometheus_client
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from barnabas.cli import unix_http
+from barnabas.cli.merged_metrics import Page, merge_metrics
+from barnabas.cli.supervisor import SupervisedService
+
+
+def make_application(services: Sequence[SupervisedService]) -> Starlette:
+    """`/healthz`, `/readyz`, `/metrics` and `/services` for the processes in `services`."""
+
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(_: Request) -> Response:
+        """200 when every service is ready by its own account, else 503 and one line per reason."""
+        unmet = "".join(await asyncio.gather(*map(_unmet, services)))
+        return PlainTextResponse(unmet or "ready\n", status_code=503 if unmet else 200)
+
+    async def metrics(_: Request) -> Response:
+        pages = [page for page in await asyncio.gather(*map(_page, services)) if page]
+        own = prometheus_client.generate_latest().decode()
+        merged = merge_metrics([*pages, Page("supervisor", "supervisor", own)])
+        return Response(merged + _render_states(services), media_type=CONTENT_TYPE_LATEST)
+
+    async def list_services(_: Request) -> Response:
+        return JSONResponse([_describe(service) for service in services])
+
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+            Route("/services", list_services),
+        ]
+    )
+
+
+async def _unmet(service: SupervisedService) -> str:
+    """Why `service` is not ready, one reason a line; empty when it is."""
+    name = service.spec.name
+    if not service.is_ready:
+        return f"not ready: {name}: starting\n"
+    try:
+        status, body = await unix_http.get(service.spec.http_socket, "/readyz")
+    except OSError as error:
+        return f"not ready: {name}: {error}\n"
+    if status == 200:
+        return ""
+    reasons = (line.removeprefix("not ready: ") for line in body.decode(errors="replace").splitlines())
+    return "".join(f"not ready: {name}: {reason}\n" for reason in reasons)
+
+
+async def _page(service: SupervisedService) -> Page | None:
+    """The service's metrics; None when it does not answer, which `barnabas_service_ready` shows."""
+    try:
+        status, body = await unix_http.get(service.spec.http_socket, "/metrics")
+    except OSError:
+        return None
+    return Page(service.spec.service, service.spec.name, body.decode()) if status == 200 else None
+
+
+def _render_states(services: Sequence[SupervisedService]) -> bytes:
+    registry = prometheus_client.CollectorRegistry()
+    names = ("service", "instance")
+    ready = prometheus_client.Gauge(
+        "barnabas_service_ready", "Whether the process is ready", names, registry=registry
+    )
+    restarts = prometheus_client.Gauge(
+        "barnabas_service_restarts", "Times the process died and was started again", names, registry=registry
+    )
+    for service in services:
+        labels = (service.spec.service, service.spec.name)
+        ready.labels(*labels).set(service.is_ready)
+        restarts.labels(*labels).set(service.restarts)
+    return prometheus_client.generate_latest(registry)
+
+
+def _describe(service: SupervisedService) -> dict[str, object]:
+    return {
+        "name": service.spec.name,
+        "service": service.spec.service,
+        "pid": service.pid,
+        "ready": service.is_ready,
+        "restarts": service.restarts,
+    }

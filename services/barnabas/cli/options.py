@@ -1,0 +1,109 @@
+"""What `barnabas up` was asked to do, and the limits of what may be asked."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from barnabas.kernel.service import EXIT_USER_ERROR
+
+NODES_MAX: Final = 64
+GATEWAYS_MAX: Final = 64
+COORDINATORS_MAX: Final = 64
+"""More processes than this on one machine is a slip of the keyboard."""
+
+PORT_MAX: Final = 65_535
+
+WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
+"""Addresses that listen everywhere; a client uses localhost or the machine's own name."""
+
+
+class UpRefused(Exception):
+    """The cluster cannot start until the user changes something; the message is one line that says what."""
+
+    def __init__(self, message: str, status: int = EXIT_USER_ERROR) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Advertise(enum.StrEnum):
+    """How clients see the storage nodes: each at a port of its own, or all as one broker."""
+
+    port = "port"
+    one = "one"
+
+
+class LogLevel(enum.StrEnum):
+    """The levels of the services' logs."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """The flags of `barnabas up`, in their order."""
+
+    host: str
+    port: int
+    data_dir: Path
+    nodes: int = 1
+    gateways: int = 1
+    coordinators: int = 1
+    http_port: int = 8080
+    advertise: Advertise = Advertise.port
+    etcd: str = ""
+    log_level: LogLevel = LogLevel.warning
+
+    @property
+    def kafka_ports(self) -> range:
+        """The ports that the gateways serve: one a node, or a single one."""
+        return range(self.port, self.port + (self.nodes if self.advertise is Advertise.port else 1))
+
+    @property
+    def display_host(self) -> str:
+        """How a person writes the address: what loops back is localhost."""
+        if self.host in ("127.0.0.1", "::1", *WILDCARD_HOSTS):
+            return "localhost"
+        return bracketed(self.host)
+
+    @property
+    def etcd_endpoints(self) -> tuple[str, ...]:
+        """`host:port` of each etcd in `--etcd http://HOST:PORT[,...]`; empty without it."""
+        urls = (url.strip().removeprefix("http://").rstrip("/") for url in self.etcd.split(","))
+        return tuple(url for url in urls if url)
+
+    def check(self) -> None:
+        """Raise UpRefused, with the status of a usage error, for flags that do not fit each other."""
+        last = self.kafka_ports[-1]
+        if last > PORT_MAX:
+            highest = PORT_MAX - len(self.kafka_ports) + 1
+            raise UpRefused(
+                f"--port {self.port} with --nodes {self.nodes} needs ports up to {last}, and {PORT_MAX} is "
+                f"the last: choose --port {highest} or lower, or --advertise one",
+                2,
+            )
+        if self.http_port in self.kafka_ports:
+            raise UpRefused(
+                f"--http-port {self.http_port} is also a port of the nodes "
+                f"({describe_ports(self.kafka_ports)}): choose another --http-port",
+                2,
+            )
+        if "," in str(self.data_dir) or not str(self.data_dir).isprintable():
+            raise UpRefused("--data-dir has a comma or a control character in it: choose another path", 2)
+        if not self.host:
+            raise UpRefused("--host is empty: give an address of this machine, such as 127.0.0.1", 2)
+
+
+def bracketed(host: str) -> str:
+    """`host` as it stands before `:port`: an IPv6 address goes in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def describe_ports(ports: range) -> str:
+    """`port 9092` or `ports 9092-9094`."""
+    return f"port {ports[0]}" if len(ports) == 1 else f"ports {ports[0]}-{ports[-1]}"

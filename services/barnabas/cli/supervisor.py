@@ -1,0 +1,166 @@
+"""Keeps a set of services running, each as its own process, and stops them in order.
+
+A service that dies is started again after a pause (`backoff.py`). One that exits with EXIT_USER_ERROR has said, in
+one line, what the user must change: then everything stops. Stopping goes stage by stage (gateways first, the
+controller last), so that each service still reaches those it needs while it closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from barnabas.cli.backoff import Backoff, BackoffLimits
+from barnabas.cli.child import ServiceSpec, describe_exit, readiness_socket, start_child
+from barnabas.kernel.clock import Clock
+from barnabas.kernel.service import EXIT_USER_ERROR
+
+STOP_SECONDS_MAX: Final = 10.0
+"""How long one stage may take to stop before what is left of it is killed."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all services of one supervisor share."""
+
+    sockets: Path
+    clock: Clock
+    say: Callable[[str], None]
+    lock_descriptor: int = -1
+    backoff: BackoffLimits = field(default_factory=BackoffLimits)
+    stop_seconds_max: float = STOP_SECONDS_MAX
+
+
+class SupervisedService:
+    """Owns one service's process: starts it, starts it again, ends it."""
+
+    def __init__(self, spec: ServiceSpec, surroundings: Surroundings) -> None:
+        self.spec = spec
+        self.restarts = 0
+        self._surroundings = surroundings
+        self._backoff = Backoff(surroundings.backoff)
+        self._process: asyncio.subprocess.Process | None = None
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process that runs now has said that it is ready."""
+        return self._ready.is_set()
+
+    async def wait_ready(self) -> None:
+        await self._ready.wait()
+
+    async def keep_running(self) -> bool:
+        """Run the service until `stop`; returns False as soon as it refuses to start (EXIT_USER_ERROR)."""
+        clock, say = self._surroundings.clock, self._surroundings.say
+        while not self._stopping.is_set():
+            started = clock.monotonic()
+            status = await self._run_once()
+            if self._stopping.is_set():
+                break
+            if status == EXIT_USER_ERROR:
+                return False
+            pause = self._backoff.pause_after(clock.monotonic() - started)
+            self.restarts += 1
+            say(f"{self.spec.name} {describe_exit(status)}; starting it again in {pause:g} s")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+        return True
+
+    async def stop(self) -> None:
+        """Ask the process to stop, wait, and kill it when it takes too long."""
+        self._stopping.set()
+        process = self._process
+        if process is None:
+            return
+        self._signal(process.terminate)
+        limit = self._surroundings.stop_seconds_max
+        try:
+            async with asyncio.timeout(limit):
+                await process.wait()
+        except TimeoutError:
+            self._surroundings.say(f"{self.spec.name} did not stop within {limit:g} s; killing it")
+            self.kill()
+            await process.wait()
+
+    def kill(self) -> None:
+        """End the process at once; it is not started again if `stop` was called."""
+        if self._process is not None:
+            self._signal(self._process.kill)
+
+    async def _run_once(self) -> int:
+        path = self._surroundings.sockets / f"{self.spec.name}.notify"
+        with readiness_socket(str(path), self._on_ready):
+            self._process = await start_child(self.spec, str(path), self._surroundings.lock_descriptor)
+            if self._stopping.is_set():  # `stop` came while the process was being made
+                self._signal(self._process.terminate)
+            try:
+                return await self._process.wait()
+            finally:
+                self._process = None
+                self._ready.clear()
+
+    def _on_ready(self, ready: bool) -> None:
+        if ready:
+            self._ready.set()
+        else:
+            self._ready.clear()
+
+    @staticmethod
+    def _signal(send: Callable[[], None]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            send()
+
+
+class Supervisor:
+    """Owns the services of one cluster from start to stop."""
+
+    def __init__(self, stages: Sequence[Sequence[ServiceSpec]], surroundings: Surroundings) -> None:
+        """`stages` in the order in which they stop; they all start at once."""
+        self._stages = [[SupervisedService(spec, surroundings) for spec in stage] for stage in stages]
+        self.services = [service for stage in self._stages for service in stage]
+        self._stopping = asyncio.Event()
+        self._refused = False
+
+    async def run(self, on_ready: Callable[[], None]) -> int:
+        """Run everything until `begin_stopping` or a refusal; returns the exit status.
+
+        `on_ready` is called once, when every service is ready for the first time.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            for service in self.services:
+                tasks.create_task(self._supervise(service), name=service.spec.name)
+            announcing = tasks.create_task(self._announce(on_ready), name="announce")
+            await self._stopping.wait()
+            announcing.cancel()
+            for stage in self._stages:
+                await asyncio.gather(*(service.stop() for service in stage))
+        return EXIT_USER_ERROR if self._refused else 0
+
+    def begin_stopping(self) -> None:
+        """Stop in order; called again, kill what is left."""
+        if self._stopping.is_set():
+            for service in self.services:
+                service.kill()
+        self._stopping.set()
+
+    async def _supervise(self, service: SupervisedService) -> None:
+        if not await service.keep_running():
+            self._refused = True
+            self._stopping.set()
+
+    async def _announce(self, on_ready: Callable[[], None]) -> None:
+        while not all(service.is_ready for service in self.services):
+            for service in self.services:
+                await service.wait_ready()
+        on_ready()

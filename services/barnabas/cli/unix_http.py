@@ -1,0 +1,43 @@
+"""A GET over a unix socket: how the supervisor asks its services what they say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The longest answer that is read; a service's metrics are a few hundred kilobytes at most."""
+
+ANSWER_SECONDS_MAX: Final = 2.0
+
+
+async def get(socket_path: str, target: str) -> tuple[int, bytes]:
+    """The status and body of `GET target` at the HTTP server behind `socket_path`.
+
+    Raises OSError when it does not answer in time, or not with HTTP.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            reader, writer = await asyncio.open_unix_connection(socket_path)
+            try:
+                # HTTP/1.0: the body comes in one piece and ends with the connection.
+                writer.write(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                answer = await _read_all(reader)
+            finally:
+                writer.close()
+    except TimeoutError as error:
+        raise OSError(f"no answer within {ANSWER_SECONDS_MAX:g} s") from error
+    head, separator, body = answer.partition(b"\r\n\r\n")
+    words = head.split(maxsplit=2)
+    if not separator or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        raise OSError("the answer is not HTTP")
+    return int(words[1]), body
+
+
+async def _read_all(reader: asyncio.StreamReader) -> bytes:
+    pieces = bytearray()
+    while piece := await reader.read(65_536):
+        pieces += piece
+        if len(pieces) > ANSWER_BYTES_MAX:
+            raise OSError(f"the answer is longer than {ANSWER_BYTES_MAX} bytes")
+    return bytes(pieces)

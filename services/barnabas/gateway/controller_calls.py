@@ -1,0 +1,81 @@
+"""Calls to the active controller on behalf of clients, with Kafka's codes when it gives no answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import grpc
+import grpc.aio
+
+from barnabas.gateway import limits
+from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.request import Request, milliseconds
+from barnabas.gateway.unary_calls import answer_of
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import MetadataImage
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
+
+ResponseT = TypeVar("ResponseT")
+
+RETRY_PAUSE_SECONDS: Final = 0.1
+"""Pause before a request that the controller did not take is tried again."""
+
+_NOT_TAKEN: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""The controller certainly changed nothing: it is not the active one, or has too much to do."""
+
+
+async def call_controller(
+    parts: GatewayParts,
+    call: Callable[[ControllerAsyncStub, float], Awaitable[ResponseT]],
+    timeout_seconds: float = limits.CALL_TIMEOUT_SECONDS,
+) -> ResponseT:
+    """The controller's answer. `call(controller, seconds)` makes one attempt with what is left of the time.
+
+    What a controller did not take is tried again until the time is up; an attempt whose outcome is unknown is not.
+    Raises KafkaError, which all clients may retry: REQUEST_TIMED_OUT, or NOT_CONTROLLER for a lost controller.
+    """
+    clock = parts.clock
+    deadline = clock.monotonic() + timeout_seconds
+    while True:
+        left = deadline - clock.monotonic()
+        if left <= 0:
+            raise KafkaError(
+                ErrorCode.request_timed_out, "No controller took the request in time: try again."
+            )
+        try:
+            return await answer_of(call(parts.metadata.controller, left))
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise KafkaError(
+                    ErrorCode.request_timed_out, "The controller did not answer in time: see what it did."
+                ) from error
+            if error.code() not in _NOT_TAKEN:
+                reason = f"The controller was lost ({error.details()}): try again."
+                raise KafkaError(ErrorCode.not_controller, reason) from error
+        await asyncio.sleep(min(RETRY_PAUSE_SECONDS, left))
+
+
+def controller_timeout_seconds(request: Request) -> float:
+    """The time that the client gives the controller; a client that gives none does not mean to fail."""
+    timeout_ms = milliseconds(request.body.timeout)
+    return timeout_ms / 1000 if timeout_ms > 0 else limits.CALL_TIMEOUT_SECONDS
+
+
+async def wait_for_image(request: Request, holds: Callable[[MetadataImage], bool]) -> None:
+    """Wait until this gateway knows of a change, so that the client's next request sees it.
+
+    Waits no longer than IMAGE_WAIT_SECONDS, and not at all when the client's timeout is 0 ("do not wait").
+    """
+    timeout = request.get("timeout", None)
+    seconds = limits.IMAGE_WAIT_SECONDS if timeout is None else milliseconds(timeout) / 1000
+    if seconds <= 0:
+        return
+    try:
+        async with asyncio.timeout(min(seconds, limits.IMAGE_WAIT_SECONDS)):
+            await request.parts.metadata.wait_until(holds)
+    except TimeoutError:
+        return  # the change is made all the same

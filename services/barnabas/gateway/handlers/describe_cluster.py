@@ -1,0 +1,74 @@
+"""DescribeCluster (key 60): the cluster's id and brokers (KIP-700).
+
+v1 adds the endpoint type (KIP-919), v2 shows fenced brokers to those who ask (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from barnabas.gateway.handlers.metadata import NO_AUTHORIZED_OPERATIONS
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.v1.metadata_pb2 import NodeRecord
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+async def handle(request: Request) -> Answer:
+    endpoint_type = request.get("endpoint_type", _BROKERS)
+    if endpoint_type != _BROKERS:
+        return _refused(endpoint_type)
+    image = request.image
+    live = request.brokers(image)
+    shown = live
+    if request.get("include_fenced_brokers", False):
+        shown = request.brokers(_with_all_nodes(image))
+    brokers: list[dict[str, Any]] = [
+        {
+            "broker_id": endpoint.node_id,
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "rack": endpoint.rack,
+            "is_fenced": endpoint.node_id not in live,
+        }
+        for endpoint in shown.values()
+    ]
+    return {
+        "endpoint_type": _BROKERS,
+        "cluster_id": image.cluster_id,
+        "controller_id": min(live, default=-1),
+        "brokers": brokers,
+        "cluster_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+def _with_all_nodes(image: MetadataImage) -> MetadataImage:
+    """The image as it would be with no node fenced."""
+    nodes = {}
+    for node_id, node in image.nodes.items():
+        unfenced = NodeRecord()
+        unfenced.CopyFrom(node)
+        unfenced.fenced = False
+        nodes[node_id] = unfenced
+    return replace(image, nodes=nodes)
+
+
+def _refused(endpoint_type: int) -> dict[str, Any]:
+    if endpoint_type == _CONTROLLERS:
+        code = ErrorCode.mismatched_endpoint_type
+        message = "Brokers answer here, not controllers: ask for endpoint type 1."
+    else:
+        code, message = ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}"
+    return {"error_code": code, "error_message": message, "endpoint_type": _BROKERS, "controller_id": -1}
+
+
+HANDLER = Handler(
+    api_key=60,
+    versions=(0, 2),
+    handle=handle,
+    lacks="Authorized operations are never computed: there is no authorizer yet.",
+)

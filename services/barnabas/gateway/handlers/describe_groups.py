@@ -1,0 +1,93 @@
+"""DescribeGroups (key 15): state and members of groups, each at its own coordinator.
+
+v3 adds authorized operations, v4 static members' instance ids, v6 GROUP_ID_NOT_FOUND and a message for a group that
+does not exist (KIP-1043); before that such a group is simply Dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from barnabas.gateway import limits
+from barnabas.gateway.group_calls import call_coordinator
+from barnabas.gateway.handlers.metadata import NO_AUTHORIZED_OPERATIONS
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.rpc.v1.coordinator_pb2 import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    GroupDescription,
+    GroupMemberDescription,
+)
+
+_NOT_FOUND_FROM: Final = 6
+
+
+async def handle(request: Request) -> Answer:
+    by_coordinator: dict[str, list[str]] = {}
+    for group_id in dict.fromkeys(request.body.groups):
+        by_coordinator.setdefault(_coordinator_of(request, group_id), []).append(group_id)
+    answers = await asyncio.gather(*(_describe(request, ids) for ids in by_coordinator.values()))
+    described = {group.group_id: group for groups in answers for group in groups}
+    return {"groups": [_answer(request, described[group_id]) for group_id in request.body.groups]}
+
+
+def _coordinator_of(request: Request, group_id: str) -> str:
+    """The id of the coordinator that owns the group; empty when none does."""
+    topic = request.image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None or not topic.partitions:
+        return ""
+    return topic.partitions[partition_for_group(group_id, len(topic.partitions))].coordinator_id
+
+
+async def _describe(request: Request, group_ids: list[str]) -> Sequence[GroupDescription]:
+    """Groups of one coordinator."""
+    message = DescribeGroupsRequest(group_ids=group_ids)
+    response = await call_coordinator(
+        request,
+        group_ids[0],
+        lambda coordinator: coordinator.DescribeGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS),
+        lambda code: DescribeGroupsResponse(
+            groups=[GroupDescription(error_code=code, group_id=group_id) for group_id in group_ids]
+        ),
+    )
+    return response.groups
+
+
+def _answer(request: Request, group: GroupDescription) -> dict[str, Any]:
+    code, message = ErrorCode(group.error_code), group.error_message
+    if code is ErrorCode.group_id_not_found and request.version < _NOT_FOUND_FROM:
+        code = ErrorCode.none
+    return {
+        "error_code": code,
+        "error_message": message or None,
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [_member(member) for member in group.members],
+        "authorized_operations": NO_AUTHORIZED_OPERATIONS,
+    }
+
+
+def _member(member: GroupMemberDescription) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id if member.HasField("group_instance_id") else None,
+        "client_id": member.client.client_id,
+        "client_host": member.client.client_host,
+        "member_metadata": member.metadata,
+        "member_assignment": member.assignment,
+    }
+
+
+HANDLER = Handler(
+    api_key=15,
+    versions=(0, 6),
+    handle=handle,
+    lacks="Authorized operations are never computed: there is no authorizer yet.",
+)

@@ -1,0 +1,59 @@
+"""ListGroups (key 16): all groups of all coordinators.
+
+v4 adds states and a filter on them (KIP-518), v5 types and a filter on those (KIP-848). In Kafka each broker lists what
+it coordinates and tools ask them all; here any gateway lists everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc.aio
+
+from barnabas.gateway import limits
+from barnabas.gateway.group_calls import not_answered
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.unary_calls import answer_of
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.v1.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+
+async def handle(request: Request) -> Answer:
+    message = ListGroupsRequest(
+        states=request.get("states_filter", ()), types=request.get("types_filter", ())
+    )
+    addresses = sorted(coordinator.address for coordinator in request.image.coordinators.values())
+    responses = await asyncio.gather(*(_ask(request, address, message) for address in addresses))
+    # Some group may be missing from the list where one coordinator failed: clients retry on its code.
+    errors = [response.error_code for response in responses if response.error_code]
+    groups = {group.group_id: group for response in responses for group in response.groups}
+    return {
+        "error_code": errors[0] if errors else ErrorCode.none,
+        "groups": [_answer(group) for _, group in sorted(groups.items())],
+    }
+
+
+async def _ask(request: Request, address: str, message: ListGroupsRequest) -> ListGroupsResponse:
+    coordinator = request.parts.links.coordinator_at(address)
+    try:
+        return await answer_of(coordinator.ListGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS))
+    except grpc.aio.AioRpcError as error:
+        return ListGroupsResponse(error_code=not_answered(error))
+
+
+def _answer(group: ListedGroup) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state,
+        "group_type": group.type,
+    }
+
+
+HANDLER = Handler(
+    api_key=16,
+    versions=(0, 5),
+    handle=handle,
+    lacks="Every broker lists the groups of the whole cluster, so a tool that asks all sees each group more than once.",
+)
