@@ -47,7 +47,7 @@ def barnabas(
 def up(
     host: Annotated[str, typer.Option(help="Address that clients connect to.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=1, max=PORT_MAX, help="Port of the first node; node N is at PORT+N-1.")
+        int, typer.Option(min=1, max=PORT_MAX, help="First port; every further node has the next one.")
     ] = 9092,
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="Storage nodes (Kafka's brokers).")] = 1,

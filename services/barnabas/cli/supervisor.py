@@ -19,6 +19,9 @@ from barnabas.cli.child import ServiceSpec, describe_exit, readiness_socket, sta
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.service import EXIT_USER_ERROR
 
+REPEATED_STOP_SECONDS: Final = 1.0
+"""Requests to stop within this time are one: a signal to a process group arrives directly and through `make`."""
+
 STOP_SECONDS_MAX: Final = 10.0
 """How long one stage may take to stop before what is left of it is killed."""
 
@@ -94,7 +97,8 @@ class SupervisedService:
             await process.wait()
 
     def kill(self) -> None:
-        """End the process at once; it is not started again if `stop` was called."""
+        """End the process at once and for good."""
+        self._stopping.set()
         if self._process is not None:
             self._signal(self._process.kill)
 
@@ -127,9 +131,11 @@ class Supervisor:
 
     def __init__(self, stages: Sequence[Sequence[ServiceSpec]], surroundings: Surroundings) -> None:
         """`stages` in the order in which they stop; they all start at once."""
+        self._clock = surroundings.clock
         self._stages = [[SupervisedService(spec, surroundings) for spec in stage] for stage in stages]
         self.services = [service for stage in self._stages for service in stage]
         self._stopping = asyncio.Event()
+        self._stopping_since = 0.0
         self._refused = False
 
     async def run(self, on_ready: Callable[[], None]) -> int:
@@ -148,16 +154,19 @@ class Supervisor:
         return EXIT_USER_ERROR if self._refused else 0
 
     def begin_stopping(self) -> None:
-        """Stop in order; called again, kill what is left."""
-        if self._stopping.is_set():
+        """Stop in order; called again, later than REPEATED_STOP_SECONDS, kill what is left."""
+        now = self._clock.monotonic()
+        if not self._stopping.is_set():
+            self._stopping_since = now
+            self._stopping.set()
+        elif now - self._stopping_since >= REPEATED_STOP_SECONDS:
             for service in self.services:
                 service.kill()
-        self._stopping.set()
 
     async def _supervise(self, service: SupervisedService) -> None:
         if not await service.keep_running():
             self._refused = True
-            self._stopping.set()
+            self.begin_stopping()
 
     async def _announce(self, on_ready: Callable[[], None]) -> None:
         while not all(service.is_ready for service in self.services):

@@ -86,4 +86,5 @@ def ready_line(options: UpOptions, elapsed_seconds: float) -> str:
 
 
 def _say(line: str) -> None:
-    print(f"barnabas: {line}", file=sys.stderr, flush=True)  # noqa: T201
+    sys.stderr.write(f"barnabas: {line}\n")  # one write: the services write to the same stderr
+    sys.stderr.flush()

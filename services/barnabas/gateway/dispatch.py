@@ -54,6 +54,9 @@ class Dispatcher:
         header = request.header
         try:
             answer = await handler.handle(request)
+            if answer is None or isinstance(answer, bytes | list):
+                return answer
+            return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         except KafkaError as error:
             return self._error(header, error.code, error.message)
         except grpc.aio.AioRpcError as error:
@@ -65,9 +68,6 @@ class Dispatcher:
         except Exception as error:
             _logger(request).exception("request failed")
             return self._error(header, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}")
-        if answer is None or isinstance(answer, bytes | list):
-            return answer
-        return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
 
     def _error(self, header: RequestHeader, code: ErrorCode, message: str) -> Pieces:
         self._metrics.count_error(header.api_key, code)

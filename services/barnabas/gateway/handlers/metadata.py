@@ -7,7 +7,7 @@ top-level error.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.topic_creation import create_missing_topics
@@ -16,6 +16,9 @@ from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import MetadataImage, TopicImage
 from barnabas.metadata.topic_names import topic_name_problem
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+
+_BY_ID_FROM: Final = 12
+"""Versions 10 and 11 have room for ids in the request, but the answer needs names."""
 
 NO_AUTHORIZED_OPERATIONS = -(2**31)
 """Kafka's "not asked for"."""
@@ -60,7 +63,9 @@ def auto_creation_enabled(image: MetadataImage) -> bool:
 def _named(
     request: Request, image: MetadataImage, wanted: Any, failures: dict[str, ErrorCode]
 ) -> dict[str, Any]:
-    if wanted.name is None:  # v12: by id
+    if wanted.name is None and request.version < _BY_ID_FROM:
+        topic_id, topic, missing = b"", None, ErrorCode.invalid_request
+    elif wanted.name is None:
         topic_id = wanted.topic_id.bytes if wanted.topic_id else b""
         topic = image.topics_by_id.get(topic_id)
         missing = ErrorCode.unknown_topic_id
@@ -73,7 +78,7 @@ def _named(
     return {
         "error_code": missing,
         # From v12 the name may be null, before that it is always there.
-        "name": wanted.name,
+        "name": wanted.name if request.version >= _BY_ID_FROM else wanted.name or "",
         "topic_id": topic_id,
         "is_internal": False,
         "partitions": [],

@@ -1,0 +1,106 @@
+# Every verb does all the set-up that it needs; what was done is remembered in .setup/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+ARGS ?=
+PROTOC := python -m grpc_tools.protoc -I protos
+PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
+STUBS := services/barnabas/rpc/v1
+KAFKAJS := tests/integration/clients/kafkajs
+
+.PHONY: help run test check demo bench protos format lock clean check-protos
+
+help: ## List the verbs
+	@echo "make VERB [ARGS=\"...\"]"
+	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+
+run: .setup/runtime ## Start a cluster on localhost:9092 (ARGS="--port 19092 --nodes 3"); Ctrl-C stops it
+	@exec barnabas up $(ARGS)
+
+test: .setup/dev .setup/programs .setup/kafkajs check ## Check, then run all tests (ARGS="tests/unit -k fetch")
+	@$(MAKE) jars
+	@CI=true exec pytest $(ARGS)
+
+check: .setup/dev check-protos ## Lint, formatting, types, layers, stale stubs, tidiness: all that CI holds
+	ruff check
+	ruff format --check
+	mypy
+	lint-imports --no-logo
+	pytest -q tests/test_tidy.py
+
+demo: .setup/pipelines ## 336,776 real flights through the cluster and Spark: a table and a plot
+	@deploy/setup/programs.sh javac mvn
+	@deploy/jars/fetch.sh spark-kafka build/jars/spark-kafka
+	@exec deploy/demo.sh $(ARGS)
+
+bench: .setup/dev ## Measure throughput, start time and memory (see bench/README.md)
+	@exec python bench/run.py $(ARGS)
+
+protos: .setup/dev ## Write the gRPC stubs anew from protos/
+	$(PROTOC) --python_out=services --grpc_python_out=services --mypy_out=services --mypy_grpc_out=services $(PROTOS)
+
+format: .setup/dev ## Format the code and mend what ruff can mend
+	ruff check --fix
+	ruff format
+
+lock: .setup/venv ## Resolve requirements.lock anew from pyproject.toml
+	python -m venv .setup/uv
+	.setup/uv/bin/pip install -q uv
+	.setup/uv/bin/uv pip compile -q --universal --python-version 3.11 --all-extras --group dev --no-header --upgrade \
+	    pyproject.toml -o requirements.lock
+
+clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir)
+	rm -rf .venv .setup build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf demo-output bench-output $(KAFKAJS)/node_modules
+	find services tests bench -name __pycache__ -prune -exec rm -rf {} +
+
+# What verbs stand on. A stamp is older than what it was made from when that changed.
+
+.setup/venv: deploy/setup/venv.sh
+	@deploy/setup/venv.sh .venv
+	@mkdir -p .setup && touch $@
+
+# Only what a cluster needs, so that the first `make run` is quick.
+.setup/runtime: .setup/venv pyproject.toml requirements.lock
+	@echo "installing Barnabas into .venv"
+	@python -m pip install -q -c requirements.lock -e .
+	@python -m compileall -q services
+	@touch $@
+
+.setup/pipelines: .setup/runtime
+	@echo "installing what the pipelines need into .venv"
+	@python -m pip install -q -c requirements.lock -e '.[pipelines]'
+	@touch $@
+
+# The lock lists everything: all extras and the tools of development.
+.setup/dev: .setup/runtime
+	@echo "installing what the tests need into .venv"
+	@python -m pip install -q -r requirements.lock
+	@touch $@ .setup/pipelines
+
+.setup/programs: deploy/setup/programs.sh
+	@deploy/setup/programs.sh kcat etcd javac mvn node npm
+	@touch $@
+
+.setup/kafkajs: .setup/programs $(KAFKAJS)/package-lock.json
+	@cd $(KAFKAJS) && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+.PHONY: jars
+jars: .setup/programs
+	@deploy/jars/fetch.sh spark-kafka build/jars/spark-kafka
+	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
+
+check-protos: .setup/dev
+	@rm -rf build/protos && mkdir -p build/protos
+	@$(PROTOC) --python_out=build/protos --grpc_python_out=build/protos --mypy_out=build/protos \
+	    --mypy_grpc_out=build/protos $(PROTOS)
+	@diff -r -x __init__.py -x __pycache__ build/protos/barnabas/rpc/v1 $(STUBS) > build/protos/diff \
+	    || { echo "$(STUBS) is stale: run \`make protos\` (differences: build/protos/diff)" >&2; exit 1; }

@@ -1,0 +1,202 @@
+"""Kill -9 of any one service, crashes of everything, clean restarts: nothing acknowledged is lost or doubled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+pytestmark = pytest.mark.integration
+
+WAIT_SECONDS = 60
+PARTITIONS = 3
+SERVICES = ["gateway-1", "storage-1", "coordinator-1", "controller"]
+
+
+class SteadyProducer:
+    """Owns an idempotent producer that sends numbered records until told to stop, and what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 5000,
+                "log_level": 0,
+            }
+        )
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged: list[int] = []
+        self.failed: list[Any] = []
+
+    def __enter__(self) -> SteadyProducer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def wait_for_more(self, count: int) -> None:
+        """Return once `count` more records were acknowledged."""
+        target = len(self.acknowledged) + count
+        deadline = time.monotonic() + WAIT_SECONDS
+        while len(self.acknowledged) < target:
+            assert time.monotonic() < deadline, (
+                f"stuck at {len(self.acknowledged)} of {target}: {self.failed[:1]}"
+            )
+            time.sleep(0.01)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                self._producer.produce(
+                    self._topic,
+                    str(number),
+                    partition=number % PARTITIONS,
+                    on_delivery=lambda error, message: self._on_delivery(error, int(message.value())),
+                )
+            except BufferError:  # as full as it may be: wait for acknowledgements
+                self._producer.poll(0.1)
+                continue
+            number += 1
+            self._producer.poll(0)
+        assert self._producer.flush(WAIT_SECONDS) == 0
+
+    def _on_delivery(self, error: Any, number: int) -> None:
+        if error is None:
+            self.acknowledged.append(number)
+        else:
+            self.failed.append(error)
+
+
+def make_topic(cluster: Any, name: str, **config: str) -> str:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, PARTITIONS, 1, config=config)])[name].result(WAIT_SECONDS)
+    return name
+
+
+def read_all(bootstrap: str, topic: str) -> list[list[int]]:
+    """The values in each partition, in the order of their offsets."""
+    client = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
+    ends = {
+        partition: client.get_watermark_offsets(TopicPartition(topic, partition), WAIT_SECONDS)[1]
+        for partition in range(PARTITIONS)
+    }
+    client.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    values: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    deadline = time.monotonic() + WAIT_SECONDS
+    while sum(map(len, values)) < sum(ends.values()):
+        assert time.monotonic() < deadline, f"read {sum(map(len, values))} of {sum(ends.values())}"
+        for message in client.consume(1000, 1.0):
+            assert message.error() is None, message.error()
+            values[message.partition()].append(int(message.value()))
+    client.close()
+    return values
+
+
+def assert_exactly_once(producer: SteadyProducer, values: list[list[int]]) -> None:
+    assert producer.failed == []
+    counts = Counter(number for partition in values for number in partition)
+    assert [number for number, count in counts.items() if count > 1] == [], "records were doubled"
+    assert [number for number in producer.acknowledged if number not in counts] == [], "records were lost"
+    assert all(partition == sorted(partition) for partition in values), "records changed their order"
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_idempotent_producer_survives_the_loss_of_a_service(
+    make_cluster: Callable[..., Any], service: str
+) -> None:
+    cluster = make_cluster()
+    topic = make_topic(cluster, "survivor")
+    with SteadyProducer(cluster.bootstrap, topic) as producer:
+        for _ in range(3):
+            producer.wait_for_more(500)
+            cluster.kill_and_wait(service)
+            killed_at = time.monotonic()
+            producer.wait_for_more(500)
+            assert time.monotonic() - killed_at < 20, "clients took too long to recover"
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
+def test_group_goes_on_when_its_coordinator_is_killed(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster()
+    topic = make_topic(cluster, "group-goes-on")
+    client = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "survivors",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+        }
+    )
+    client.subscribe([topic])
+    seen: list[int] = []
+
+    def read_more(count: int) -> None:
+        target, deadline = len(seen) + count, time.monotonic() + WAIT_SECONDS
+        while len(seen) < target:
+            assert time.monotonic() < deadline
+            message = client.poll(0.2)
+            if message is not None and message.error() is None:
+                seen.append(int(message.value()))
+
+    with SteadyProducer(cluster.bootstrap, topic) as producer:
+        read_more(300)
+        for service in ("coordinator-1", "storage-1", "gateway-1", "controller"):
+            client.commit(asynchronous=False)
+            cluster.kill_and_wait(service)
+            read_more(300)
+        producer.wait_for_more(1)
+    client.commit(asynchronous=False)
+    positions = client.committed(client.assignment(), WAIT_SECONDS)
+    assert sum(max(0, position.offset) for position in positions) == len(set(seen)) == len(seen)
+    client.close()
+
+
+def test_a_stop_and_a_start_find_everything_again(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=2)
+    topic = make_topic(cluster, "kept", **{"retention.ms": "123456789"})
+    with SteadyProducer(cluster.bootstrap, topic) as producer:
+        producer.wait_for_more(2000)
+    reader = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "kept-group", "enable.auto.commit": False}
+    )
+    offsets = [TopicPartition(topic, partition, 10 + partition) for partition in range(PARTITIONS)]
+    reader.commit(offsets=offsets, asynchronous=False)
+    before = read_all(cluster.bootstrap, topic)
+    cluster.restart()
+    assert read_all(cluster.bootstrap, topic) == before
+    assert_exactly_once(producer, before)
+    committed = reader.committed(
+        [TopicPartition(topic, partition) for partition in range(PARTITIONS)], WAIT_SECONDS
+    )
+    assert [position.offset for position in committed] == [10, 11, 12]
+    reader.close()
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assert (
+        admin.describe_configs([resource])[resource].result(WAIT_SECONDS)["retention.ms"].value == "123456789"
+    )
+
+
+def test_a_crash_of_everything_loses_nothing_acknowledged(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster()
+    topic = make_topic(cluster, "crashed", **{"segment.bytes": "1048576"})
+    with SteadyProducer(cluster.bootstrap, topic) as producer:
+        producer.wait_for_more(1000)
+        cluster.kill_supervisor()
+        cluster.start()
+        producer.wait_for_more(1000)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))

@@ -1,0 +1,166 @@
+"""The shape of the tree, held as a ratchet: sizes, names, maps at every level, nothing of one machine.
+
+A rule that must be broken for now is broken in EXCEPTIONS, which may only shrink: an entry that is no longer needed
+fails too.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PACKAGES: Final = ROOT / "services" / "barnabas"
+GENERATED: Final = "services/barnabas/rpc/v1/"
+
+FUNCTION_LINES_MAX: Final = 60
+FILE_LINES_MAX: Final = 500
+
+MODULE_NAMES_BANNED: Final = {"common", "utils", "util", "helpers", "helper", "manager", "misc"}
+"""Packages and modules are named for what they are."""
+
+SUBPACKAGES_WITHOUT_README: Final = {"v1", "handlers", "core", "store"}
+"""The README of the package above says what they are; every service uses the same names."""
+
+EXCEPTIONS: Final[frozenset[tuple[str, str]]] = frozenset()
+"""(rule, place) of what is not tidy yet."""
+
+REGISTRIES: Final = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("registry", "npmjs", "org"),
+        ("proxy", "golang", "org"),
+        ("repo", "maven", "apache", "org"),
+        ("repo1", "maven", "org"),
+        ("deb", "debian", "org"),
+        ("archive", "ubuntu", "com"),
+    )
+]
+"""Put together here, so that this file does not name one either."""
+
+HOME: Final = re.compile(r"(?<![\w.~}$-])/(?:root|home)/\w")
+
+
+def tracked_files() -> list[Path]:
+    """Files that git knows or would add; without git (a source archive), all files that are not hidden."""
+    done = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        names = (path for path in ROOT.rglob("*") if path.is_file())
+        return sorted(
+            path for path in names if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+        )
+    paths = (ROOT / name for name in done.stdout.decode().split("\0") if name)
+    return sorted(path for path in paths if path.is_file())
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def python_files() -> list[Path]:
+    """Python that people write."""
+    return [
+        path for path in tracked_files() if path.suffix == ".py" and not relative(path).startswith(GENERATED)
+    ]
+
+
+def long_files() -> Iterator[str]:
+    for path in python_files():
+        if len(path.read_text().splitlines()) > FILE_LINES_MAX:
+            yield relative(path)
+
+
+def long_functions() -> Iterator[str]:
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                if node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX:
+                    yield f"{relative(path)}:{node.name}"
+
+
+def packages_without_readme() -> Iterator[str]:
+    for path in tracked_files():
+        package = path.parent
+        if (
+            path.name == "__init__.py"
+            and package.is_relative_to(PACKAGES)
+            and package != PACKAGES
+            and package.name not in SUBPACKAGES_WITHOUT_README
+            and not (package / "README.md").is_file()
+        ):
+            yield relative(package)
+
+
+def folders_without_readme() -> Iterator[str]:
+    """Top-level folders, of which the README has one row each."""
+    rows = (ROOT / "README.md").read_text()
+    folders = {relative(path).split("/")[0] for path in tracked_files() if path.parent != ROOT}
+    for folder in sorted(folders):
+        if not folder.startswith(".") and not (
+            (ROOT / folder / "README.md").is_file() and f"[`{folder}/`]" in rows
+        ):
+            yield folder
+
+
+def vague_names() -> Iterator[str]:
+    for path in python_files():
+        if {path.stem, *path.relative_to(ROOT).parts[:-1]} & MODULE_NAMES_BANNED:
+            yield relative(path)
+
+
+def modules_with_eager_annotations() -> Iterator[str]:
+    for path in python_files():
+        text = path.read_text()
+        if ast.parse(text).body and "from __future__ import annotations" not in text:
+            docstring_only = path.name == "__init__.py" and not re.search(
+                r"^(import|from|def|class) ", text, re.MULTILINE
+            )
+            if not docstring_only:
+                yield relative(path)
+
+
+def machine_paths() -> Iterator[str]:
+    for path in tracked_files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        if HOME.search(text) or any(host in text for host in REGISTRIES):
+            yield relative(path)
+
+
+RULES: Final = {
+    f"a file has at most {FILE_LINES_MAX} lines": long_files,
+    f"a function has at most {FUNCTION_LINES_MAX} lines": long_functions,
+    "a package has a README.md": packages_without_readme,
+    "a top-level folder has a README.md and a row in the README": folders_without_readme,
+    "a module is named for what it is": vague_names,
+    "a module starts with `from __future__ import annotations`": modules_with_eager_annotations,
+    "no file names a home directory or a package registry": machine_paths,
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_tree_is_tidy(rule: str) -> None:
+    excepted = {place for excepted_rule, place in EXCEPTIONS if excepted_rule == rule}
+    found = set(RULES[rule]())
+    assert sorted(found - excepted) == [], rule
+    assert sorted(excepted - found) == [], "tidy now: take it out of EXCEPTIONS"
+
+
+def test_exceptions_name_rules_that_exist() -> None:
+    assert {rule for rule, _ in EXCEPTIONS} <= set(RULES)

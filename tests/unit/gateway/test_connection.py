@@ -1,0 +1,219 @@
+"""One connection: order of answers, overlap of produce requests, reading paused by bytes, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any, cast
+
+import pytest
+from gateway_harness import LISTENER
+
+from barnabas.gateway import connection as connection_module
+from barnabas.gateway.budget import ByteBudget
+from barnabas.gateway.connection import CloseConnection, Connection
+from barnabas.gateway.request import Client
+from barnabas.wire.requests import MalformedRequest
+
+PRODUCE, OTHER = 0, 3
+
+
+class FakeTransport(asyncio.Transport):
+    """Remembers what is written and whether reading is paused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.paused = False
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def writelines(self, pieces: Any) -> None:
+        self.written.append(b"".join(pieces))
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Served:
+    """A connection whose requests a test answers: `started` in order, `answer(name)` to finish one."""
+
+    def __init__(self, *, budget_bytes: int = 10**9) -> None:
+        self.started: list[str] = []
+        self.cancelled: list[str] = []
+        self.lost: list[Connection] = []
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self.transport = FakeTransport()
+        self.budget = ByteBudget(budget_bytes, lambda: self.connection.budget_has_room())
+        self.connection = Connection(
+            lambda _: Client(1, "10.1.1.1", "127.0.0.1", LISTENER),
+            self._serve,
+            self.budget,
+            self.lost.append,
+            frame_bytes_max=100_000_000,
+        )
+        self.connection.connection_made(self.transport)
+
+    async def _serve(self, frame: bytes, client: Client) -> Any:
+        name = frame[2:].decode().rstrip(".")
+        self.started.append(name)
+        self._waiting[name] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._waiting[name]
+        except asyncio.CancelledError:
+            self.cancelled.append(name)
+            raise
+
+    async def send(self, api_key: int, *names: str, size: int = 0) -> None:
+        frames = [struct.pack(">h", api_key) + name.encode().ljust(size, b".") for name in names]
+        self.connection.data_received(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+        await self.settle()
+
+    async def answer(self, name: str, result: bytes | list[bytes] | Exception | None) -> None:
+        if isinstance(result, Exception):
+            self._waiting[name].set_exception(result)
+        else:
+            self._waiting[name].set_result(result)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What connections log as warnings."""
+    told: list[dict[str, Any]] = []
+
+    class Log:
+        def bind(self, **_: Any) -> Log:
+            return self
+
+        def warning(self, event: str, **values: Any) -> None:
+            told.append({"event": event, **values})
+
+    monkeypatch.setattr(connection_module, "get_logger", lambda _: cast(Any, Log()))
+    return told
+
+
+async def test_requests_start_when_the_one_before_is_answered() -> None:
+    served = Served()
+    await served.send(OTHER, "a", "b")
+    assert served.started == ["a"]
+    await served.answer("a", b"A")
+    assert served.started == ["a", "b"]
+    await served.answer("b", [b"B", b"B"])
+    assert served.transport.written == [b"A", b"BB"]
+    assert served.budget.used_bytes == 0
+
+
+async def test_produce_requests_overlap_and_are_answered_in_order() -> None:
+    served = Served()
+    await served.send(PRODUCE, "a", "b", "c")
+    assert served.started == ["a", "b", "c"]
+    await served.answer("c", b"C")
+    await served.answer("b", None)
+    assert served.transport.written == []
+    await served.answer("a", b"A")
+    assert served.transport.written == [b"A", b"C"]
+
+
+async def test_produce_does_not_overlap_with_others() -> None:
+    served = Served()
+    await served.send(OTHER, "a")
+    await served.send(PRODUCE, "p", "q")
+    await served.send(OTHER, "z")
+    assert served.started == ["a"]
+    await served.answer("a", b"A")
+    assert served.started == ["a", "p", "q"]
+    await served.answer("q", b"Q")
+    assert "z" not in served.started
+    await served.answer("p", b"P")
+    assert served.started == ["a", "p", "q", "z"]
+
+
+async def test_reading_pauses_over_the_connections_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.CONNECTION_IN_FLIGHT_BYTES_MAX", 150)
+    served = Served()
+    await served.send(OTHER, "a", size=100)
+    assert not served.transport.paused
+    await served.send(OTHER, "b", size=100)
+    assert served.transport.paused
+    await served.answer("a", b"A")
+    assert not served.transport.paused
+
+
+async def test_reading_pauses_over_the_gateways_bytes_but_never_for_an_idle_connection() -> None:
+    served = Served(budget_bytes=50)
+    served.budget.take(60)
+    await served.send(OTHER, "a")
+    assert served.transport.paused
+    await served.answer("a", b"A")
+    assert not served.transport.paused
+    await served.send(OTHER, "b")
+    assert served.transport.paused
+    served.budget.give_back(60)
+    assert not served.transport.paused
+
+
+async def test_reading_pauses_over_the_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.CONNECTION_IN_FLIGHT_REQUESTS_MAX", 2)
+    served = Served()
+    await served.send(OTHER, "a", "b", "c")
+    assert served.transport.paused
+    await served.answer("a", b"A")
+    assert not served.transport.paused
+
+
+async def test_answers_wait_while_the_socket_takes_nothing() -> None:
+    served = Served()
+    await served.send(OTHER, "a", "b")
+    served.connection.pause_writing()
+    await served.answer("a", b"A")
+    assert (served.transport.written, served.started) == ([], ["a"])
+    served.connection.resume_writing()
+    await served.settle()
+    assert (served.transport.written, served.started) == ([b"A"], ["a", "b"])
+
+
+@pytest.mark.parametrize("error", [MalformedRequest("bad bytes"), CloseConnection("not served")])
+async def test_request_that_cannot_be_answered_closes_with_one_line(
+    error: Exception, warnings: list[dict[str, Any]]
+) -> None:
+    served = Served()
+    await served.send(PRODUCE, "a", "b")
+    await served.answer("a", error)
+    await served.answer("b", error)
+    assert served.transport.closed
+    assert [line["reason"] for line in warnings] == [str(error)]
+    await served.send(OTHER, "late")
+    assert "late" not in served.started
+
+
+async def test_bad_length_closes_with_one_line(warnings: list[dict[str, Any]]) -> None:
+    served = Served()
+    served.connection.data_received(b"\xff\xff\xff\xff")
+    served.connection.data_received(b"GET / HTTP/1.1")
+    assert served.transport.closed
+    assert len(warnings) == 1
+
+
+async def test_lost_connection_cancels_what_runs_and_gives_back_its_bytes() -> None:
+    served = Served()
+    await served.send(OTHER, "a", "b")
+    served.connection.connection_lost(None)
+    await served.settle()
+    assert served.cancelled == ["a"]
+    assert served.budget.used_bytes == 0
+    assert served.lost == [served.connection]

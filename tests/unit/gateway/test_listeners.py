@@ -1,0 +1,102 @@
+"""What clients are told of brokers: a port per node, one broker, `auto`, and which gateway stands for which node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from gateway_harness import node_record
+
+from barnabas.gateway.listeners import Endpoint, Listener, parse_listeners, visible_brokers
+from barnabas.kernel.service import StartError
+from barnabas.metadata.image import MetadataImage, gateway_key
+from barnabas.rpc.v1.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
+
+
+def image(*records: MetadataRecord) -> MetadataImage:
+    return MetadataImage().apply(records, 1)
+
+
+def gateway_record(
+    gateway_id: str, port: int, *, rack: str = "", port_per_node: bool = False
+) -> MetadataRecord:
+    listener = AdvertisedListener(name="PLAINTEXT", host=gateway_id, port=port, port_per_node=port_per_node)
+    gateway = GatewayRecord(gateway_id=gateway_id, rack=rack, listeners=[listener])
+    return MetadataRecord(key=gateway_key(gateway_id), gateway=gateway)
+
+
+def listener(host: str = "", *, port_per_node: bool = True) -> Listener:
+    return Listener("PLAINTEXT", "0.0.0.0", 9092, host, 9092, port_per_node)
+
+
+def shown(at: Listener, known: MetadataImage) -> Mapping[int, Endpoint]:
+    return visible_brokers(known, at, "10.9.9.9", "gateway-1")
+
+
+def test_parsing() -> None:
+    internal, external = parse_listeners(
+        ["internal://0.0.0.0:9092", "EXTERNAL://[::1]:19092"], ["internal://kafka.local:443"], "port"
+    )
+    assert (internal.name, internal.advertised_host, internal.advertised_port) == (
+        "INTERNAL",
+        "kafka.local",
+        443,
+    )
+    assert (external.host, external.port, external.advertised_host) == ("::1", 19092, "::1")
+    (auto,) = parse_listeners(["PLAINTEXT://:9092"], [], "one")
+    assert (auto.advertised_host, auto.port_per_node) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "advertise"),
+    [
+        (["nonsense"], [], "port"),
+        (["A://host:notaport"], [], "port"),
+        (["A://host:70000"], [], "port"),
+        (["A://host:1", "a://host:2"], [], "port"),
+        (["A://host:1"], ["B://host:1"], "port"),
+        (["A://host:1"], [], "both"),
+    ],
+)
+def test_bad_settings_do_not_start(listeners: list[str], advertised: list[str], advertise: str) -> None:
+    with pytest.raises(StartError):
+        parse_listeners(listeners, advertised, advertise)
+
+
+def test_auto_names_the_address_that_the_client_used() -> None:
+    known = image(node_record(1), node_record(2, rack="east"), node_record(3, fenced=True))
+    assert shown(listener(), known) == {
+        1: Endpoint(1, "10.9.9.9", 9092, None),
+        2: Endpoint(2, "10.9.9.9", 9093, "east"),
+    }
+
+
+def test_one_broker_is_the_lowest_that_ever_registered() -> None:
+    known = image(node_record(1, fenced=True), node_record(2))
+    assert shown(listener(port_per_node=False), known) == {1: Endpoint(1, "10.9.9.9", 9092, None)}
+    assert shown(listener("kafka", port_per_node=False), image()) == {1: Endpoint(1, "kafka", 9092, None)}
+
+
+def test_advertised_host_without_registered_gateways() -> None:
+    assert shown(listener("kafka"), image(node_record(2)))[2] == Endpoint(2, "kafka", 9093, None)
+
+
+def test_each_node_stays_with_its_gateway_when_another_one_goes() -> None:
+    nodes = [node_record(node_id) for node_id in range(1, 31)]
+    gateways = [gateway_record(name, 9092, port_per_node=True) for name in ("a", "b", "c")]
+    before = shown(listener("x"), image(*nodes, *gateways))
+    after = shown(listener("x"), image(*nodes, *gateways[:2]))
+    assert {endpoint.host for endpoint in before.values()} == {"a", "b", "c"}
+    assert all(after[node_id] == endpoint for node_id, endpoint in before.items() if endpoint.host != "c")
+    assert all(endpoint.port == 9091 + node_id for node_id, endpoint in before.items())
+
+
+def test_nodes_are_reached_through_a_gateway_of_their_rack() -> None:
+    gateways = [
+        gateway_record("east-gateway", 1, rack="east"),
+        gateway_record("west-gateway", 2, rack="west"),
+    ]
+    known = image(*(node_record(node_id, rack="east") for node_id in range(1, 9)), *gateways)
+    assert {(endpoint.host, endpoint.port) for endpoint in shown(listener("x"), known).values()} == {
+        ("east-gateway", 1)
+    }

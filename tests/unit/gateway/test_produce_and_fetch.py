@@ -1,0 +1,241 @@
+"""Produce and Fetch over fake streams: mixed partitions, unknown topics, leaders that are gone, sessions."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from gateway_harness import FakeStream, Gateway, request_frame, topic_id
+
+from barnabas.gateway.connection import CloseConnection
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.coalesced import StreamBroken, Unreachable
+from barnabas.rpc.v1.storage_pb2 import (
+    AppendResult,
+    FetchResult,
+    PartitionAppendResult,
+    PartitionFetchResult,
+)
+
+PRODUCE, FETCH = 0, 1
+UNKNOWN_ID = uuid.UUID(int=9).bytes
+
+
+def append_all(request: Any) -> AppendResult:
+    return AppendResult(
+        partitions=[PartitionAppendResult(base_offset=70 + p.partition) for p in request.partitions]
+    )
+
+
+def produce_body(topics: dict[str | bytes, list[int]], **values: Any) -> dict[str, Any]:
+    return {
+        "acks": -1,
+        "timeout": 1_500,
+        "transactional_id": None,
+        "topic_data": [
+            {
+                "name": topic if isinstance(topic, str) else "",
+                "topic_id": topic if isinstance(topic, bytes) else b"",
+                "partition_data": [{"index": index, "records": b"batch"} for index in partitions],
+            }
+            for topic, partitions in topics.items()
+        ],
+        **values,
+    }
+
+
+def produced(answer: Any) -> list[list[tuple[int, int, int]]]:
+    return [
+        [(part.index, int(part.error_code), part.base_offset) for part in topic.partition_responses]
+        for topic in answer.responses
+    ]
+
+
+@pytest.mark.parametrize("version", [3, 7, 9, 12])
+async def test_produce_to_mixed_partitions(version: int) -> None:
+    gateway = Gateway()
+    first, second = FakeStream(append_all), FakeStream(append_all)
+    gateway.node(1, first)
+    gateway.node(2, second)
+    body = produce_body({"orders": [1, 0, 2, 7], "none": [0], "bills": [0]})
+    answer = await gateway.ask(PRODUCE, version, body)
+    assert produced(answer) == [
+        [(1, 0, 71), (0, 0, 70), (2, ErrorCode.not_leader_or_follower, -1), (7, 3, -1)],
+        [(0, ErrorCode.unknown_topic_or_partition, -1)],
+        [(0, 0, 70)],
+    ]
+    (sent,) = first.requests
+    assert [(p.topic_id, p.partition, p.records) for p in sent.partitions] == [
+        (topic_id("orders"), 0, b"batch"),
+        (topic_id("bills"), 0, b"batch"),
+    ]
+    assert (sent.acks, sent.timeout_ms, len(second.requests)) == (-1, 1_500, 1)
+
+
+async def test_produce_by_topic_id() -> None:
+    gateway = Gateway()
+    gateway.node(1, FakeStream(append_all))
+    answer = await gateway.ask(PRODUCE, 13, produce_body({topic_id("bills"): [0], UNKNOWN_ID: [0]}))
+    assert produced(answer) == [[(0, 0, 70)], [(0, ErrorCode.unknown_topic_id, -1)]]
+    assert answer.responses[1].topic_id.bytes == UNKNOWN_ID
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (StreamBroken("perhaps written"), ErrorCode.request_timed_out),
+        (Unreachable("never sent"), ErrorCode.not_leader_or_follower),
+    ],
+)
+async def test_produce_to_a_leader_that_is_lost(failure: Exception, code: ErrorCode) -> None:
+    gateway = Gateway()
+    gateway.node(1, FakeStream(lambda _: failure))
+    gateway.node(2, FakeStream(append_all))
+    answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 1]}))
+    assert produced(answer) == [[(0, code, -1), (1, 0, 71)]]
+
+
+async def test_produce_to_a_fenced_leader() -> None:
+    answer = await Gateway().ask(PRODUCE, 9, produce_body({"bills": [0]}))
+    assert produced(answer) == [[(0, ErrorCode.not_leader_or_follower, -1)]]
+
+
+async def test_produce_tells_the_new_leader() -> None:
+    gateway = Gateway()
+    refused = PartitionAppendResult(error_code=ErrorCode.not_leader_or_follower, base_offset=-1)
+    gateway.node(2, FakeStream(lambda _: AppendResult(partitions=[refused])))
+    answer = await gateway.ask(PRODUCE, 10, produce_body({"orders": [1]}))
+    leader = answer.responses[0].partition_responses[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 5)
+    assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(2, 9093)]
+
+
+async def test_produce_without_acknowledgement() -> None:
+    gateway = Gateway()
+    gateway.node(1, FakeStream(append_all))
+    frame = request_frame(PRODUCE, 9, produce_body({"bills": [0]}, acks=0))
+    assert await gateway.dispatcher.serve(frame, gateway.client) is None
+    frame = request_frame(PRODUCE, 9, produce_body({"bills": [0], "none": [0]}, acks=0))
+    with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        await gateway.dispatcher.serve(frame, gateway.client)
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"acks": 2}, ErrorCode.invalid_required_acks),
+        ({"transactional_id": "t"}, ErrorCode.transactional_id_authorization_failed),
+    ],
+)
+async def test_produce_that_is_refused_as_a_whole(values: dict[str, Any], code: ErrorCode) -> None:
+    gateway = Gateway()
+    stream = FakeStream(append_all)
+    gateway.node(1, stream)
+    answer = await gateway.ask(PRODUCE, 9, produce_body({"bills": [0], "none": [1]}, **values))
+    assert produced(answer) == [[(0, code, -1)], [(1, code, -1)]]
+    assert stream.requests == []
+
+
+def fetch_all(request: Any) -> FetchResult:
+    results = [
+        PartitionFetchResult(
+            high_watermark=9,
+            last_stable_offset=9,
+            log_start_offset=0,
+            records=b"r" if p.fetch_offset < 9 else b"",
+        )
+        for p in request.partitions
+    ]
+    return FetchResult(partitions=results)
+
+
+def fetch_body(
+    topics: dict[str | bytes, list[int]], *, fetch_offset: int = 0, **values: Any
+) -> dict[str, Any]:
+    return {
+        "max_wait": 0,
+        "min_bytes": 1,
+        "max_bytes": 1_000_000,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [
+            {
+                "topic": topic if isinstance(topic, str) else "",
+                "topic_id": topic if isinstance(topic, bytes) else b"",
+                "partitions": [
+                    {"partition": index, "fetch_offset": fetch_offset, "partition_max_bytes": 1_000}
+                    for index in partitions
+                ],
+            }
+            for topic, partitions in topics.items()
+        ],
+        **values,
+    }
+
+
+def fetched(answer: Any) -> list[tuple[int, int, int, bytes]]:
+    return [
+        (part.partition_index, int(part.error_code), part.high_watermark, part.records or b"")
+        for topic in answer.responses
+        for part in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12])
+async def test_fetch_of_mixed_partitions(version: int) -> None:
+    gateway = Gateway()
+    stream = FakeStream(fetch_all)
+    gateway.node(1, fetches=stream)
+    gateway.node(2, fetches=FakeStream(lambda _: StreamBroken("gone")))
+    body = fetch_body({"orders": [0, 1, 2, 8], "none": [0]}, max_wait=500)
+    assert fetched(await gateway.ask(FETCH, version, body)) == [
+        (0, 0, 9, b"r"),
+        (1, ErrorCode.not_leader_or_follower, -1, b""),
+        (2, ErrorCode.not_leader_or_follower, -1, b""),
+        (8, ErrorCode.unknown_topic_or_partition, -1, b""),
+        (0, ErrorCode.unknown_topic_or_partition, -1, b""),
+    ]
+    # What is wrong is told at once, so nobody waits for more records.
+    assert stream.requests[0].max_wait_ms == 0
+
+
+async def test_fetch_by_topic_id() -> None:
+    gateway = Gateway()
+    gateway.node(1, fetches=FakeStream(fetch_all))
+    answer = await gateway.ask(FETCH, 13, fetch_body({topic_id("bills"): [0], UNKNOWN_ID: [0]}))
+    assert fetched(answer) == [(0, 0, 9, b"r"), (0, ErrorCode.unknown_topic_id, -1, b"")]
+
+
+async def test_fetch_from_a_leader_that_cannot_be_reached() -> None:
+    gateway = Gateway()
+    gateway.node(1, fetches=FakeStream(lambda _: Unreachable("refused")))
+    answer = await gateway.ask(FETCH, 16, fetch_body({topic_id("bills"): [0]}))
+    assert fetched(answer) == [(0, ErrorCode.not_leader_or_follower, -1, b"")]
+    assert answer.responses[0].partitions[0].current_leader.leader_id == 1
+    assert [node.node_id for node in answer.node_endpoints] == [1]
+
+
+async def test_fetch_session_tells_only_news() -> None:
+    gateway = Gateway()
+    stream = FakeStream(fetch_all)
+    gateway.node(1, fetches=stream)
+    first = await gateway.ask(
+        FETCH, 11, fetch_body({"bills": [0], "orders": [0]}, fetch_offset=9, session_epoch=0)
+    )
+    assert first.session_id > 0
+    assert len(fetched(first)) == 2
+    session = {"session_id": first.session_id}
+    quiet = await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=1, **session))
+    assert (quiet.session_id, fetched(quiet)) == (first.session_id, [])
+    assert len(stream.requests[-1].partitions) == 2
+    news = await gateway.ask(FETCH, 11, fetch_body({"orders": [0]}, session_epoch=2, **session))
+    assert fetched(news) == [(0, 0, 9, b"r")]
+    stale = await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=2, **session))
+    assert stale.error_code == ErrorCode.invalid_fetch_session_epoch
+    forgotten = [{"topic": "bills", "partitions": [0]}]
+    await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=3, forgotten_topics_data=forgotten, **session))
+    assert len(stream.requests[-1].partitions) == 1
+    await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=-1, **session))
+    gone = await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=4, **session))
+    assert gone.error_code == ErrorCode.fetch_session_id_not_found

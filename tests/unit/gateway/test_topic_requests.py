@@ -1,0 +1,216 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: what the controller is told, what the client hears, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from gateway_harness import Gateway, topic_id, topic_records
+
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.v1.controller_pb2 import (
+    CreatedTopic,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopicsResponse,
+    ResourceResult,
+)
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+
+
+def rpc_error(code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "why", None)
+
+
+def created(message: Any) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatedTopic(
+                name=topic.name,
+                result=ResourceResult(),
+                topic_id=b"" if message.validate_only else topic_id(topic.name),
+                partition_count=2,
+                replication_factor=1,
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def new_topic(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [],
+        "configs": [{"name": "retention.ms", "value": "1000"}],
+    }
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_create_topics_answers_once_the_image_has_them(version: int) -> None:
+    gateway = Gateway()
+    gateway.controller.answers["CreateTopics"] = created
+    body = {"topics": [new_topic("new")], "timeout": 5_000, "validate_only": False}
+    asking = asyncio.create_task(gateway.ask(CREATE_TOPICS, version, body))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    gateway.metadata.apply(*topic_records("new", [1, 2]))
+    (topic,) = (await asking).topics
+    assert (topic.name, topic.error_code) == ("new", 0)
+    _, message, timeout = gateway.controller.calls[0]
+    assert timeout == 5.0
+    assert message.topics[0].partition_count == -1
+    assert message.topics[0].configs[0].value == "1000"
+    if version >= 5:
+        assert (topic.num_partitions, topic.replication_factor) == (2, 1)
+        entries = {entry.name: entry for entry in topic.configs}
+        assert (entries["retention.ms"].value, entries["retention.ms"].config_source) == ("1000", 1)
+        assert entries["cleanup.policy"].config_source == 5
+    if version >= 7:
+        assert topic.topic_id.bytes == topic_id("new")
+
+
+async def test_create_topics_validates_without_waiting() -> None:
+    gateway = Gateway()
+    gateway.controller.answers["CreateTopics"] = created
+    body = {"topics": [new_topic("new")], "timeout": 5_000, "validate_only": True}
+    (topic,) = (await gateway.ask(CREATE_TOPICS, 7, body)).topics
+    assert (topic.error_code, topic.num_partitions, topic.topic_id) == (0, 2, None)
+    assert gateway.controller.calls[0][1].validate_only
+
+
+async def test_create_topics_tells_a_topics_own_error() -> None:
+    gateway = Gateway()
+    result = ResourceResult(
+        error_code=ErrorCode.topic_already_exists, error_message="Topic 'bills' already exists."
+    )
+    gateway.controller.answers["CreateTopics"] = lambda _: CreateTopicsResponse(
+        topics=[CreatedTopic(name="bills", result=result)]
+    )
+    body = {"topics": [new_topic("bills")], "timeout": 5_000}
+    (topic,) = (await gateway.ask(CREATE_TOPICS, 5, body)).topics
+    assert (topic.error_code, topic.error_message) == (36, "Topic 'bills' already exists.")
+    assert (topic.num_partitions, topic.replication_factor, topic.configs) == (-1, -1, ())
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, ErrorCode.not_controller),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, ErrorCode.request_timed_out),
+    ],
+)
+async def test_lost_controller_is_each_topics_error(status: grpc.StatusCode, code: ErrorCode) -> None:
+    gateway = Gateway()
+
+    def fail(_: Any) -> Any:
+        raise rpc_error(status)
+
+    for method in ("CreateTopics", "DeleteTopics", "CreatePartitions"):
+        gateway.controller.answers[method] = fail
+    created_topics = await gateway.ask(CREATE_TOPICS, 7, {"topics": [new_topic("a")], "timeout": 1_000})
+    assert [topic.error_code for topic in created_topics.topics] == [code]
+    deleted = await gateway.ask(DELETE_TOPICS, 5, {"topic_names": ["a", "b"], "timeout": 1_000})
+    assert [topic.error_code for topic in deleted.responses] == [code, code]
+    grown = await gateway.ask(CREATE_PARTITIONS, 3, {"topics": [{"name": "a", "count": 4}], "timeout": 1_000})
+    assert [topic.error_code for topic in grown.results] == [code]
+    assert grown.results[0].error_message
+
+
+async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.controller_calls.RETRY_PAUSE_SECONDS", 0)
+    gateway = Gateway()
+    attempts = []
+
+    def answer(message: Any) -> Any:
+        attempts.append(message)
+        if len(attempts) < 3:
+            raise rpc_error(grpc.StatusCode.FAILED_PRECONDITION)
+        return created(message)
+
+    gateway.controller.answers["CreateTopics"] = answer
+    body = {"topics": [new_topic("a")], "timeout": 1_000, "validate_only": True}
+    (topic,) = (await gateway.ask(CREATE_TOPICS, 7, body)).topics
+    assert (topic.error_code, len(attempts)) == (0, 3)
+
+
+async def test_controller_that_never_takes_the_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.controller_calls.RETRY_PAUSE_SECONDS", 0)
+    gateway = Gateway()
+
+    def answer(_: Any) -> Any:
+        gateway.clock.advance(400)
+        raise rpc_error(grpc.StatusCode.FAILED_PRECONDITION)
+
+    gateway.controller.answers["CreateTopics"] = answer
+    (topic,) = (await gateway.ask(CREATE_TOPICS, 7, {"topics": [new_topic("a")], "timeout": 1_000})).topics
+    assert topic.error_code == ErrorCode.request_timed_out
+    assert [timeout for _, _, timeout in gateway.controller.calls] == pytest.approx([1.0, 0.6, 0.2])
+
+
+async def test_timeout_zero_does_not_wait_for_the_image() -> None:
+    gateway = Gateway()
+    gateway.controller.answers["CreateTopics"] = created
+    (topic,) = (await gateway.ask(CREATE_TOPICS, 7, {"topics": [new_topic("new")], "timeout": 0})).topics
+    assert topic.error_code == 0
+    assert gateway.controller.calls[0][2] == 30.0
+
+
+async def test_delete_topics_waits_until_they_are_gone() -> None:
+    gateway = Gateway()
+    gateway.controller.answers["DeleteTopics"] = lambda _: DeleteTopicsResponse(
+        topics=[
+            DeletedTopic(name="bills", topic_id=topic_id("bills"), result=ResourceResult()),
+            DeletedTopic(
+                topic_id=bytes(15) + b"x", result=ResourceResult(error_code=ErrorCode.unknown_topic_id)
+            ),
+        ]
+    )
+    body = {"topics": [{"name": "bills"}, {"name": None, "topic_id": bytes(15) + b"x"}], "timeout": 5_000}
+    asking = asyncio.create_task(gateway.ask(DELETE_TOPICS, 6, body))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    gateway.metadata.apply(MetadataRecord(key="topics/bills"))
+    first, second = (await asking).responses
+    assert (first.name, first.topic_id.bytes, first.error_code) == ("bills", topic_id("bills"), 0)
+    assert (second.name, second.error_code) == (None, ErrorCode.unknown_topic_id)
+    refs = gateway.controller.calls[0][1].topics
+    assert [(ref.name, bool(ref.topic_id)) for ref in refs] == [("bills", False), ("", True)]
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, 42), (2, 42), (3, 73), (5, 73)])
+async def test_disabled_deletion_has_an_older_name(version: int, code: int) -> None:
+    gateway = Gateway()
+    result = ResourceResult(error_code=ErrorCode.topic_deletion_disabled)
+    gateway.controller.answers["DeleteTopics"] = lambda _: DeleteTopicsResponse(
+        topics=[DeletedTopic(name="bills", result=result)]
+    )
+    answer = await gateway.ask(DELETE_TOPICS, version, {"topic_names": ["bills"], "timeout": 1_000})
+    assert [topic.error_code for topic in answer.responses] == [code]
+
+
+async def test_create_partitions_answers_one_result_per_topic() -> None:
+    gateway = Gateway()
+    refused = ResourceResult(error_code=ErrorCode.invalid_request, error_message="Duplicate topic name.")
+    gateway.controller.answers["CreatePartitions"] = lambda _: CreatePartitionsResponse(
+        results=[refused, ResourceResult(), refused]
+    )
+    topics = [{"name": name, "count": 4, "assignments": None} for name in ("bills", "orders", "bills")]
+    asking = asyncio.create_task(gateway.ask(CREATE_PARTITIONS, 2, {"topics": topics, "timeout": 5_000}))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    gateway.metadata.apply(*topic_records("orders", [1, 2, 1, 2]))
+    assert [(result.name, result.error_code) for result in (await asking).results] == [
+        ("bills", 42),
+        ("orders", 0),
+    ]
