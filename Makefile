@@ -36,7 +36,7 @@ check: .setup/dev check-protos ## Lint, formatting, types, layers, stale stubs, 
 	pytest -q tests/test_tidy.py
 
 demo: .setup/pipelines ## 336,776 real flights through the cluster and Spark: a table and a plot
-	@deploy/setup/programs.sh javac mvn
+	@deploy/setup/programs.sh java mvn
 	@deploy/jars/fetch.sh spark-kafka build/jars/spark-kafka
 	@exec deploy/demo.sh $(ARGS)
 
@@ -86,7 +86,7 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 	@touch $@ .setup/pipelines
 
 .setup/programs: deploy/setup/programs.sh
-	@deploy/setup/programs.sh kcat etcd javac mvn node npm
+	@deploy/setup/programs.sh kcat etcd java mvn node npm
 	@touch $@
 
 .setup/kafkajs: .setup/programs $(KAFKAJS)/package-lock.json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make sure that the outside programs that the tests and the demo use are there.
 #
-#   programs.sh PROGRAM...     of: kcat etcd javac mvn node npm
+#   programs.sh PROGRAM...     of: kcat etcd java mvn node npm
 #
 # What is missing is installed through apt where that needs no password; else one line says what to install.
 set -euo pipefail
@@ -10,8 +10,8 @@ set -euo pipefail
 JAVA_LEAST=17 # for Spark 4 and Kafka 4's tools
 
 has() {
-    if [ "$1" = javac ]; then
-        [ "$(javac -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p' || true)" -ge "$JAVA_LEAST" ] 2> /dev/null
+    if [ "$1" = java ]; then
+        [ "$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' || true)" -ge "$JAVA_LEAST" ] 2> /dev/null
     else
         command -v "$1" > /dev/null 2>&1
     fi
@@ -20,7 +20,7 @@ has() {
 package_of() {
     case $1 in
         etcd) echo etcd-server ;;
-        javac) echo default-jdk-headless ;;
+        java) echo default-jdk-headless ;;
         mvn) echo maven ;;
         node) echo nodejs ;;
         *) echo "$1" ;;

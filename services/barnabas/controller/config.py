@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from barnabas.controller.core.decision import ClusterDefaults
 from barnabas.kernel.config import ConfigError, setting
+
+if TYPE_CHECKING:
+    from barnabas.controller.core.decision import ClusterDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,10 @@ class ControllerConfig:
     @property
     def defaults(self) -> ClusterDefaults:
         """What requests that leave something open get."""
+        from barnabas.controller.core.decision import (
+            ClusterDefaults,  # loads protobuf, which `up` can do without
+        )
+
         return ClusterDefaults(
             num_partitions=self.num_partitions,
             default_replication_factor=self.default_replication_factor,

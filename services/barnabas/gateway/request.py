@@ -31,6 +31,8 @@ class Client:
     local_host: str
     """The local address that the client connected to: what `auto` advertises."""
     listener: Listener
+    position: int = 0
+    """The position of the node whose port the client connected to."""
 
 
 @dataclass(frozen=True, slots=True)

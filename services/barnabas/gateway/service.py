@@ -123,7 +123,7 @@ class Sockets:
         port = listener.port + position
         try:
             server = await asyncio.get_running_loop().create_server(
-                lambda: self._accept(listener),
+                lambda: self._accept(listener, position),
                 host=listener.host or None,
                 port=port,
                 backlog=ACCEPT_BACKLOG,
@@ -134,9 +134,9 @@ class Sockets:
         log.info("listening", listener=listener.name, address=f"{listener.host}:{port}")
         return server
 
-    def _accept(self, listener: Listener) -> Connection:
+    def _accept(self, listener: Listener, position: int) -> Connection:
         connection = Connection(
-            lambda transport: self._admit(connection, transport, listener),
+            lambda transport: self._admit(connection, transport, listener, position),
             self._dispatcher.serve,
             self._budget,
             self._connections.discard,
@@ -144,7 +144,9 @@ class Sockets:
         )
         return connection
 
-    def _admit(self, connection: Connection, transport: asyncio.Transport, listener: Listener) -> Client:
+    def _admit(
+        self, connection: Connection, transport: asyncio.Transport, listener: Listener, position: int
+    ) -> Client:
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
@@ -153,7 +155,7 @@ class Sockets:
             asyncio.get_running_loop().call_soon(connection.close)
         self._connections.add(connection)
         host = peer[0] if peer else ""
-        return Client(next(self._connection_ids), host, local[0] if local else "", listener)
+        return Client(next(self._connection_ids), host, local[0] if local else "", listener, position)
 
     def _resume_all(self) -> None:
         for connection in list(self._connections):

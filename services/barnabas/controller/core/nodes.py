@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Final
 
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elections import (
@@ -15,11 +16,14 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import MetadataImage, node_key
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, NodeRecord
 
+POSITION_BY_ID_MAX: Final = 16
+"""Nodes with ids up to this get the position of their id; a port is opened for every position."""
+
 
 def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord]:
     """A node came, came back, or came back as a new process; the answer is its record as stored.
 
-    Its position is the smallest that no node ever had, and stays. A new process gets a new node epoch: the
+    Its position is one that no node ever had, and stays. A new process gets a new node epoch: the
     revision of this change, or one more than the last. Raises KafkaError INVALID_REGISTRATION.
     """
     if node.node_id < 0 or not node.incarnation_id or not node.address:
@@ -35,7 +39,7 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         address=node.address,
         rack=node.rack,
         node_epoch=known.node_epoch if known is not None and same_process else _next_epoch(image, known),
-        position=known.position if known is not None else _free_position(image),
+        position=known.position if known is not None else _free_position(image, node.node_id),
     )
     records = []
     if known != stored:
@@ -66,6 +70,9 @@ def _next_epoch(image: MetadataImage, known: NodeRecord | None) -> int:
     return max(image.revision + 1, known.node_epoch + 1 if known is not None else 0)
 
 
-def _free_position(image: MetadataImage) -> int:
+def _free_position(image: MetadataImage, node_id: int) -> int:
+    """Node 1 in position 0, node 2 in position 1, ... whatever order they start in; other ids as they come."""
     taken = {node.position for node in image.nodes.values()}
+    if 1 <= node_id <= POSITION_BY_ID_MAX and node_id - 1 not in taken:
+        return node_id - 1
     return next(position for position in count() if position not in taken)

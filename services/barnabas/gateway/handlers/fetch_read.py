@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.gateway.fetch_sessions import PartitionKey, WantedPartition
 from barnabas.gateway.request import Request, milliseconds
+from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import NO_LEADER
 from barnabas.rpc.coalesced import CoalescedStream, StreamBroken, Unreachable
@@ -152,16 +153,17 @@ class FetchRead:
         diverging = None
         if got.HasField("diverging"):
             diverging = (got.diverging.leader_epoch, got.diverging.end_offset)
+        code = client_code(got.error_code)
         return FetchedPartition(
             want.partition,
-            got.error_code,
+            code,
             got.high_watermark,
             got.last_stable_offset,
             got.log_start_offset,
             got.records,
             aborted,
             diverging,
-            self._current_leader(want) if got.error_code in _LEADER_ERRORS else None,
+            self._current_leader(want) if code in _LEADER_ERRORS else None,
         )
 
     def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:

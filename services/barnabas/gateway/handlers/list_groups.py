@@ -1,7 +1,8 @@
-"""ListGroups (key 16): all groups of all coordinators.
+"""ListGroups (key 16): the groups that a broker coordinates, for tools that ask all brokers.
 
-v4 adds states and a filter on them (KIP-518), v5 types and a filter on those (KIP-848). In Kafka each broker lists what
-it coordinates and tools ask them all; here any gateway lists everything.
+v4 adds states and a filter on them (KIP-518), v5 types and a filter on those (KIP-848). As FindCoordinator names the
+leader of a group's partition of __consumer_offsets, that broker's port lists the group and the others' do not; where
+one broker stands for all, it lists all.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from barnabas.gateway.group_calls import not_answered
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.rpc.v1.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
@@ -27,11 +30,29 @@ async def handle(request: Request) -> Answer:
     responses = await asyncio.gather(*(_ask(request, address, message) for address in addresses))
     # Some group may be missing from the list where one coordinator failed: clients retry on its code.
     errors = [response.error_code for response in responses if response.error_code]
-    groups = {group.group_id: group for response in responses for group in response.groups}
+    groups = {
+        group.group_id: group
+        for response in responses
+        for group in response.groups
+        if _is_asked_for(request, group.group_id)
+    }
     return {
         "error_code": errors[0] if errors else ErrorCode.none,
         "groups": [_answer(group) for _, group in sorted(groups.items())],
     }
+
+
+def _is_asked_for(request: Request, group_id: str) -> bool:
+    """Whether the broker whose port the client uses is the one that FindCoordinator names for the group."""
+    if not request.client.listener.port_per_node:
+        return True
+    image = request.image
+    topic = image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None or not topic.partitions:
+        return False
+    leader = topic.partitions[partition_for_group(group_id, len(topic.partitions))].leader
+    node = image.nodes.get(leader)
+    return node is not None and node.position == request.client.position
 
 
 async def _ask(request: Request, address: str, message: ListGroupsRequest) -> ListGroupsResponse:
@@ -51,9 +72,4 @@ def _answer(group: ListedGroup) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(
-    api_key=16,
-    versions=(0, 5),
-    handle=handle,
-    lacks="Every broker lists the groups of the whole cluster, so a tool that asks all sees each group more than once.",
-)
+HANDLER = Handler(api_key=16, versions=(0, 5), handle=handle)

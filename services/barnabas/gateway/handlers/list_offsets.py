@@ -11,6 +11,7 @@ from typing import Any, Final
 from barnabas.gateway import limits
 from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
@@ -64,7 +65,7 @@ def _answer(request: Request, partition: Any, result: ListOffsetsResult) -> dict
         result = _failed(ErrorCode.unsupported_version)
     return {
         "partition_index": partition.partition_index,
-        "error_code": result.error_code,
+        "error_code": client_code(result.error_code),
         "timestamp": result.timestamp_ms,
         "offset": result.offset,
         "leader_epoch": result.leader_epoch,

@@ -10,6 +10,7 @@ from typing import Any
 from barnabas.gateway import limits
 from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import (
@@ -61,7 +62,7 @@ def _failed(code: ErrorCode) -> OffsetForLeaderEpochResult:
 
 def _answer(partition: Any, result: OffsetForLeaderEpochResult) -> dict[str, Any]:
     return {
-        "error_code": result.error_code,
+        "error_code": client_code(result.error_code),
         "partition": partition.partition,
         "leader_epoch": result.end.leader_epoch,
         "end_offset": result.end.end_offset,

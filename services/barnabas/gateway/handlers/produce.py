@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.gateway.connection import CloseConnection
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
+from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import Span, start_span
 from barnabas.metadata.image import NO_LEADER
@@ -138,16 +139,15 @@ class _Produce:
             self._fail(places, request, ErrorCode.request_timed_out)
         else:
             for place, sent, got in zip(places, request.partitions, result.partitions, strict=True):
+                code = client_code(got.error_code)
                 self._results[place] = ProducedPartition(
                     sent.partition,
-                    got.error_code,
+                    code,
                     got.base_offset,
                     got.log_append_time_ms,
                     got.log_start_offset,
                     got.error_message or None,
-                    self._current_leader(sent.topic_id, sent.partition)
-                    if got.error_code in _LEADER_ERRORS
-                    else None,
+                    self._current_leader(sent.topic_id, sent.partition) if code in _LEADER_ERRORS else None,
                 )
 
     def _fail(self, places: list[Place], request: AppendRequest, code: ErrorCode) -> None:
