@@ -24,14 +24,16 @@ GROUP_RESOURCE: Final = 32
 
 
 def described_settings(
-    image: MetadataImage, resource_type: int, name: str
+    image: MetadataImage, resource_type: int, name: str, answering_node: int | None
 ) -> Iterator[tuple[EffectiveSetting, bool]]:
     """(setting, is it read-only) for each setting of a resource.
+
+    A topic's settings are shown as broker `answering_node` sees them, whose own settings they may fall back to.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
     """
     if resource_type == TOPIC_RESOURCE:
-        yield from ((setting, False) for setting in _topic_settings(image, name))
+        yield from ((setting, False) for setting in _topic_settings(image, name, answering_node))
     elif resource_type == BROKER_RESOURCE:
         for setting in _broker_settings(image, name):
             yield setting, setting.definition.update_mode is UpdateMode.READ_ONLY
@@ -47,11 +49,11 @@ def described_settings(
         raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {resource_type}")
 
 
-def _topic_settings(image: MetadataImage, name: str) -> Iterator[EffectiveSetting]:
+def _topic_settings(image: MetadataImage, name: str, node_id: int | None) -> Iterator[EffectiveSetting]:
     check_topic_name(name)
     if name not in image.topics:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    yield from effective_topic_settings(image, name).values()
+    yield from effective_topic_settings(image, name, node_id=node_id).values()
 
 
 def _broker_settings(image: MetadataImage, name: str) -> Iterator[EffectiveSetting]:

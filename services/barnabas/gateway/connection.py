@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Final, cast
 
 from barnabas.gateway import limits
@@ -22,7 +23,11 @@ Serve = Callable[[Frame, Client], Awaitable[Pieces]]
 
 
 class CloseConnection(Exception):
-    """The request cannot be answered: the connection must end. The message is logged."""
+    """The request cannot be answered: the connection must end. The message is logged, with the request's identity."""
+
+    def __init__(self, reason: str, identity: Mapping[str, object] = MappingProxyType({})) -> None:
+        super().__init__(reason)
+        self.identity = identity
 
 
 class _Slot:
@@ -153,7 +158,10 @@ class Connection(asyncio.Protocol):
     async def _run(self, frame: Frame, slot: _Slot) -> None:
         try:
             slot.pieces = await self._serve(frame, self._client)
-        except (CloseConnection, MalformedRequest) as error:
+        except CloseConnection as error:
+            self._give_up(str(error), error.identity)
+            return
+        except MalformedRequest as error:
             self._give_up(str(error))
             return
         slot.is_done = True
@@ -191,8 +199,8 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._paused = over
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str, identity: Mapping[str, object] = MappingProxyType({})) -> None:
         if not self._closing:
-            self._log.warning("connection closed", reason=reason)
+            self._log.bind(**identity).warning("connection closed", reason=reason)
             self._closing = True
             self._transport.close()

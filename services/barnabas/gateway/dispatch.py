@@ -33,8 +33,17 @@ class Dispatcher:
 
         Raises MalformedRequest or CloseConnection when nothing can be answered.
         """
-        started = time.perf_counter()
         header = read_header(frame)
+        try:
+            return await self._serve(frame, header, client)
+        except CloseConnection as error:
+            error.identity = _identity(header)
+            raise
+        except MalformedRequest as error:
+            raise CloseConnection(str(error), _identity(header)) from error
+
+    async def _serve(self, frame: bytes, header: RequestHeader, client: Client) -> Pieces:
+        started = time.perf_counter()
         handler = self._handlers.get(header.api_key)
         if handler is None:
             known = api_name(header.api_key) if is_known_api(header.api_key) else "unknown"
@@ -98,12 +107,17 @@ class Dispatcher:
 
 
 def _logger(request: Request) -> StructuredLogger:
-    header = request.header
     return log.bind(
-        api=api_name(header.api_key),
-        version=header.api_version,
-        client_id=header.client_id,
-        correlation_id=header.correlation_id,
-        client=request.client.host,
-        connection=request.client.connection_id,
+        connection=request.client.connection_id, client=request.client.host, **_identity(request.header)
     )
+
+
+def _identity(header: RequestHeader) -> dict[str, object]:
+    """What tells one request from all others in the log, beside its connection."""
+    known = is_known_api(header.api_key)
+    return {
+        "api": api_name(header.api_key) if known else header.api_key,
+        "version": header.api_version,
+        "client_id": header.client_id,
+        "correlation_id": header.correlation_id,
+    }

@@ -61,6 +61,13 @@ class Request:
         """The brokers that this client is to see, by id."""
         return visible_brokers(image, self.client.listener, self.client.local_host, self.parts.gateway_id)
 
+    def addressed_node(self, image: MetadataImage) -> int | None:
+        """The id of the broker that the client believes to talk to; None where one broker stands for all."""
+        if not self.client.listener.port_per_node:
+            return None
+        position = self.client.position
+        return next((node.node_id for node in image.nodes.values() if node.position == position), None)
+
     def shown_leader(self, image: MetadataImage, leader: int) -> int:
         """The broker id that this client is to see as leader where the leader is node `leader` (-1 stays -1)."""
         if leader < 0 or self.client.listener.port_per_node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -236,6 +237,7 @@ async def test_fetch_session_tells_only_news() -> None:
     forgotten = [{"topic": "bills", "partitions": [0]}]
     await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=3, forgotten_topics_data=forgotten, **session))
     assert len(stream.requests[-1].partitions) == 1
-    await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=-1, **session))
+    async with asyncio.timeout(5):  # a client that closes its session waits for the answer, not for records
+        await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=-1, max_wait=600_000, **session))
     gone = await gateway.ask(FETCH, 11, fetch_body({}, session_epoch=4, **session))
     assert gone.error_code == ErrorCode.fetch_session_id_not_found

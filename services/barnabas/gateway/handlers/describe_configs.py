@@ -18,6 +18,7 @@ async def handle(request: Request) -> Answer:
 
 def _describe(request: Request, resource: Any) -> dict[str, Any]:
     described = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+    image = request.image
     # No names, whether null or an empty list, ask for all.
     names = frozenset(resource.configuration_keys or ())
     try:
@@ -29,7 +30,7 @@ def _describe(request: Request, resource: Any) -> dict[str, Any]:
                 documentation=request.get("include_documentation", False),
             )
             for setting, read_only in described_settings(
-                request.image, resource.resource_type, resource.resource_name
+                image, resource.resource_type, resource.resource_name, request.addressed_node(image)
             )
             if not names or setting.definition.name in names
         ]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.gateway.fetch_sessions import PartitionKey, WantedPartition
+from barnabas.gateway.fetch_sessions import FINAL_EPOCH, NO_SESSION, PartitionKey, WantedPartition
 from barnabas.gateway.request import Request, milliseconds
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
@@ -48,7 +48,7 @@ class FetchRead:
             # Errors are told at once, with whatever the others have.
             for read in reads:
                 read.message.max_wait_ms = 0
-        elif not reads:
+        elif not reads and not self._closes_session():
             # A session without partitions waits like any other, or its client would ask in a tight loop.
             await asyncio.sleep(self._max_wait_ms() / 1000)
         for read in reads:
@@ -59,6 +59,12 @@ class FetchRead:
             await self._finish_several(reads)
         results = [result for result in self._results if result is not None]
         return [(want.key, result) for want, result in zip(self._wanted, results, strict=True)]
+
+    def _closes_session(self) -> bool:
+        """Whether the client only says farewell: it waits for the answer before it ends (the Java client does)."""
+        session_id: int = self._request.get("session_id", NO_SESSION)
+        session_epoch: int = self._request.get("session_epoch", FINAL_EPOCH)
+        return session_id != NO_SESSION and session_epoch == FINAL_EPOCH
 
     def _split_by_leader(self) -> list[_NodeRead]:
         reads: dict[int, _NodeRead] = {}

@@ -51,8 +51,7 @@ def _is_asked_for(request: Request, group_id: str) -> bool:
     if topic is None or not topic.partitions:
         return False
     leader = topic.partitions[partition_for_group(group_id, len(topic.partitions))].leader
-    node = image.nodes.get(leader)
-    return node is not None and node.position == request.client.position
+    return leader == request.addressed_node(image)
 
 
 async def _ask(request: Request, address: str, message: ListGroupsRequest) -> ListGroupsResponse:

@@ -16,6 +16,8 @@ from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import Span, start_span
 from barnabas.metadata.image import NO_LEADER
+from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
+from barnabas.records.compression import Compression
 from barnabas.rpc.coalesced import StreamBroken, Unreachable
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
 from barnabas.wire.produce import (
@@ -27,6 +29,12 @@ from barnabas.wire.produce import (
 
 _VALID_ACKS: Final = (-1, 0, 1)
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+ZSTD_FROM: Final = 7
+"""The first version whose clients may send zstd (KIP-110)."""
+
+_ATTRIBUTES_AT: Final = CRC_START + 1
+"""The low byte of a batch's attributes, where all the flags are."""
 
 Place = tuple[int, int]
 """(index of the topic, index of the partition) in the request."""
@@ -53,7 +61,7 @@ class _Produce:
         body = self._request.body
         if body.acks not in _VALID_ACKS:
             self._refuse_all(ErrorCode.invalid_required_acks)
-        elif body.transactional_id is not None:
+        elif body.transactional_id is not None or self._is_transactional():
             self._refuse_all(
                 ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
             )
@@ -84,14 +92,21 @@ class _Produce:
                 if leader not in requests:
                     requests[leader] = self._new_request()
                     places[leader], sizes[leader] = [], 0
+                records = data.records or b""  # none at all is refused by the leader, like any bad batch
                 requests[leader].partitions.append(
-                    PartitionAppend(
-                        topic_id=topic_id, partition=data.index, leader_epoch=-1, records=data.records
-                    )
+                    PartitionAppend(topic_id=topic_id, partition=data.index, leader_epoch=-1, records=records)
                 )
                 places[leader].append(place)
-                sizes[leader] += len(data.records)
+                sizes[leader] += len(records)
         return [self._append(node, requests[node], sizes[node], places[node]) for node in requests]
+
+    def _is_transactional(self) -> bool:
+        """Whether a batch belongs to a transaction: Kafka then wants a transactional id of the request as a whole."""
+        return any(
+            _attributes(data.records) & TRANSACTIONAL_BIT
+            for topic in self._request.body.topic_data
+            for data in topic.partition_data
+        )
 
     def _new_request(self) -> AppendRequest:
         body = self._request.body
@@ -111,8 +126,11 @@ class _Produce:
             if len(topic_id) == 16 and topic_id not in self._image.topics_by_id:
                 return NO_LEADER, ErrorCode.unknown_topic_id
             return NO_LEADER, ErrorCode.unknown_topic_or_partition
-        if data.records is None:
-            return NO_LEADER, ErrorCode.invalid_record
+        if (
+            self._request.version < ZSTD_FROM
+            and _attributes(data.records) & COMPRESSION_MASK == Compression.ZSTD
+        ):
+            return NO_LEADER, ErrorCode.unsupported_compression_type
         if record.leader == NO_LEADER:
             return NO_LEADER, ErrorCode.not_leader_or_follower
         return record.leader, ErrorCode.none
@@ -196,6 +214,11 @@ def leader_endpoints(request: Request, results: dict[Place, ProducedPartition]) 
         return []
     brokers = request.brokers(request.image)
     return [LeaderEndpoint(*brokers[leader]) for leader in sorted(leaders) if leader in brokers]
+
+
+def _attributes(records: bytes | None) -> int:
+    """The flags of the first batch; 0 where it is cut before them, which its leader will refuse."""
+    return records[_ATTRIBUTES_AT] if records is not None and len(records) > _ATTRIBUTES_AT else 0
 
 
 def _failed(partition: int, code: ErrorCode, message: str = "") -> ProducedPartition:
