@@ -156,6 +156,14 @@ class Cluster:
             return ""
         return self._log.read_bytes()[-LOG_BYTES_SHOWN:].decode(errors="replace")
 
+    def log_size(self) -> int:
+        """How many bytes were logged so far: where what comes next begins."""
+        return self._log.stat().st_size
+
+    def log_lines(self, start: int) -> list[str]:
+        """The lines logged from byte `start` on."""
+        return self._log.read_bytes()[start:].decode(errors="replace").splitlines()
+
     def metrics(self) -> str:
         """The supervisor's `/metrics`: those of all services."""
         status, body = self._get("/metrics")

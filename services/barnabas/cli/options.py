@@ -93,6 +93,8 @@ class UpOptions:
                 f"({describe_ports(self.kafka_ports)}): choose another --http-port",
                 2,
             )
+        if self.etcd and not self.etcd_endpoints:
+            raise UpRefused(f"--etcd {self.etcd} names no address: give http://HOST:PORT", 2)
         if "," in str(self.data_dir) or not str(self.data_dir).isprintable():
             raise UpRefused("--data-dir has a comma or a control character in it: choose another path", 2)
         if not self.host:

@@ -51,6 +51,7 @@ class _Planner:
         name = f"storage-{number}"
         config = StorageConfig(
             node_id=number,
+            position=number - 1,
             log_dirs=(str(self._data / f"node-{number}"),),
             listen_address=self._grpc(name),
             controllers=self._controllers,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.kernel.config import ConfigError, setting
+from barnabas.kernel.config import ConfigError, check_address, setting
 
 if TYPE_CHECKING:
     from barnabas.controller.core.decision import ClusterDefaults
@@ -57,6 +57,7 @@ class ControllerConfig:
     log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
 
     def __post_init__(self) -> None:
+        check_address("listen.address", self.listen_address)
         if not self.data_dir and not self.etcd_endpoints:
             raise ConfigError(
                 "data.dir and etcd.endpoints are both empty: name a directory, or etcd's addresses"
@@ -66,6 +67,7 @@ class ControllerConfig:
                 raise ConfigError(
                     f"etcd.endpoints has {endpoint}: TLS to etcd is not supported, use host:port"
                 )
+            check_address("etcd.endpoints", endpoint.removeprefix("http://").rstrip("/"))
         if self.etcd_endpoints and not self.etcd_namespace:
             raise ConfigError("etcd.namespace is empty: give a prefix such as barnabas/")
         for name in (

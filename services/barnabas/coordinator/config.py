@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.kernel.config import ConfigError, setting
+from barnabas.kernel.config import ConfigError, check_address, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class CoordinatorConfig:
     )
 
     def __post_init__(self) -> None:
+        check_address("listen.address", self.listen_address)
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} is above "

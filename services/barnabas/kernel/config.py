@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 ENVIRONMENT_PREFIX: Final = "BARNABAS_"
 
+PORT_MAX: Final = 65_535
+
 ConfigT = TypeVar("ConfigT")
 
 
@@ -55,6 +57,18 @@ def load_config(
             values[field.name] = text_or_none
     types = get_type_hints(config_type)
     return config_type(**{name: _parse(name, text, types[name]) for name, text in values.items()})
+
+
+def check_address(name: str, address: str) -> None:
+    """Raise ConfigError unless `address`, the value of setting `name`, is host:port or unix:/path."""
+    if address.startswith("unix:"):
+        if address != "unix:":
+            return
+    else:
+        host, _, port = address.rpartition(":")
+        if host and port.isascii() and port.isdigit() and int(port) <= PORT_MAX:
+            return
+    raise ConfigError(f"{name}={address}: expected host:port or unix:/path")
 
 
 def to_properties(config: object) -> str:

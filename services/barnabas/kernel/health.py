@@ -27,14 +27,12 @@ class Health:
 
     def unmet(self) -> list[str]:
         """The conditions that do not hold; empty when the service is ready."""
+        if not self._conditions:  # no part has said yet what readiness means
+            return ["starting"]
         unmet = [name for name, holds in self._conditions.items() if not holds()]
         if self._stopping:
             unmet.append("stopping")
         return unmet
-
-    def has_conditions(self) -> bool:
-        """False until a part has said what readiness means."""
-        return bool(self._conditions)
 
     def is_ready(self) -> bool:
         return not self.unmet()

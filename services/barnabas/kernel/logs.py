@@ -13,6 +13,9 @@ import sys
 import time
 from typing import Any, Final
 
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
+STYLES: Final = ("text", "json")
+
 _LEVEL_WIDTH: Final = 5
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 from barnabas.kernel.clock import Clock, SystemClock
-from barnabas.kernel.config import ConfigError, load_config
+from barnabas.kernel.config import ConfigError, check_address, load_config
 from barnabas.kernel.health import Health
-from barnabas.kernel.logs import configure_logs, get_logger
+from barnabas.kernel.logs import LEVELS, STYLES, configure_logs, get_logger
 from barnabas.kernel.notify import notify_ready, notify_stopping
 
 EXIT_USER_ERROR: Final = 78
@@ -69,11 +70,14 @@ def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT
     # kio registers strategies with Hypothesis when it is installed, at a cost of 0.2 s that only tests need: so the
     # service is imported after this line and not before.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    # gRPC's own lines repeat in other words what we say.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import uvloop
 
     try:
         config_type, serve = load()
         config = load_config(config_type, sys.argv[1:])
+        _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(name, config, serve))
@@ -82,6 +86,16 @@ def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _check_shared_settings(config: ServiceConfig) -> None:
+    """Raise ConfigError for a wrong value among the settings that every service has."""
+    if config.http_address:
+        check_address("http.address", config.http_address)
+    if config.log_level.upper() not in LEVELS:
+        raise ConfigError(f"log.level={config.log_level}: expected one of {', '.join(LEVELS)}")
+    if config.log_format not in STYLES:
+        raise ConfigError(f"log.format={config.log_format}: expected one of {', '.join(STYLES)}")
 
 
 async def _run(name: str, config: ConfigT, serve: Serve[ConfigT]) -> None:
@@ -121,7 +135,7 @@ def _begin_stopping(context: ServiceContext) -> None:
 
 
 async def _announce_when_ready(context: ServiceContext, announced: asyncio.Event) -> None:
-    while context.health.unmet() or not context.health.has_conditions():
+    while not context.health.is_ready():
         await asyncio.sleep(READY_POLL_SECONDS)
     # What start-up left behind lives as long as the process: keep the collector from walking it again.
     gc.collect()

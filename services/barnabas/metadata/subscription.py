@@ -8,6 +8,7 @@ in turn until one, the active one, answers with a new snapshot.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS_MIN: Final = 0.02
 RETRY_SECONDS_MAX: Final = 0.5
+
+UNANSWERED_SECONDS: Final = 3.0
+"""How long no controller may answer before a line says so; at the start of a cluster it takes a moment."""
 
 log = get_logger("metadata.subscription")
 
@@ -50,6 +54,7 @@ class MetadataSubscription:
         self._callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
         self._changed = asyncio.Event()
         self._connected = False
+        self._silent_since = math.inf
 
     @property
     def image(self) -> MetadataImage:
@@ -84,7 +89,8 @@ class MetadataSubscription:
 
     async def run(self) -> None:
         """Follow the controller until cancelled. Raises RegistrationRefused."""
-        pause = RETRY_SECONDS_MIN
+        pause, loop = RETRY_SECONDS_MIN, asyncio.get_running_loop()
+        self._silent_since = loop.time()
         try:
             while True:
                 try:
@@ -99,6 +105,11 @@ class MetadataSubscription:
                 if self._connected:
                     log.warning("lost the controller", address=self._addresses[self._active], reason=reason)
                     self._connected = False
+                    self._silent_since = loop.time()
+                elif loop.time() - self._silent_since > UNANSWERED_SECONDS:
+                    addresses = ",".join(self._addresses)
+                    log.warning("no controller answers", addresses=addresses, reason=reason)
+                    self._silent_since = math.inf  # said once, until one answers
                 self._active = (self._active + 1) % len(self._channels)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS_MAX)

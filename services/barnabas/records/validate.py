@@ -47,8 +47,8 @@ class BatchRules(Protocol):
 def check_framing(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, once its size and magic are known to be possible.
 
-    Raises CORRUPT_MESSAGE for a size that does not fit the buffer or an unknown magic, INVALID_RECORD for the old
-    formats 0 and 1, which Kafka 4 no longer takes (KIP-896).
+    Raises INVALID_RECORD where no whole batch is there and for the old formats 0 and 1, which Kafka 4 no longer takes
+    (KIP-896), CORRUPT_MESSAGE for a size that cannot be and for an unknown magic.
     """
     available = len(buffer) - position
     if available > _MAGIC_AT and buffer[position + _MAGIC_AT] in (0, 1):
@@ -57,14 +57,18 @@ def check_framing(buffer: Buffer, position: int = 0) -> BatchHeader:
             "message formats 0 and 1 are no longer taken; use a client of Kafka 0.11 or newer",
         )
     if available < HEADER_SIZE:
-        raise KafkaError(ErrorCode.corrupt_message, "the record batch is shorter than its header")
+        raise KafkaError(ErrorCode.invalid_record, "there is no whole record batch, not even its header")
     header = parse_header(buffer, position)
     if header.magic != MAGIC:
         raise KafkaError(ErrorCode.corrupt_message, f"there is no message format {header.magic}")
     size = header.batch_length + LOG_OVERHEAD
-    if size < HEADER_SIZE or size > available:
+    if size < HEADER_SIZE:
         raise KafkaError(
-            ErrorCode.corrupt_message, f"the record batch says {size} bytes where {available} bytes follow"
+            ErrorCode.corrupt_message, f"the record batch says {size} bytes, fewer than its header has"
+        )
+    if size > available:
+        raise KafkaError(
+            ErrorCode.invalid_record, f"the record batch says {size} bytes where {available} bytes follow"
         )
     return header
 

@@ -36,7 +36,9 @@ def add_address(server: grpc.aio.Server, address: str) -> str:
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise OSError(f"cannot listen at {address}: {error}") from error
+        raise OSError(
+            f"cannot listen at {address}: it is taken, or not an address of this machine"
+        ) from error
     if address.startswith("unix:"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.kernel.config import ConfigError, setting
+from barnabas.kernel.config import ConfigError, check_address, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,11 @@ class StorageConfig:
     )
     controllers: tuple[str, ...] = setting((), "The gRPC addresses of all controllers.")
     broker_rack: str = setting("", "The zone or rack of this node; empty when there is none.")
+    position: int = setting(
+        -1,
+        "The place this node wishes for among the nodes at its first start, counted from 0: clients of a listener that "
+        "advertises by port reach it at the listener's port plus this; -1 for the smallest that is free.",
+    )
     http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
     log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
@@ -47,6 +52,7 @@ class StorageConfig:
     )
 
     def __post_init__(self) -> None:
+        check_address("listen.address", self.listen_address)
         if self.node_id < 0:
             raise ConfigError(f"node.id={self.node_id}: give this node an id of 0 or more")
         if not self.log_dirs:

@@ -202,6 +202,8 @@ class StorageNode:
             address=address,
             rack=self._config.broker_rack,
         )
+        if self._config.position >= 0:
+            node.position = self._config.position
         return WatchRequest(node=node, cluster_id=self._cluster_id)
 
     async def _follow(self, subscription: MetadataSubscription) -> None:

@@ -77,21 +77,27 @@ def test_scenario_a_leader_restarts() -> None:
     assert trace(after(follower, register_node(follower, node(2, "b")))) == (1, 5, 1, [1])
 
 
-def test_nodes_one_to_n_stand_in_order_whoever_comes_first() -> None:
+def test_nodes_get_the_places_they_wish_for_whoever_comes_first() -> None:
     image = MetadataImage()
     for node_id in (3, 1, 2):
-        image = after(image, register_node(image, node(node_id)))
+        wish = node(node_id)
+        wish.position = node_id - 1
+        image = after(image, register_node(image, wish))
     assert {n.node_id: n.position for n in image.nodes.values()} == {1: 0, 2: 1, 3: 2}
+    wish = node(4)
+    wish.position = 0
+    image = after(image, register_node(image, wish))
+    assert image.nodes[4].position == 3, "a place that is taken is no reason to refuse a node"
 
 
-def test_other_positions_are_the_smallest_free_and_all_are_kept() -> None:
+def test_positions_are_the_smallest_free_and_kept() -> None:
     image = MetadataImage()
-    for node_id in (107, 103, 0, 1):
+    for node_id in (7, 3, 5):
         image = after(image, register_node(image, node(node_id)))
-    image = after(image, fence_node(image, 103))
-    image = after(image, register_node(image, node(109)))
-    image = after(image, register_node(image, node(103, "b")))
-    assert {n.node_id: n.position for n in image.nodes.values()} == {107: 0, 103: 1, 0: 2, 1: 3, 109: 4}
+    image = after(image, fence_node(image, 3))
+    image = after(image, register_node(image, node(9)))
+    image = after(image, register_node(image, node(3, "b")))
+    assert {n.node_id: n.position for n in image.nodes.values()} == {7: 0, 3: 1, 5: 2, 9: 3}
 
 
 def test_registering_again_as_the_same_process_changes_nothing() -> None:
@@ -218,7 +224,7 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def positions_are_distinct(self) -> None:
         positions = [n.position for n in self.image.nodes.values()]
-        assert len(set(positions)) == len(positions)
+        assert sorted(positions) == list(range(len(positions)))
 
 
 Cluster.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -74,6 +74,25 @@ async def test_produce_to_mixed_partitions(version: int) -> None:
     assert (sent.acks, sent.timeout_ms, len(second.requests)) == (-1, 1_500, 1)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "version", "code"),
+    [
+        (4, 6, ErrorCode.unsupported_compression_type),
+        (4, 7, 0),
+        (3, 6, 0),
+        (0x10, 7, ErrorCode.transactional_id_authorization_failed),
+        (0x20, 7, 0),  # control batches are for the leader to refuse
+    ],
+)
+async def test_flags_of_a_batch_that_the_gateway_refuses(attributes: int, version: int, code: int) -> None:
+    gateway = Gateway()
+    gateway.node(1, FakeStream(append_all))
+    body = produce_body({"bills": [0]})
+    body["topic_data"][0]["partition_data"][0]["records"] = bytes(22) + bytes([attributes]) + bytes(38)
+    ((result,),) = produced(await gateway.ask(PRODUCE, version, body))
+    assert result == (0, code, -1 if code else 70)
+
+
 async def test_produce_by_topic_id() -> None:
     gateway = Gateway()
     gateway.node(1, FakeStream(append_all))

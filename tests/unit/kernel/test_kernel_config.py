@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.kernel.config import ConfigError, load_config, property_name, setting, to_properties
+from barnabas.kernel.config import (
+    ConfigError,
+    check_address,
+    load_config,
+    property_name,
+    setting,
+    to_properties,
+)
 
 
 @dataclass(frozen=True)
@@ -57,3 +64,16 @@ def test_a_missing_file_is_named() -> None:
 
 def test_property_names_are_kafkas() -> None:
     assert property_name("log_dirs") == "log.dirs"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:9092", "host.name:65535", "unix:/run/x.sock"])
+def test_addresses(address: str) -> None:
+    check_address("listen.address", address)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host", "host:", ":9092", "host:port", "host:65536", "host:-1", "unix:"]
+)
+def test_what_is_no_address_is_named(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"^listen\.address=.*: expected host:port or unix:/path$"):
+        check_address("listen.address", address)

@@ -48,7 +48,7 @@ def test_a_level_that_is_off_costs_no_line(capsys: pytest.CaptureFixture[str]) -
 
 def test_health_names_what_is_missing() -> None:
     health, state = Health(), {"log": False}
-    assert not health.has_conditions()
+    assert health.unmet() == ["starting"]
     health.add_condition("log recovered", lambda: state["log"])
     assert health.unmet() == ["log recovered"]
     state["log"] = True

@@ -47,8 +47,8 @@ def test_a_good_batch_passes() -> None:
 
 
 REFUSED: list[tuple[str, Callable[[], bytes], Rules, ErrorCode]] = [
-    ("empty", lambda: b"", Rules(), ErrorCode.corrupt_message),
-    ("cut", lambda: GOOD[:-1], Rules(), ErrorCode.corrupt_message),
+    ("empty", lambda: b"", Rules(), ErrorCode.invalid_record),
+    ("cut", lambda: GOOD[:-1], Rules(), ErrorCode.invalid_record),
     ("crc", lambda: GOOD[:-1] + b"!", Rules(), ErrorCode.corrupt_message),
     ("length", lambda: patched(">i", 8, 40), Rules(), ErrorCode.corrupt_message),
     ("negative length", lambda: patched(">i", 8, -1), Rules(), ErrorCode.corrupt_message),

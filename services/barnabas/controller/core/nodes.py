@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Final
 
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elections import (
@@ -15,9 +14,6 @@ from barnabas.controller.core.elections import (
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import MetadataImage, node_key
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, NodeRecord
-
-POSITION_BY_ID_MAX: Final = 16
-"""Nodes with ids up to this get the position of their id; a port is opened for every position."""
 
 
 def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord]:
@@ -39,7 +35,7 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         address=node.address,
         rack=node.rack,
         node_epoch=known.node_epoch if known is not None and same_process else _next_epoch(image, known),
-        position=known.position if known is not None else _free_position(image, node.node_id),
+        position=known.position if known is not None else _free_position(image, node),
     )
     records = []
     if known != stored:
@@ -70,9 +66,9 @@ def _next_epoch(image: MetadataImage, known: NodeRecord | None) -> int:
     return max(image.revision + 1, known.node_epoch + 1 if known is not None else 0)
 
 
-def _free_position(image: MetadataImage, node_id: int) -> int:
-    """Node 1 in position 0, node 2 in position 1, ... whatever order they start in; other ids as they come."""
-    taken = {node.position for node in image.nodes.values()}
-    if 1 <= node_id <= POSITION_BY_ID_MAX and node_id - 1 not in taken:
-        return node_id - 1
+def _free_position(image: MetadataImage, node: NodeRecord) -> int:
+    """The place that the node wishes for, if it is free; else the smallest that is."""
+    taken = {other.position for other in image.nodes.values()}
+    if node.HasField("position") and node.position >= 0 and node.position not in taken:
+        return node.position
     return next(position for position in count() if position not in taken)

@@ -35,7 +35,7 @@ class WatchRequest(_message.Message):
     """
     @_builtins.property
     def node(self) -> _metadata_pb2.NodeRecord:
-        """A storage node; `fenced`, `position` and `node_epoch` are the controller's to set."""
+        """A storage node; `fenced` and `node_epoch` are the controller's to set."""
 
     @_builtins.property
     def gateway(self) -> _metadata_pb2.GatewayRecord:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x62\x61rnabas/rpc/v1/metadata.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\xc7\x03\n\x0eMetadataRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1e.barnabas.rpc.v1.ClusterRecordH\x00\x12+\n\x04node\x18\x03 \x01(\x0b\x32\x1b.barnabas.rpc.v1.NodeRecordH\x00\x12\x31\n\x07gateway\x18\x04 \x01(\x0b\x32\x1e.barnabas.rpc.v1.GatewayRecordH\x00\x12\x39\n\x0b\x63oordinator\x18\x05 \x01(\x0b\x32\".barnabas.rpc.v1.CoordinatorRecordH\x00\x12-\n\x05topic\x18\x06 \x01(\x0b\x32\x1c.barnabas.rpc.v1.TopicRecordH\x00\x12\x35\n\tpartition\x18\x07 \x01(\x0b\x32 .barnabas.rpc.v1.PartitionRecordH\x00\x12/\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1d.barnabas.rpc.v1.ConfigRecordH\x00\x12:\n\x0cproducer_ids\x18\t \x01(\x0b\x32\".barnabas.rpc.v1.ProducerIdsRecordH\x00\x42\x07\n\x05value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\x8a\x01\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x12\n\nnode_epoch\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x10\n\x08position\x18\x06 \x01(\x05\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\"i\n\rGatewayRecord\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x36\n\tlisteners\x18\x03 \x03(\x0b\x32#.barnabas.rpc.v1.AdvertisedListener\"U\n\x12\x41\x64vertisedListener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rport_per_node\x18\x04 \x01(\x08\"T\n\x11\x43oordinatorRecord\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"X\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\x05\x12\x10\n\x08internal\x18\x04 \x01(\x08\"\xac\x01\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x16\n\x0e\x63oordinator_id\x18\x08 \x01(\t\"x\n\x0c\x43onfigRecord\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).barnabas.rpc.v1.ConfigRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"-\n\x11ProducerIdsRecord\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x62\x61rnabas/rpc/v1/metadata.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\xc7\x03\n\x0eMetadataRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1e.barnabas.rpc.v1.ClusterRecordH\x00\x12+\n\x04node\x18\x03 \x01(\x0b\x32\x1b.barnabas.rpc.v1.NodeRecordH\x00\x12\x31\n\x07gateway\x18\x04 \x01(\x0b\x32\x1e.barnabas.rpc.v1.GatewayRecordH\x00\x12\x39\n\x0b\x63oordinator\x18\x05 \x01(\x0b\x32\".barnabas.rpc.v1.CoordinatorRecordH\x00\x12-\n\x05topic\x18\x06 \x01(\x0b\x32\x1c.barnabas.rpc.v1.TopicRecordH\x00\x12\x35\n\tpartition\x18\x07 \x01(\x0b\x32 .barnabas.rpc.v1.PartitionRecordH\x00\x12/\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1d.barnabas.rpc.v1.ConfigRecordH\x00\x12:\n\x0cproducer_ids\x18\t \x01(\x0b\x32\".barnabas.rpc.v1.ProducerIdsRecordH\x00\x42\x07\n\x05value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\x9c\x01\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x12\n\nnode_epoch\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x15\n\x08position\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x42\x0b\n\t_position\"i\n\rGatewayRecord\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x36\n\tlisteners\x18\x03 \x03(\x0b\x32#.barnabas.rpc.v1.AdvertisedListener\"U\n\x12\x41\x64vertisedListener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rport_per_node\x18\x04 \x01(\x08\"T\n\x11\x43oordinatorRecord\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"X\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\x05\x12\x10\n\x08internal\x18\x04 \x01(\x08\"\xac\x01\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x16\n\x0e\x63oordinator_id\x18\x08 \x01(\t\"x\n\x0c\x43onfigRecord\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).barnabas.rpc.v1.ConfigRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"-\n\x11ProducerIdsRecord\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,21 +38,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLUSTERRECORD']._serialized_start=509
   _globals['_CLUSTERRECORD']._serialized_end=544
   _globals['_NODERECORD']._serialized_start=547
-  _globals['_NODERECORD']._serialized_end=685
-  _globals['_GATEWAYRECORD']._serialized_start=687
-  _globals['_GATEWAYRECORD']._serialized_end=792
-  _globals['_ADVERTISEDLISTENER']._serialized_start=794
-  _globals['_ADVERTISEDLISTENER']._serialized_end=879
-  _globals['_COORDINATORRECORD']._serialized_start=881
-  _globals['_COORDINATORRECORD']._serialized_end=965
-  _globals['_TOPICRECORD']._serialized_start=967
-  _globals['_TOPICRECORD']._serialized_end=1055
-  _globals['_PARTITIONRECORD']._serialized_start=1058
-  _globals['_PARTITIONRECORD']._serialized_end=1230
-  _globals['_CONFIGRECORD']._serialized_start=1232
-  _globals['_CONFIGRECORD']._serialized_end=1352
-  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_start=1307
-  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_end=1352
-  _globals['_PRODUCERIDSRECORD']._serialized_start=1354
-  _globals['_PRODUCERIDSRECORD']._serialized_end=1399
+  _globals['_NODERECORD']._serialized_end=703
+  _globals['_GATEWAYRECORD']._serialized_start=705
+  _globals['_GATEWAYRECORD']._serialized_end=810
+  _globals['_ADVERTISEDLISTENER']._serialized_start=812
+  _globals['_ADVERTISEDLISTENER']._serialized_end=897
+  _globals['_COORDINATORRECORD']._serialized_start=899
+  _globals['_COORDINATORRECORD']._serialized_end=983
+  _globals['_TOPICRECORD']._serialized_start=985
+  _globals['_TOPICRECORD']._serialized_end=1073
+  _globals['_PARTITIONRECORD']._serialized_start=1076
+  _globals['_PARTITIONRECORD']._serialized_end=1248
+  _globals['_CONFIGRECORD']._serialized_start=1250
+  _globals['_CONFIGRECORD']._serialized_end=1370
+  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_start=1325
+  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_end=1370
+  _globals['_PRODUCERIDSRECORD']._serialized_start=1372
+  _globals['_PRODUCERIDSRECORD']._serialized_end=1417
 # @@protoc_insertion_point(module_scope)

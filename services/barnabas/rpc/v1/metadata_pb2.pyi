@@ -144,7 +144,7 @@ class NodeRecord(_message.Message):
     """broker.rack; empty when there is none."""
     position: _builtins.int
     """Place among the nodes, given at the first registration and kept: a listener that advertises by port
-    adds it to its base port.
+    adds it to its base port. In a registration: the place that the node wishes for; absent for any.
     """
     fenced: _builtins.bool
     """A fenced node leads nothing and is not shown to clients."""
@@ -156,14 +156,16 @@ class NodeRecord(_message.Message):
         node_epoch: _builtins.int = ...,
         address: _builtins.str = ...,
         rack: _builtins.str = ...,
-        position: _builtins.int = ...,
+        position: _builtins.int | None = ...,
         fenced: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "address", b"address", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
+    _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__position) -> _WhichOneofReturnType__position | None: ...
 
 Global___NodeRecord: _TypeAlias = NodeRecord  # noqa: Y015
 
