@@ -13,6 +13,8 @@ HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 """High watermarks."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 """Log start offsets, where they differ from the first segment's."""
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+"""Offsets up to which logs have been compacted."""
 
 _VERSION = 0
 

@@ -35,6 +35,14 @@ class LogConfig:
     """Largest record batch in bytes, header included."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     """`delete`, `compact`, or both."""
+    delete_retention_ms: int = _DAY_MS
+    """Ms that a tombstone stays in a compacted log after the first compaction that met it."""
+    min_compaction_lag_ms: int = 0
+    """Ms for which a record is safe from compaction."""
+    max_compaction_lag_ms: int = LONG_MAX
+    """Ms after which a record is compacted whatever the dirty ratio."""
+    min_cleanable_dirty_ratio: float = 0.5
+    """Share of a log that must be new before it is compacted, 0 to 1."""
     message_timestamp_type: str = "CreateTime"
     """`CreateTime` or `LogAppendTime`."""
     message_timestamp_before_max_ms: int = LONG_MAX
@@ -55,6 +63,7 @@ class LogConfig:
             "segment_index_bytes",
             "index_interval_bytes",
             "flush_messages",
+            "max_compaction_lag_ms",
         )
         for name in positive:
             if getattr(self, name) < 1:
@@ -69,6 +78,11 @@ class LogConfig:
     @property
     def is_log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def roll_ms(self) -> int:
+        """Age in ms at which a segment is rolled: only rolled ones are compacted, so max.compaction.lag.ms counts."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def is_compacted(self) -> bool:
@@ -96,8 +110,10 @@ class LogConfig:
             elif field.name == "message_timestamp_type":
                 values[field.name] = text
             else:
+                is_ratio = field.name == "min_cleanable_dirty_ratio"
                 try:
-                    values[field.name] = int(text)
+                    values[field.name] = float(text) if is_ratio else int(text)
                 except ValueError:
-                    raise ValueError(f"{name} must be a whole number, not {text!r}") from None
+                    kind = "a number" if is_ratio else "a whole number"
+                    raise ValueError(f"{name} must be {kind}, not {text!r}") from None
         return cls(**values)

@@ -1,7 +1,8 @@
 """What a crash leaves half done in a partition directory: removals, and segments being swapped for compacted ones.
 
 Kafka's suffixes: `.deleted` is on its way out, `.cleaned` is a compacted segment still being written, `.swap` a
-compacted segment that is complete and replaces the segments whose offsets it covers.
+compacted segment that is complete and replaces the segments whose offsets it covers. See `segment_swap` for the
+order in which a swap renames: `.log.swap` is there from the moment that the swap counts to its end.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from __future__ import annotations
 import os
 
 from barnabas.log.scan import scan_headers
-from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
+from barnabas.log.segment_file import SegmentFile, remove_quietly
+from barnabas.log.segment_swap import SWAP_SUFFIX, SWAPPED_SUFFIXES, take_final_names
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 _TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -23,24 +23,33 @@ def finish_interrupted_work(directory: str) -> None:
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
             os.unlink(os.path.join(directory, name))
-    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    for name in swaps:
+    for name in names:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
-            _remove_covered(directory, name)
-    for name in swaps:
-        path = os.path.join(directory, name)
-        os.replace(path, path.removesuffix(SWAP_SUFFIX))
+            base_offset = int(name.removesuffix(LOG_SUFFIX + SWAP_SUFFIX))
+            _remove_covered(directory, base_offset)
+            take_final_names(directory, base_offset)
+    # Those without their log: the swap had not begun, and the log stands as it was.
+    for name in names:
+        if name.endswith(SWAP_SUFFIX):
+            remove_quietly(os.path.join(directory, name))
 
 
-def _remove_covered(directory: str, swap_name: str) -> None:
-    """Remove the segment files whose offsets the compacted segment covers."""
-    base_offset = int(swap_name.removesuffix(LOG_SUFFIX + SWAP_SUFFIX))
-    file = SegmentFile(os.path.join(directory, swap_name))
-    end_offset = base_offset
+def _remove_covered(directory: str, base_offset: int) -> None:
+    """Remove the segments whose offsets the compacted segment covers, the one with its name last and `.log` last.
+
+    Once that `.log` is gone all the others are, and the files of this name are the new segment's.
+    """
+    own_log = os.path.join(directory, file_name(base_offset, LOG_SUFFIX))
+    if not os.path.exists(own_log):
+        return
+    file = SegmentFile(own_log + SWAP_SUFFIX)
+    end_offset = base_offset + 1
     for _, header in scan_headers(file, 0, file.size()):
         end_offset = header.next_offset
-    for name in os.listdir(directory):
-        stem = name.split(".", 1)[0]
-        covered = stem.isdigit() and base_offset <= int(stem) < end_offset
-        if covered and not name.endswith((SWAP_SUFFIX, ".snapshot")):
+    for name in sorted(os.listdir(directory), reverse=True):
+        stem, _, suffix = name.partition(".")
+        covered = stem.isdigit() and base_offset < int(stem) < end_offset
+        if covered and not name.endswith(SWAP_SUFFIX) and "." + suffix != SNAPSHOT_SUFFIX:
             os.unlink(os.path.join(directory, name))
+    for suffix in SWAPPED_SUFFIXES:
+        remove_quietly(os.path.join(directory, file_name(base_offset, suffix)))

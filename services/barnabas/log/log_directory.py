@@ -15,6 +15,7 @@ from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.log import clean_shutdown
 from barnabas.log.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -59,6 +60,7 @@ class LogDirectory:
         self.high_watermarks = read_offsets(self._file(HIGH_WATERMARK_FILE))
         """As they were when the directory was opened; the replicas take them from here."""
         self.log_start_offsets = read_offsets(self._file(LOG_START_OFFSET_FILE))
+        self.cleaner_offsets = read_offsets(self._file(CLEANER_OFFSET_FILE))
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
         self._cache = cache
@@ -159,6 +161,7 @@ class LogDirectory:
             producer_id_expiration_ms=producer_id_expiration_ms,
             jitter=jitter,
         )
+        log.first_dirty_offset = self.cleaner_offsets.get(key, -1)
         self._closed_properly[key] = False
         self.logs[key] = log
         return log
@@ -193,6 +196,7 @@ class LogDirectory:
         if [offsets for offsets in checkpoints if offsets.pop(key, None) is not None]:
             # A partition of the same name must not inherit a recovery point that says its data is safe.
             self.write_checkpoints()
+        self.write_cleaner_checkpoint()
         # What cannot be removed now goes when the directory is opened next.
         shutil.rmtree(marked, ignore_errors=True)
 
@@ -213,6 +217,25 @@ class LogDirectory:
             write_offsets(self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
             self.high_watermarks.update(high_watermarks or {})
             write_offsets(self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
+            self._write_cleaner_offsets()
+
+    def write_cleaner_checkpoint(self) -> None:
+        """How far each log is compacted, if that has changed; durable. Raises KAFKA_STORAGE_ERROR."""
+        with self._checkpoint_lock, storage_errors(self.path):
+            self._write_cleaner_offsets()
+
+    def _write_cleaner_offsets(self) -> None:
+        # A partition that is on disk but not open keeps what the file said.
+        on_disk = set(os.listdir(self.path)) if self.cleaner_offsets else set()
+        offsets = {key: at for key, at in self.cleaner_offsets.items() if directory_name(*key) in on_disk}
+        for key, log in self.logs.copy().items():
+            if log.first_dirty_offset >= 0:
+                offsets[key] = log.first_dirty_offset
+            else:
+                offsets.pop(key, None)
+        if offsets != self.cleaner_offsets:
+            write_offsets(self._file(CLEANER_OFFSET_FILE), offsets)
+            self.cleaner_offsets = offsets
 
     def close(
         self,

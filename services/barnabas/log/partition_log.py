@@ -1,7 +1,8 @@
 """The log of one partition: segments in a directory, and the one place that changes them.
 
 Any method may be called from any thread. One lock serialises every change; it is never held over an fsync, a
-removal or a long scan, except while a log is truncated. Reading is `ReadableLog`'s.
+removal or a long scan, except while a log is truncated. Reading is `ReadableLog`'s, compaction's swap of segments
+`ReplaceableLog`'s.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from barnabas.log.errors import storage_errors
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog, RecoveryReport
 from barnabas.log.partition_metadata import directory_name, ensure_topic_id
-from barnabas.log.producer_state import ProducerState
-from barnabas.log.readable_log import ReadableLog
+from barnabas.log.replaceable_log import ReplaceableLog
 from barnabas.log.segment import AppendedBatch, RollLimits, Segment, remove_marked
 from barnabas.log.segment_cache import SegmentCache
 from barnabas.log.segment_factory import SegmentFactory
@@ -42,7 +42,7 @@ PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog(ReplaceableLog):
     """Owner of a partition's segments, producer state, leader epochs and offsets.
 
     `log_start_offset` <= recovery point, high watermark (kept by the replica, not here) <= `log_end_offset`.
@@ -65,14 +65,11 @@ class PartitionLog(ReadableLog):
         self.topic_id = topic_id
         self.recovery_report: RecoveryReport = loaded.report
         self.recovery_point = loaded.recovery_point
-        self.producer_state: ProducerState = loaded.producer_state
         self._clock = clock
         self._snapshot_offset = loaded.report.snapshot_offset
         self._limits = _roll_limits(factory.config)
         self._directory_is_dirty = True
         self._last_flush_ms = clock.now_ms()
-        self._is_closed = False
-        self._lock = threading.RLock()
         self._flush_lock = threading.Lock()
 
     @classmethod
@@ -417,6 +414,8 @@ class PartitionLog(ReadableLog):
     def _restart(self, active: Segment, end_offset: int) -> None:
         """The log ends at `end_offset` in `active` from now on."""
         self._end = (end_offset, active, active.size)
+        self._truncations += 1
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
         self._log_start_offset = min(self._log_start_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         self.epochs.truncate_from_end(end_offset)
@@ -446,4 +445,4 @@ class PartitionLog(ReadableLog):
 
 
 def _roll_limits(config: LogConfig) -> RollLimits:
-    return RollLimits(config.segment_bytes, config.segment_ms)
+    return RollLimits(config.segment_bytes, config.roll_ms)

@@ -14,6 +14,7 @@ from barnabas.log.errors import storage_errors
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog
 from barnabas.log.log_slice import LogSlice, ends_by, slice_of
+from barnabas.log.segment import Segment
 from barnabas.log.segment_factory import SegmentFactory
 from barnabas.log.timestamp_lookup import TimestampedOffset
 from barnabas.log.transaction_index import AbortedTransaction
@@ -51,6 +52,11 @@ class ReadableLog:
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, the active one last: for compaction, which reads the finished ones."""
+        return self._segments
 
     @property
     def segment_base_offsets(self) -> tuple[int, ...]:

@@ -79,6 +79,10 @@ class CheckedScan:
             self.next_offset = header.next_offset
             yield ScannedBatch(position, header)
 
+    def batch(self, scanned: ScannedBatch) -> bytes:
+        """The bytes of the batch that was yielded last."""
+        return self._bytes(scanned.position, scanned.header.size_in_bytes)
+
     def _checked_header(self) -> BatchHeader | None:
         position, remaining = self.valid_bytes, self.size - self.valid_bytes
         if remaining < HEADER_SIZE:

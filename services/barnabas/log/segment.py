@@ -7,6 +7,7 @@ decoded here: only headers are read.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from barnabas.records.batch import NO_TIMESTAMP, Buffer
 LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
 POSITION_HINTS_MAX = 64
 """Batch boundaries remembered per segment, so that a consumer's next fetch needs no lookup."""
 
@@ -67,9 +69,12 @@ class Segment:
         created_ms: int,
         cache: SegmentCache,
         jitter_ms: int = 0,
+        stage: str = "",
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
+        self.stage = stage
+        """What the names of all its files end with while it is not part of the log (`.cleaned`)."""
         self.size = size
         self.index_bytes_max = index_bytes_max
         self.index_interval_bytes = index_interval_bytes
@@ -78,6 +83,8 @@ class Segment:
         self.transaction_index = TransactionIndex(self.path(TransactionIndex.suffix))
         self._cache = cache
         self._open: OpenSegment | None = None
+        self._retired: OpenSegment | None = None
+        self._loading = threading.Lock()
         self._pinned = False
         self._maximum: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
@@ -85,7 +92,7 @@ class Segment:
         self._hints: dict[int, int] = {}
 
     def path(self, suffix: str) -> str:
-        return os.path.join(self.directory, file_name(self.base_offset, suffix))
+        return os.path.join(self.directory, file_name(self.base_offset, suffix) + self.stage)
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -97,7 +104,9 @@ class Segment:
         """The segment's descriptor and indexes; an index that is missing or does not fit the log is built anew."""
         opened = self._open
         if opened is None:
-            opened = self._open = self._load()
+            with self._loading:
+                opened = self._retired or self._open or self._load()
+                self._open = opened
         if not self._pinned:
             self._cache.touch(self)
         return opened
@@ -143,6 +152,13 @@ class Segment:
         """Let go of descriptor and indexes; the next use opens them again."""
         self._open = None
         self._hints = {}
+
+    def retire(self) -> None:
+        """Other files take the segment's names: whoever still reads it goes on with the ones that it has now."""
+        with self._loading:
+            self._retired = self._open or self._load()
+        self._pinned = True
+        self._cache.forget(self)
 
     # -- writing ------------------------------------------------------------------------------------------------
 

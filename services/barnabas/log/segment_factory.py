@@ -7,7 +7,7 @@ import random
 
 from barnabas.kernel.clock import Clock
 from barnabas.log.config import LogConfig
-from barnabas.log.segment import LOG_SUFFIX, Segment, file_name
+from barnabas.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
 from barnabas.log.segment_cache import SegmentCache
 
 
@@ -34,7 +34,13 @@ class SegmentFactory:
         status = os.stat(os.path.join(self.directory, file_name(base_offset, LOG_SUFFIX)))
         return self._make(base_offset, status.st_size, self._clock.now_ms())
 
-    def _make(self, base_offset: int, size: int, created_ms: int) -> Segment:
+    def create_cleaned(self, base_offset: int) -> Segment:
+        """A new, empty segment with its files, not yet part of the log. Raises OSError."""
+        segment = self._make(base_offset, 0, self._clock.now_ms(), CLEANED_SUFFIX)
+        segment.create_files()
+        return segment
+
+    def _make(self, base_offset: int, size: int, created_ms: int, stage: str = "") -> Segment:
         config = self.config
         jitter_max = min(config.segment_jitter_ms, config.segment_ms)
         return Segment(
@@ -46,4 +52,5 @@ class SegmentFactory:
             created_ms=created_ms,
             cache=self.cache,
             jitter_ms=self._jitter.randrange(jitter_max) if jitter_max > 0 else 0,
+            stage=stage,
         )

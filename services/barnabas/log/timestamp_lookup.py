@@ -54,6 +54,23 @@ def max_timestamp(segments: Sequence[Segment]) -> TimestampedOffset | None:
     for offset, found in _records(segment, scanned):
         if found == timestamp:
             return TimestampedOffset(offset, found, scanned.header.partition_leader_epoch)
+    return _max_timestamp_of_headers(segments)
+
+
+def _max_timestamp_of_headers(segments: Sequence[Segment]) -> TimestampedOffset | None:
+    """As `max_timestamp`, where compaction has emptied the batch with the greatest: by every header."""
+    best: tuple[int, Segment, ScannedBatch] | None = None
+    for segment in segments:
+        for scanned in scan_headers(segment.open().file, 0, segment.size):
+            timestamp = scanned.header.max_timestamp
+            if scanned.header.record_count and timestamp >= 0 and (best is None or timestamp > best[0]):
+                best = timestamp, segment, scanned
+    if best is None:
+        return None
+    timestamp, segment, scanned = best
+    for offset, found in _records(segment, scanned):
+        if found == timestamp:
+            return TimestampedOffset(offset, found, scanned.header.partition_leader_epoch)
     return None
 
 

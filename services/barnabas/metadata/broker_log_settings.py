@@ -189,4 +189,15 @@ UPKEEP: Final = (
     ),
 )
 
-BROKER_LOG_SETTINGS: Final = TOPIC_FALLBACKS + OTHER_UNITS + UPKEEP
+_UPKEEP_WITH_EFFECT: Final = {
+    "log.cleaner.enable",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.max.bytes.per.second",
+}
+
+BROKER_LOG_SETTINGS: Final = (
+    TOPIC_FALLBACKS
+    + OTHER_UNITS
+    + tuple(replace(definition, has_effect=definition.name in _UPKEEP_WITH_EFFECT) for definition in UPKEEP)
+)

@@ -315,13 +315,17 @@ _TIERED: Final = (
 _WITH_EFFECT: Final = frozenset(
     (
         "cleanup.policy",
+        "delete.retention.ms",
         "flush.messages",
         "flush.ms",
         "index.interval.bytes",
+        "max.compaction.lag.ms",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
         "min.insync.replicas",
         "retention.bytes",
         "retention.ms",

@@ -39,12 +39,12 @@ def decode_records(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) ->
     Raises KafkaError(INVALID_RECORD) where lengths or counts do not add up, KafkaError(CORRUPT_MESSAGE) where the
     data does not decompress within `bytes_max`.
     """
-    header, data = _records_of(batch, bytes_max)
+    header, data = records_of(batch, bytes_max)
     position = 0
     for _ in range(header.record_count):
-        offset, timestamp, position, end = _decode_prefix(header, data, position)
-        key, position = _read_bytes(data, position, end)
-        value, position = _read_bytes(data, position, end)
+        offset, timestamp, position, end = decode_prefix(header, data, position)
+        key, position = read_bytes(data, position, end)
+        value, position = read_bytes(data, position, end)
         headers, position = _read_headers(data, position, end)
         if position != end:
             raise _invalid("a record is longer than its fields")
@@ -57,14 +57,15 @@ def decode_offsets_and_timestamps(
     batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[tuple[int, int]]:
     """(offset, timestamp in ms) of every record, skipping keys, values and headers. Raises as `decode_records`."""
-    header, data = _records_of(batch, bytes_max)
+    header, data = records_of(batch, bytes_max)
     position = 0
     for _ in range(header.record_count):
-        offset, timestamp, _, position = _decode_prefix(header, data, position)
+        offset, timestamp, _, position = decode_prefix(header, data, position)
         yield offset, timestamp
 
 
-def _records_of(batch: Buffer, bytes_max: int) -> tuple[BatchHeader, bytes]:
+def records_of(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> tuple[BatchHeader, bytes]:
+    """(header, decompressed records) of a batch. Raises as `decode_records`."""
     if len(batch) < b.HEADER_SIZE:
         raise _invalid("the batch is shorter than its header")
     header = parse_header(batch)
@@ -75,21 +76,21 @@ def _records_of(batch: Buffer, bytes_max: int) -> tuple[BatchHeader, bytes]:
     )
 
 
-def _decode_prefix(header: BatchHeader, data: bytes, position: int) -> tuple[int, int, int, int]:
+def decode_prefix(header: BatchHeader, data: bytes, position: int) -> tuple[int, int, int, int]:
     """(offset, timestamp, position of the key, end) of the record at `position`."""
-    size, position = _read_varint(data, position, len(data))
+    size, position = read_varint(data, position, len(data))
     end = position + size
     if size <= 0 or end > len(data):
         raise _invalid("a record reaches past its batch")
-    timestamp_delta, position = _read_varint(data, position + 1, end)
-    offset_delta, position = _read_varint(data, position, end)
+    timestamp_delta, position = read_varint(data, position + 1, end)
+    offset_delta, position = read_varint(data, position, end)
     if not 0 <= offset_delta <= header.last_offset_delta:
         raise _invalid("a record's offset lies outside its batch")
     timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
     return header.base_offset + offset_delta, timestamp, position, end
 
 
-def _read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     shift = raw = 0
     while True:
@@ -103,8 +104,9 @@ def _read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         shift += 7
 
 
-def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _read_varint(data, position, end)
+def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """Bytes with their length in front, None for length -1, and the position after them."""
+    size, position = read_varint(data, position, end)
     if size == -1:
         return None, position
     if size < 0 or position + size > end:
@@ -113,7 +115,7 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
 
 
 def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
-    count, position = _read_varint(data, position, end)
+    count, position = read_varint(data, position, end)
     if count == 0:
         return (), position
     # A header takes at least two bytes: a larger count cannot be true, whatever it claims.
@@ -121,10 +123,10 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, .
         raise _invalid("a record's header count does not fit it")
     headers: list[Header] = []
     for _ in range(count):
-        key, position = _read_bytes(data, position, end)
+        key, position = read_bytes(data, position, end)
         if key is None:
             raise _invalid("a header has no key")
-        value, position = _read_bytes(data, position, end)
+        value, position = read_bytes(data, position, end)
         try:
             headers.append((key.decode(), value))
         except UnicodeDecodeError as error:
@@ -176,27 +178,28 @@ def encode_batch(
 def _encode_record(out: bytearray, offset_delta: int, base_timestamp: int, parts: RecordParts) -> None:
     timestamp, key, value, headers = parts
     fields = bytearray(1)
-    _write_varint(fields, timestamp - base_timestamp)
-    _write_varint(fields, offset_delta)
+    write_varint(fields, timestamp - base_timestamp)
+    write_varint(fields, offset_delta)
     _write_bytes(fields, key)
     _write_bytes(fields, value)
-    _write_varint(fields, len(headers))
+    write_varint(fields, len(headers))
     for header_key, header_value in headers:
         _write_bytes(fields, header_key.encode())
         _write_bytes(fields, header_value)
-    _write_varint(out, len(fields))
+    write_varint(out, len(fields))
     out += fields
 
 
 def _write_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
-        _write_varint(out, -1)
+        write_varint(out, -1)
     else:
-        _write_varint(out, len(data))
+        write_varint(out, len(data))
         out += data
 
 
-def _write_varint(out: bytearray, value: int) -> None:
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a zigzag varint."""
     raw = (value << 1) ^ (value >> 63)
     while raw > 0x7F:
         out.append((raw & 0x7F) | 0x80)

@@ -47,6 +47,7 @@ class StorageConfig:
     producer_id_expiration_check_interval_ms: int = setting(
         600_000, "How often idle producers are forgotten.", unit="ms"
     )
+    log_cleaner_enable: bool = setting(True, "Whether compacted topics are compacted at all.")
     fetch_max_bytes: int = setting(
         57_671_680, "The most record bytes that one fetch is answered with.", unit="bytes"
     )

@@ -122,6 +122,19 @@ class LogDirectories:
             except KafkaError as error:
                 log.error("cannot write checkpoints", log_dir=directory.path, reason=error.message)
 
+    def write_cleaner_checkpoints(self) -> None:
+        """Write how far each log is compacted, where that has changed; a failing disk is logged."""
+        for directory in self._directories:
+            try:
+                directory.write_cleaner_checkpoint()
+            except KafkaError as error:
+                log.error("cannot write checkpoints", log_dir=directory.path, reason=error.message)
+
+    def path_of(self, key: PartitionKey) -> str:
+        """The log directory that holds a partition; empty when none does."""
+        directory = self._places.get(key)
+        return "" if directory is None else directory.path
+
     def close(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
         """Make everything durable and mark a clean shutdown, directory by directory."""
         for directory in self._directories:

@@ -26,6 +26,8 @@ from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 from barnabas.storage import limits
+from barnabas.storage.cleaning import Cleaning
+from barnabas.storage.cleaning_measurements import CleanerCollector
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
@@ -50,6 +52,7 @@ class Executors:
     flush: ThreadPoolExecutor
     read: ThreadPoolExecutor
     upkeep: ThreadPoolExecutor
+    cleaner: ThreadPoolExecutor
 
 
 @contextlib.contextmanager
@@ -61,8 +64,9 @@ def make_executors(config: StorageConfig) -> Iterator[Executors]:
         ThreadPoolExecutor(limits.FLUSH_THREADS, thread_name_prefix="flush") as flush,
         ThreadPoolExecutor(limits.READ_THREADS, thread_name_prefix="read") as read,
         ThreadPoolExecutor(1, thread_name_prefix="upkeep") as upkeep,
+        ThreadPoolExecutor(1, thread_name_prefix="log-cleaner") as cleaner,
     ):
-        yield Executors(disk, flush, read, upkeep)
+        yield Executors(disk, flush, read, upkeep, cleaner)
 
 
 async def serve(config: StorageConfig, context: ServiceContext) -> None:
@@ -142,6 +146,7 @@ class StorageNode:
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
         self.fetches = FetchHandler(reader, self.purgatory, executors.read)
         self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep)
+        self.cleaning = Cleaning(config.node_id, self.replicas, directories, executors.cleaner, context.clock)
 
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
@@ -160,6 +165,8 @@ class StorageNode:
                     tasks.create_task(self.replicas.run(), name="replicas"),
                     tasks.create_task(self.upkeep.run(), name="upkeep"),
                 ]
+                if self._config.log_cleaner_enable:
+                    background.append(tasks.create_task(self.cleaning.run(), name="log-cleaner"))
                 await self._context.stopping.wait()
                 for task in background:
                     task.cancel()
@@ -169,6 +176,7 @@ class StorageNode:
         # A log that is being opened or looked after in a thread must not be closed under it.
         await asyncio.to_thread(self._executors.disk.shutdown)
         await asyncio.to_thread(self._executors.upkeep.shutdown)
+        await asyncio.to_thread(self._executors.cleaner.shutdown)
         await asyncio.to_thread(self._directories.close, self.replicas.high_watermarks())
 
     @contextlib.asynccontextmanager
@@ -187,12 +195,17 @@ class StorageNode:
         except OSError as error:
             raise StartError(str(error)) from error
         await server.start()
-        collector = StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory)
-        REGISTRY.register(collector)
+        collectors = (
+            StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory),
+            CleanerCollector(self.cleaning, self._directories, self._context.clock),
+        )
+        for collector in collectors:
+            REGISTRY.register(collector)
         try:
             yield self._config.advertised_address or address
         finally:
-            REGISTRY.unregister(collector)
+            for collector in collectors:
+                REGISTRY.unregister(collector)
             await server.stop(limits.STOP_GRACE_SECONDS)
 
     def _registration(self, address: str) -> WatchRequest:

@@ -91,7 +91,7 @@ async def append_one(address: str) -> int:
 async def run_until_ready(config: StorageConfig, context: ServiceContext) -> asyncio.Task[None]:
     running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context))
     async with asyncio.timeout(20):
-        while not (context.health.has_conditions() and context.health.is_ready()):
+        while not context.health.is_ready():
             assert not running.done()
             await asyncio.sleep(0)
     return running

@@ -1,0 +1,107 @@
+"""What compaction keeps of one batch (Kafka's rules).
+
+A record goes when its key stands again at a later offset of the mapped section, when it is a tombstone past its
+batch's delete horizon, when its transaction was aborted, or when it has no key. A batch of which everything stays
+is kept byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.log.cleaned_transactions import CleanedTransactions
+from barnabas.log.offset_map import OffsetMap
+from barnabas.records.batch import BatchHeader, parse_header
+from barnabas.records.filtered import KeyedRecord, empty_batch, read_keyed_records, rebuild_batch
+
+
+class LastRecord(NamedTuple):
+    """Where a producer's sequence stands: the last offset of its last data batch (None when only a marker is left of
+    it), and its epoch.
+    """
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+class BatchFilter:
+    """Owner of the transactions of one cleaning; batches come in the order of the log."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        last_records: Mapping[int, LastRecord],
+        *,
+        end_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self.transactions = transactions
+        self.records_without_key = 0
+        self._offsets = offsets
+        self._last_records = last_records
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._delete_horizon_ms = now_ms + delete_retention_ms
+
+    def apply(self, header: BatchHeader, batch: bytes) -> bytes | None:
+        """The batch as it stays, the same object if nothing goes; None when it goes. Raises KafkaError."""
+        if header.is_control:
+            kept = self._control(header, batch)
+        elif self.transactions.on_data(header):
+            kept = None
+        else:
+            kept = self._data(header, batch)
+        if kept is None and self._is_needed(header):
+            return empty_batch(header)
+        return kept
+
+    def _is_needed(self, header: BatchHeader) -> bool:
+        """Whether the header must outlive the records: for its producer's sequence, or as the section's end."""
+        if header.next_offset == self._end_offset:
+            return True
+        last = self._last_records.get(header.producer_id) if header.has_producer_id else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return header.last_offset == last.last_data_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+    def _control(self, header: BatchHeader, batch: bytes) -> bytes | None:
+        ends_nothing = self.transactions.on_control(header, batch)
+        if header.record_count == 0:
+            return None
+        if not ends_nothing:
+            return batch
+        if not header.has_delete_horizon:
+            data, records = read_keyed_records(batch)
+            return rebuild_batch(header, data, records, self._delete_horizon_ms)
+        return None if header.base_timestamp <= self._now_ms else batch
+
+    def _data(self, header: BatchHeader, batch: bytes) -> bytes | None:
+        if header.record_count == 0:
+            return None
+        data, records = read_keyed_records(batch)
+        tombstones_go = header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        retained = [record for record in records if self._stays(record, tombstones_go)]
+        if not retained:
+            return None
+        needs_horizon = not header.has_delete_horizon and not all(record.has_value for record in retained)
+        if len(retained) == len(records) and not needs_horizon:
+            return batch
+        return rebuild_batch(header, data, retained, self._delete_horizon_ms if needs_horizon else None)
+
+    def _stays(self, record: KeyedRecord, tombstones_go: bool) -> bool:
+        if record.offset > self._offsets.latest_offset:
+            return True
+        if record.key is None:
+            self.records_without_key += 1
+            return False
+        return record.offset >= self._offsets.get(record.key) and (record.has_value or not tombstones_go)
+
+
+def replaced_header(header: BatchHeader, batch: bytes | None, kept: bytes) -> BatchHeader:
+    """The header of what `BatchFilter.apply` kept."""
+    return header if kept is batch else parse_header(kept)

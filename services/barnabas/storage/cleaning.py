@@ -1,0 +1,184 @@
+"""When compacted topics are compacted: one thread, the dirtiest log first (Kafka's log cleaner).
+
+The thread gives way to the event loop after every batch, and keeps to log.cleaner.io.max.bytes.per.second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from typing import Final, NamedTuple
+
+from barnabas.kernel.clock import Clock
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.log import cleaner
+from barnabas.log.cleanable import LogToClean, measure
+from barnabas.log.cleaned_segment import CleanedCounts
+from barnabas.log.cleaner import CleaningAbortedError
+from barnabas.log.partition_log import PartitionLog
+from barnabas.metadata.effective import effective_broker_setting
+from barnabas.storage.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.replicas import Replicas
+
+log = get_logger("storage.cleaning")
+
+PAUSE_SECONDS_MAX: Final = 0.25
+"""The longest that the thread waits at a time to keep to its rate, so that it soon sees that the node stops."""
+
+BACKOFF_MS_MIN: Final = 100
+"""The shortest rest between two looks for dirty logs, whatever the setting says."""
+
+Candidate = tuple[PartitionKey, PartitionLog, int]
+"""(partition, its log, its high watermark)."""
+
+
+class CleanerSettings(NamedTuple):
+    """What the cluster's settings say at the moment: ms, bytes of the key map, bytes a second."""
+
+    backoff_ms: int
+    buffer_bytes: int
+    bytes_per_second: float
+
+
+class Cleaning:
+    """Owner of the schedule, of the partitions that cannot be cleaned, and of the counts that metrics show."""
+
+    def __init__(
+        self, node_id: int, replicas: Replicas, directories: LogDirectories, executor: Executor, clock: Clock
+    ) -> None:
+        self.uncleanable: dict[PartitionKey, PartitionLog] = {}
+        """Partitions whose cleaning failed, left alone until their log is opened anew."""
+        self.dirty_ratio_max = 0.0
+        self.runs = 0
+        self.last_run_ms = clock.now_ms()
+        self.last_counts = CleanedCounts()
+        self.last_seconds = 0.0
+        self._node_id = node_id
+        self._replicas = replicas
+        self._directories = directories
+        self._executor = executor
+        self._clock = clock
+        self._stopping = threading.Event()
+
+    async def run(self) -> None:
+        """Clean while there is something to clean, then rest for log.cleaner.backoff.ms; until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self._settings().backoff_ms / 1000)
+                while await self.clean_dirtiest():
+                    pass
+        finally:
+            # The thread ends at its next batch; what it has not swapped in is forgotten.
+            self._stopping.set()
+
+    async def clean_dirtiest(self) -> bool:
+        """Clean the log that needs it most; False when none does, or it could not be cleaned."""
+        candidates: list[Candidate] = [
+            ((partition.topic, partition.index), partition.log, partition.high_watermark)
+            for partition in self._replicas.partitions.values()
+            if partition.log is not None and not partition.is_offline and partition.log.config.is_compacted
+        ]
+        self._forget_uncleanable(candidates)
+        self.last_run_ms = self._clock.now_ms()
+        if not candidates:
+            self.dirty_ratio_max = 0.0
+            return False
+        settings = self._settings()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._clean_one, candidates, settings)
+
+    def _settings(self) -> CleanerSettings:
+        def value(name: str) -> float:
+            found = effective_broker_setting(self._replicas.image, name, node_id=self._node_id).value
+            assert isinstance(found, int | float)
+            return found
+
+        return CleanerSettings(
+            max(int(value("log.cleaner.backoff.ms")), BACKOFF_MS_MIN),
+            int(value("log.cleaner.dedupe.buffer.size")),
+            max(value("log.cleaner.io.max.bytes.per.second"), 1.0),
+        )
+
+    def _forget_uncleanable(self, candidates: Sequence[Candidate]) -> None:
+        current = {key: opened for key, opened, _ in candidates}
+        self.uncleanable = {
+            key: failed for key, failed in self.uncleanable.items() if current.get(key) is failed
+        }
+
+    # -- in the thread ------------------------------------------------------------------------------------------
+
+    def _clean_one(self, candidates: Sequence[Candidate], settings: CleanerSettings) -> bool:
+        now_ms = self._clock.now_ms()
+        measured: list[tuple[PartitionKey, LogToClean]] = []
+        for key, opened, high_watermark in candidates:
+            if key in self.uncleanable or opened.is_closed:
+                continue
+            try:
+                measured.append((key, measure(opened, high_watermark, now_ms)))
+            except Exception as error:
+                self._on_failed(key, opened, error)
+        self.dirty_ratio_max = max((to_clean.dirty_ratio for _, to_clean in measured), default=0.0)
+        due = [pair for pair in measured if pair[1].is_due]
+        if not due:
+            return False
+        key, to_clean = max(due, key=lambda pair: pair[1].dirty_ratio)
+        return self._clean(key, to_clean, settings)
+
+    def _clean(self, key: PartitionKey, to_clean: LogToClean, settings: CleanerSettings) -> bool:
+        began = self._clock.monotonic()
+        pace = _Pace(settings.bytes_per_second, self._stopping)
+        try:
+            counts = cleaner.clean(to_clean, self._clock.now_ms(), pace, buffer_bytes=settings.buffer_bytes)
+            self._directories.write_cleaner_checkpoints()
+        except CleaningAbortedError as error:
+            log.info("compaction was broken off", reason=str(error))
+            return False
+        except Exception as error:
+            self._on_failed(key, to_clean.log, error)
+            return not self._stopping.is_set()
+        self.runs += 1
+        self.last_counts = counts
+        self.last_seconds = self._clock.monotonic() - began
+        log.info(
+            "compacted a log",
+            log=to_clean.log.directory,
+            bytes_before=counts.bytes_read,
+            bytes_after=counts.bytes_written,
+            records_before=counts.records_read,
+            records_after=counts.records_written,
+        )
+        # A log that did not move on would be the dirtiest for ever.
+        return to_clean.log.first_dirty_offset > to_clean.first_dirty_offset
+
+    def _on_failed(self, key: PartitionKey, opened: PartitionLog, error: Exception) -> None:
+        """One line, and the partition is left alone; a log that was closed or deleted meanwhile is no failure."""
+        if opened.is_closed:
+            return
+        self.uncleanable[key] = opened
+        reason = error.message if isinstance(error, KafkaError) else repr(error)
+        log.error("a log cannot be compacted and is left as it is", log=opened.directory, reason=reason)
+
+
+class _Pace:
+    """Called for every batch in the cleaner's thread."""
+
+    def __init__(self, bytes_per_second: float, stopping: threading.Event) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._stopping = stopping
+        self._began = time.monotonic()
+        self._bytes = 0
+
+    def __call__(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        # Lets a thread that waits for the interpreter run, the event loop above all.
+        time.sleep(0)
+        while not self._stopping.is_set():
+            ahead = self._bytes / self._bytes_per_second - (time.monotonic() - self._began)
+            if ahead <= 0:
+                return
+            self._stopping.wait(min(ahead, PAUSE_SECONDS_MAX))
+        raise CleaningAbortedError("the node stops")
