@@ -52,9 +52,9 @@ def measure(megabytes: int, seconds: float, runs: int) -> dict[str, Any]:
                 before = cluster.cpu_seconds()
                 figures[name] = round(workload(), 1)
                 after = cluster.cpu_seconds()
-                figures[f"  cpu of {name}, s"] = {
-                    service: round(after[service] - before.get(service, 0), 2) for service in after
-                }
+                figures[f"  cpu s of {name}"] = "  ".join(
+                    f"{service} {after[service] - before.get(service, 0):.1f}" for service in sorted(after)
+                )
 
             for run in range(runs):
                 topic = f"bench-{record_bytes}-{run}"
@@ -90,7 +90,7 @@ def main() -> None:
     table = Table(
         title=f"Barnabas, one gateway, one storage node, {os.cpu_count()} cores ({platform.machine()})"
     )
-    table.add_column("figure")
+    table.add_column("figure", no_wrap=True)
     table.add_column("seen", justify="right")
     table.add_column("aim", justify="right")
     for name, value in figures.items():

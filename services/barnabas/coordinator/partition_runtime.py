@@ -19,7 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -43,6 +43,10 @@ Decide = Callable[[GroupShard, Waiter, Turn], None]
 """Decides about one request: answers the waiter, now or in a later turn."""
 
 _BARRIER = GroupRecord("", None)
+
+
+_NOT_OPENED_YET: Final = (ErrorCode.unknown_topic_id, ErrorCode.not_leader_or_follower)
+"""What a storage node says of a log that it is about to open: nothing to worry about while loading."""
 
 
 class PartitionState(enum.Enum):
@@ -260,7 +264,9 @@ class PartitionRuntime:
 
     def _drop(self, error: KafkaError | UnreadableRecord) -> None:
         """Forget everything: only the log knows what is true now."""
-        log.warning(
+        is_new = isinstance(error, KafkaError) and error.code in _NOT_OPENED_YET
+        say = log.info if is_new and self.state is PartitionState.LOADING else log.warning
+        say(
             "partition is not served",
             partition=self.partition,
             leader_epoch=self.leader_epoch,
