@@ -7,6 +7,7 @@ fails too.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 from collections.abc import Iterator
@@ -164,3 +165,16 @@ def test_the_tree_is_tidy(rule: str) -> None:
 
 def test_exceptions_name_rules_that_exist() -> None:
     assert {rule for rule, _ in EXCEPTIONS} <= set(RULES)
+
+
+def test_every_message_service_and_field_of_the_contracts_has_a_comment() -> None:
+    declaration = re.compile(r"message |service |\s+(rpc \w+|(repeated |optional )?[\w.<>, ]+ \w+ = \d+;)")
+    bare = []
+    for path in sorted((ROOT / "protos").rglob("*.proto")):
+        lines = path.read_text().splitlines()
+        bare += [
+            f"{path.name}:{number}: {line.strip()}"
+            for number, (before, line) in enumerate(itertools.pairwise(lines), start=2)
+            if declaration.match(line) and not before.lstrip().startswith("//")
+        ]
+    assert bare == []

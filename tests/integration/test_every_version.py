@@ -24,6 +24,7 @@ VERSIONS = [
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
+DELETE_GROUPS = 42
 
 each_version = pytest.mark.parametrize(
     ("api_key", "version"), VERSIONS, ids=[f"{api_name(key)}-{version}" for key, version in VERSIONS]
@@ -100,6 +101,32 @@ def body_of(api_key: int, version: int, topic: Topic) -> Mapping[str, Any]:
         60: {"endpoint_type": 1},
         75: {"topics": [{"name": name}], "response_partition_limit": 10},
     }
+    return bodies[api_key] if api_key in bodies else administration_of(api_key, version, name)
+
+
+def administration_of(api_key: int, version: int, name: str) -> Mapping[str, Any]:
+    """The same for what administrators ask about the topic `name`."""
+    bodies: dict[int, dict[str, Any]] = {
+        21: {
+            "topics": [{"name": name, "partitions": [{"partition_index": 0, "offset": 0}]}],
+            "timeout": 10_000,
+        },
+        33: {
+            "resources": [
+                {
+                    "resource_type": 2,
+                    "resource_name": name,
+                    "configs": [{"name": "retention.ms", "value": "8888"}],
+                }
+            ]
+        },
+        35: {"topics": [{"topic": name, "partitions": [0, 1]}]},
+        42: {"groups_names": [f"group-{api_key}-{version}"]},
+        46: {"timeout": 10_000, "topics": None},
+        47: {"group_id": "described", "topics": [{"name": name, "partitions": [{"partition_index": 1}]}]},
+        61: {"topics": [{"name": name, "partition_indexes": [0]}]},
+        74: {},
+    }
     return bodies[api_key]
 
 
@@ -124,6 +151,10 @@ def test_is_answered_without_an_error(
         doomed = Topic(topic.port)
         by_id = {"name": None, "topic_id": doomed.topic_id}
         body = {**body, "topic_names": [doomed.name], "topics": [by_id]}
+    if api_key == DELETE_GROUPS:
+        (group,) = body["groups_names"]
+        commit = {**body_of(8, 9, topic), "group_id": group}
+        assert set(errors_of(ask_until_ready(connection, 8, 9, commit))) == {0}
     answer = ask_until_ready(connection, api_key, version, body)
     assert all(code == 0 for code in errors_of(answer)), answer
     assert_says_something(api_key, answer)
@@ -143,8 +174,9 @@ def assert_says_something(api_key: int, answer: Any) -> None:
     """The list that the request was about has its one row."""
     rows = {
         PRODUCE: "responses", FETCH: "responses", 2: "topics", 3: "topics", 8: "topics", 15: "groups",
-        API_VERSIONS: "api_keys", CREATE_TOPICS: "topics", 20: "responses", 23: "topics", 32: "results",
-        37: "results", 44: "responses", 60: "brokers", 75: "topics",
+        API_VERSIONS: "api_keys", CREATE_TOPICS: "topics", 20: "responses", 21: "topics", 23: "topics",
+        32: "results", 33: "responses", 35: "results", 37: "results", DELETE_GROUPS: "results", 44: "responses",
+        47: "topics", 60: "brokers", 61: "topics", 75: "topics",
     }  # fmt: skip
     if api_key in rows:
         assert len(getattr(answer, rows[api_key])) >= 1, answer

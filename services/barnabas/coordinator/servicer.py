@@ -6,12 +6,14 @@ from typing import Any
 
 from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.handlers import answer
+from barnabas.coordinator.handlers.delete_groups import DELETE_GROUPS
 from barnabas.coordinator.handlers.describe_groups import DESCRIBE_GROUPS
 from barnabas.coordinator.handlers.heartbeat import HEARTBEAT
 from barnabas.coordinator.handlers.join_group import JOIN_GROUP
 from barnabas.coordinator.handlers.leave_group import LEAVE_GROUP
 from barnabas.coordinator.handlers.list_groups import LIST_GROUPS
 from barnabas.coordinator.handlers.offset_commit import OFFSET_COMMIT
+from barnabas.coordinator.handlers.offset_delete import OFFSET_DELETE
 from barnabas.coordinator.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.coordinator.handlers.sync_group import SYNC_GROUP
 from barnabas.rpc.v1 import coordinator_pb2 as messages
@@ -55,3 +57,13 @@ class CoordinatorServicer(GroupCoordinatorServicer):
         self, request: messages.ListGroupsRequest, _: Any
     ) -> messages.ListGroupsResponse:
         return await answer(LIST_GROUPS, self._coordinator, request)
+
+    async def DeleteGroups(  # noqa: N802
+        self, request: messages.DeleteGroupsRequest, _: Any
+    ) -> messages.DeleteGroupsResponse:
+        return await answer(DELETE_GROUPS, self._coordinator, request)
+
+    async def OffsetDelete(  # noqa: N802
+        self, request: messages.OffsetDeleteRequest, _: Any
+    ) -> messages.OffsetDeleteResponse:
+        return await answer(OFFSET_DELETE, self._coordinator, request)

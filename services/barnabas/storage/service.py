@@ -31,6 +31,9 @@ from barnabas.storage.cleaning_measurements import CleanerCollector
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
+from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
+from barnabas.storage.handlers.describe_producers import DescribeProducersHandler
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -188,6 +191,9 @@ class StorageNode:
             self.fetches,
             ListOffsetsHandler(self.replicas, self._executors.read),
             OffsetForLeaderEpochHandler(self.replicas),
+            DeleteRecordsHandler(self.replicas, self._executors.read),
+            DescribeLogDirsHandler(self.replicas, self._directories, self._executors.read),
+            DescribeProducersHandler(self.replicas),
         )
         servicer.add_to(server)
         try:

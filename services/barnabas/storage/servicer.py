@@ -12,6 +12,12 @@ from barnabas.rpc.v1.storage_pb2 import (
     DESCRIPTOR,
     AppendFrame,
     AppendResultFrame,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
     FetchFrame,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -19,6 +25,9 @@ from barnabas.rpc.v1.storage_pb2 import (
     OffsetForLeaderEpochResponse,
 )
 from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
+from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
+from barnabas.storage.handlers.describe_producers import DescribeProducersHandler
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -35,11 +44,17 @@ class StorageServicer:
         fetches: FetchHandler,
         list_offsets: ListOffsetsHandler,
         offset_for_leader_epoch: OffsetForLeaderEpochHandler,
+        delete_records: DeleteRecordsHandler,
+        describe_log_dirs: DescribeLogDirsHandler,
+        describe_producers: DescribeProducersHandler,
     ) -> None:
         self._appends = appends
         self._fetches = fetches
         self._list_offsets = list_offsets
         self._offset_for_leader_epoch = offset_for_leader_epoch
+        self._delete_records = delete_records
+        self._describe_log_dirs = describe_log_dirs
+        self._describe_producers = describe_producers
 
     async def Append(self, request_iterator: AsyncIterator[AppendFrame], context: Any) -> None:  # noqa: N802
         # At once: it tells the peer that the stream is open.
@@ -58,6 +73,21 @@ class StorageServicer:
     ) -> OffsetForLeaderEpochResponse:
         return self._offset_for_leader_epoch.handle(request)
 
+    async def DeleteRecords(  # noqa: N802
+        self, request: DeleteRecordsRequest, context: Any
+    ) -> DeleteRecordsResponse:
+        return await self._delete_records.handle(request)
+
+    async def DescribeLogDirs(  # noqa: N802
+        self, request: DescribeLogDirsRequest, context: Any
+    ) -> DescribeLogDirsResponse:
+        return await self._describe_log_dirs.handle(request)
+
+    async def DescribeProducers(  # noqa: N802
+        self, request: DescribeProducersRequest, context: Any
+    ) -> DescribeProducersResponse:
+        return self._describe_producers.handle(request)
+
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve this node's calls on `server`; a Fetch stream's results come to gRPC already encoded."""
         stream, unary = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
@@ -71,6 +101,19 @@ class StorageServicer:
                 self.OffsetForLeaderEpoch,
                 OffsetForLeaderEpochRequest.FromString,
                 OffsetForLeaderEpochResponse.SerializeToString,
+            ),
+            "DeleteRecords": unary(
+                self.DeleteRecords, DeleteRecordsRequest.FromString, DeleteRecordsResponse.SerializeToString
+            ),
+            "DescribeLogDirs": unary(
+                self.DescribeLogDirs,
+                DescribeLogDirsRequest.FromString,
+                DescribeLogDirsResponse.SerializeToString,
+            ),
+            "DescribeProducers": unary(
+                self.DescribeProducers,
+                DescribeProducersRequest.FromString,
+                DescribeProducersResponse.SerializeToString,
             ),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))

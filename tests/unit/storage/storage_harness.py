@@ -34,6 +34,9 @@ from barnabas.rpc.v1.storage_pb2 import (
 )
 from barnabas.storage.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
+from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
+from barnabas.storage.handlers.describe_producers import DescribeProducersHandler
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -218,6 +221,9 @@ async def run_node(directory: Path, socket: Path, *, crash: bool = False) -> Asy
         harness.fetches,
         ListOffsetsHandler(harness.replicas, harness.executor),
         OffsetForLeaderEpochHandler(harness.replicas),
+        DeleteRecordsHandler(harness.replicas, harness.executor),
+        DescribeLogDirsHandler(harness.replicas, harness.directories, harness.executor),
+        DescribeProducersHandler(harness.replicas),
     )
     servicer.add_to(server)
     add_address(server, harness.address)

@@ -18,7 +18,7 @@ from barnabas.log.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.rpc.v1.controller_pb2_grpc import add_ControllerServicer_to_server
+from barnabas.rpc.v1.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
 from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.storage.config import StorageConfig
@@ -34,7 +34,7 @@ UNUSED_CALLS = (
 TOPIC = uuid.UUID(int=7)
 
 
-class FakeController:
+class FakeController(ControllerServicer):
     """Registers whoever comes, and streams one snapshot with one topic."""
 
     def __init__(self, *, refuse: bool = False) -> None:

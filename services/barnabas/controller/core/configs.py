@@ -1,8 +1,9 @@
-"""IncrementalAlterConfigs: single settings of topics and brokers set, deleted, added to and taken from."""
+"""Settings of topics and brokers: IncrementalAlterConfigs changes single ones, AlterConfigs replaces all of them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
@@ -13,10 +14,13 @@ from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataIma
 from barnabas.metadata.topic_names import check_topic_name
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS, topic_setting, validate_topic_settings
 from barnabas.rpc.v1.controller_pb2 import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     ConfigOperation,
     ConfigResourceChange,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+    ReplacedConfig,
     ResourceResult,
 )
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
@@ -61,18 +65,60 @@ def _alter(image: MetadataImage, change: ConfigResourceChange) -> list[MetadataR
             after.pop(operation.name, None)
         else:
             after[operation.name] = value
-    if change.resource_type == TOPIC_RESOURCE:
+    return _stored(resource, before, after, (operation.name for operation in change.operations))
+
+
+def replace_configs(image: MetadataImage, request: AlterConfigsRequest) -> Decision[AlterConfigsResponse]:
+    """Decide on every resource by itself: it gets the settings named and no others, or stays as it is."""
+    times = Counter((replaced.resource_type, replaced.resource_name) for replaced in request.resources)
+    records: list[MetadataRecord] = []
+    results = []
+    for replaced in request.resources:
+        try:
+            if times[replaced.resource_type, replaced.resource_name] > 1:
+                raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            records += _replace(image, replaced)
+            results.append(ResourceResult())
+        except KafkaError as error:
+            results.append(failure(error))
+    stored = () if request.validate_only else tuple(records)
+    return Decision(stored, AlterConfigsResponse(results=results))
+
+
+def _replace(image: MetadataImage, replaced: ReplacedConfig) -> list[MetadataRecord]:
+    names = [config.name for config in replaced.configs]
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    nulls = [config.name for config in replaced.configs if not config.HasField("value")]
+    if nulls:
+        raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}")
+    _check_resource(image, replaced)
+    if replaced.resource_type == TOPIC_RESOURCE:
+        for name in names:
+            topic_setting(name)
+    resource = (replaced.resource_type, replaced.resource_name)
+    before = dict(image.configs.get(resource, {}))
+    after = {config.name: config.value for config in replaced.configs}
+    return _stored(resource, before, after, names)
+
+
+def _stored(
+    resource: tuple[int, str], before: dict[str, str], after: dict[str, str], changed: Iterable[str]
+) -> list[MetadataRecord]:
+    """The record that makes `after` of `before`, once it is found valid; `changed` names what the request names."""
+    resource_type, resource_name = resource
+    if resource_type == TOPIC_RESOURCE:
         validate_topic_settings(after)
     else:
-        for operation in change.operations:
-            validate_broker_change(operation.name, after.get(operation.name), change.resource_name)
+        for name in changed:
+            validate_broker_change(name, after.get(name), resource_name)
     if after == before:
         return []
     key = config_key(*resource)
     return [MetadataRecord(key=key, config=ConfigRecord(values=after)) if after else MetadataRecord(key=key)]
 
 
-def _check_resource(image: MetadataImage, change: ConfigResourceChange) -> None:
+def _check_resource(image: MetadataImage, change: ConfigResourceChange | ReplacedConfig) -> None:
     name = change.resource_name
     if change.resource_type == TOPIC_RESOURCE:
         if not name:

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from barnabas.controller.active import WrongCluster
-from barnabas.controller.core.configs import alter_configs
+from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
@@ -84,6 +84,11 @@ class Servicer(ControllerServicer):
         self, request: pb.IncrementalAlterConfigsRequest, context: Context
     ) -> pb.IncrementalAlterConfigsResponse:
         return await self._submit(context, lambda image: alter_configs(image, request))
+
+    async def AlterConfigs(  # noqa: N802
+        self, request: pb.AlterConfigsRequest, context: Context
+    ) -> pb.AlterConfigsResponse:
+        return await self._submit(context, lambda image: replace_configs(image, request))
 
     async def AllocateProducerIds(  # noqa: N802
         self, request: pb.AllocateProducerIdsRequest, context: Context

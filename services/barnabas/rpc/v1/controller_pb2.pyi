@@ -132,7 +132,9 @@ class CreateTopicsRequest(_message.Message):
     validate_only: _builtins.bool
     """Only check; change nothing."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewTopic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewTopic]:
+        """The topics, each once."""
+
     def __init__(
         self,
         *,
@@ -257,7 +259,9 @@ class CreateTopicsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatedTopic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreatedTopic]:
+        """One result a topic."""
+
     def __init__(
         self,
         *,
@@ -319,7 +323,9 @@ class DeleteTopicsRequest(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicRef]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicRef]:
+        """The topics, each once."""
+
     def __init__(
         self,
         *,
@@ -367,7 +373,9 @@ class DeleteTopicsResponse(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedTopic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedTopic]:
+        """One result a topic."""
+
     def __init__(
         self,
         *,
@@ -424,7 +432,9 @@ class CreatePartitionsRequest(_message.Message):
     validate_only: _builtins.bool
     """Only check; change nothing."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewPartitions]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___NewPartitions]:
+        """The topics, each once."""
+
     def __init__(
         self,
         *,
@@ -479,7 +489,9 @@ class CreatePartitionsResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourceResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourceResult]:
+        """One result a topic."""
+
     def __init__(
         self,
         *,
@@ -504,7 +516,9 @@ class IncrementalAlterConfigsRequest(_message.Message):
     validate_only: _builtins.bool
     """Only check; change nothing."""
     @_builtins.property
-    def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigResourceChange]: ...
+    def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigResourceChange]:
+        """The resources, each once."""
+
     def __init__(
         self,
         *,
@@ -533,7 +547,9 @@ class ConfigResourceChange(_message.Message):
     resource_name: _builtins.str
     """The topic's name, or the broker id as text, empty for the cluster-wide default."""
     @_builtins.property
-    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigOperation]: ...
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigOperation]:
+        """What to change, each setting once."""
+
     def __init__(
         self,
         *,
@@ -589,7 +605,9 @@ class IncrementalAlterConfigsResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourceResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourceResult]:
+        """One result a resource."""
+
     def __init__(
         self,
         *,
@@ -602,6 +620,90 @@ class IncrementalAlterConfigsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IncrementalAlterConfigsResponse: _TypeAlias = IncrementalAlterConfigsResponse  # noqa: Y015
+
+@_typing.final
+class AlterConfigsRequest(_message.Message):
+    """Configurations to replace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Only check; change nothing."""
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplacedConfig]:
+        """The resources, each once."""
+
+    def __init__(
+        self,
+        *,
+        resources: _abc.Iterable[Global___ReplacedConfig] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterConfigsRequest: _TypeAlias = AlterConfigsRequest  # noqa: Y015
+
+@_typing.final
+class ReplacedConfig(_message.Message):
+    """The new configuration of one resource; what it does not name goes back to its default."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.int
+    """Kafka's resource type, as in ConfigResourceChange."""
+    resource_name: _builtins.str
+    """The resource's name, as in ConfigResourceChange."""
+    @_builtins.property
+    def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]:
+        """All that shall be set."""
+
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.int = ...,
+        resource_name: _builtins.str = ...,
+        configs: _abc.Iterable[Global___ConfigEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplacedConfig: _TypeAlias = ReplacedConfig  # noqa: Y015
+
+@_typing.final
+class AlterConfigsResponse(_message.Message):
+    """Results, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourceResult]:
+        """One result a resource."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___ResourceResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterConfigsResponse: _TypeAlias = AlterConfigsResponse  # noqa: Y015
 
 @_typing.final
 class AllocateProducerIdsRequest(_message.Message):

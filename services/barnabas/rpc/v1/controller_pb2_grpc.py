@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ControllerStub:
-    """Missing associated documentation comment in .proto file."""
+    """What every other service asks of the controller.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -59,6 +60,11 @@ class ControllerStub:
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.IncrementalAlterConfigsRequest.SerializeToString,
                 response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.IncrementalAlterConfigsResponse.FromString,
                 _registered_method=True)
+        self.AlterConfigs = channel.unary_unary(
+                '/barnabas.rpc.v1.Controller/AlterConfigs',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterConfigsRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterConfigsResponse.FromString,
+                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/barnabas.rpc.v1.Controller/AllocateProducerIds',
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -67,7 +73,8 @@ class ControllerStub:
 
 
 class ControllerServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What every other service asks of the controller.
+    """
 
     def Watch(self, request, context):
         """Registers the caller, then streams a snapshot of the metadata and every change after it, in order. The
@@ -101,6 +108,13 @@ class ControllerServicer:
 
     def IncrementalAlterConfigs(self, request, context):
         """Changes the dynamic configuration of topics and brokers, setting by setting.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterConfigs(self, request, context):
+        """Replaces the whole dynamic configuration of topics and brokers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -141,6 +155,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.IncrementalAlterConfigsRequest.FromString,
                     response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.IncrementalAlterConfigsResponse.SerializeToString,
             ),
+            'AlterConfigs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterConfigs,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterConfigsRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterConfigsResponse.SerializeToString,
+            ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
@@ -155,7 +174,8 @@ def add_ControllerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Controller:
-    """Missing associated documentation comment in .proto file."""
+    """What every other service asks of the controller.
+    """
 
     @staticmethod
     def Watch(request,
@@ -282,6 +302,33 @@ class Controller:
             '/barnabas.rpc.v1.Controller/IncrementalAlterConfigs',
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.IncrementalAlterConfigsRequest.SerializeToString,
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.IncrementalAlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterConfigs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Controller/AlterConfigs',
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterConfigsRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterConfigsResponse.FromString,
             options,
             channel_credentials,
             insecure,

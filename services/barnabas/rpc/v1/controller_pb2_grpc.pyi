@@ -27,6 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ControllerStub:
+    """What every other service asks of the controller."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -44,11 +46,15 @@ class ControllerStub:
     """Adds partitions to topics."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_controller_pb2.IncrementalAlterConfigsRequest, _controller_pb2.IncrementalAlterConfigsResponse]
     """Changes the dynamic configuration of topics and brokers, setting by setting."""
+    AlterConfigs: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AlterConfigsRequest, _controller_pb2.AlterConfigsResponse]
+    """Replaces the whole dynamic configuration of topics and brokers."""
     AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]
     """Hands out a block of producer ids that no one else will get."""
 
 @_typing.type_check_only
 class ControllerAsyncStub(ControllerStub):
+    """What every other service asks of the controller."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Watch: _aio.UnaryStreamMultiCallable[_controller_pb2.WatchRequest, _controller_pb2.MetadataDelta]  # type: ignore[assignment]
     """Registers the caller, then streams a snapshot of the metadata and every change after it, in order. The
@@ -63,10 +69,14 @@ class ControllerAsyncStub(ControllerStub):
     """Adds partitions to topics."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_controller_pb2.IncrementalAlterConfigsRequest, _controller_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
     """Changes the dynamic configuration of topics and brokers, setting by setting."""
+    AlterConfigs: _aio.UnaryUnaryMultiCallable[_controller_pb2.AlterConfigsRequest, _controller_pb2.AlterConfigsResponse]  # type: ignore[assignment]
+    """Replaces the whole dynamic configuration of topics and brokers."""
     AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
     """Hands out a block of producer ids that no one else will get."""
 
 class ControllerServicer(metaclass=_abc_1.ABCMeta):
+    """What every other service asks of the controller."""
+
     @_abc_1.abstractmethod
     def Watch(
         self,
@@ -109,6 +119,14 @@ class ControllerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_controller_pb2.IncrementalAlterConfigsResponse]]:
         """Changes the dynamic configuration of topics and brokers, setting by setting."""
+
+    @_abc_1.abstractmethod
+    def AlterConfigs(
+        self,
+        request: _controller_pb2.AlterConfigsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.AlterConfigsResponse, _abc.Awaitable[_controller_pb2.AlterConfigsResponse]]:
+        """Replaces the whole dynamic configuration of topics and brokers."""
 
     @_abc_1.abstractmethod
     def AllocateProducerIds(

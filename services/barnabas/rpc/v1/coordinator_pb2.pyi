@@ -115,7 +115,9 @@ class JoinGroupRequest(_message.Message):
         """In the member's order of preference."""
 
     @_builtins.property
-    def client(self) -> Global___ClientIdentity: ...
+    def client(self) -> Global___ClientIdentity:
+        """Who is asking."""
+
     def __init__(
         self,
         *,
@@ -148,6 +150,8 @@ Global___JoinGroupRequest: _TypeAlias = JoinGroupRequest  # noqa: Y015
 
 @_typing.final
 class JoinGroupResponse(_message.Message):
+    """The member's place in the new generation."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -205,6 +209,8 @@ Global___JoinGroupResponse: _TypeAlias = JoinGroupResponse  # noqa: Y015
 
 @_typing.final
 class JoinGroupMember(_message.Message):
+    """A member as the leader sees it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMBER_ID_FIELD_NUMBER: _builtins.int
@@ -294,6 +300,8 @@ Global___SyncGroupRequest: _TypeAlias = SyncGroupRequest  # noqa: Y015
 
 @_typing.final
 class SyncGroupAssignment(_message.Message):
+    """One member's assignment."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMBER_ID_FIELD_NUMBER: _builtins.int
@@ -318,6 +326,8 @@ Global___SyncGroupAssignment: _TypeAlias = SyncGroupAssignment  # noqa: Y015
 
 @_typing.final
 class SyncGroupResponse(_message.Message):
+    """The caller's own assignment."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -393,6 +403,8 @@ Global___HeartbeatRequest: _TypeAlias = HeartbeatRequest  # noqa: Y015
 
 @_typing.final
 class HeartbeatResponse(_message.Message):
+    """Whether the member may go on."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -422,7 +434,9 @@ class LeaveGroupRequest(_message.Message):
     group_id: _builtins.str
     """The group's id."""
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeavingMember]: ...
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeavingMember]:
+        """Who leaves."""
+
     def __init__(
         self,
         *,
@@ -439,6 +453,8 @@ Global___LeaveGroupRequest: _TypeAlias = LeaveGroupRequest  # noqa: Y015
 
 @_typing.final
 class LeavingMember(_message.Message):
+    """A member that leaves."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMBER_ID_FIELD_NUMBER: _builtins.int
@@ -474,6 +490,8 @@ Global___LeavingMember: _TypeAlias = LeavingMember  # noqa: Y015
 
 @_typing.final
 class LeaveGroupResponse(_message.Message):
+    """What became of those who leave."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -500,6 +518,8 @@ Global___LeaveGroupResponse: _TypeAlias = LeaveGroupResponse  # noqa: Y015
 
 @_typing.final
 class LeftMember(_message.Message):
+    """The result for one member."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMBER_ID_FIELD_NUMBER: _builtins.int
@@ -551,7 +571,9 @@ class OffsetCommitRequest(_message.Message):
     retention_time_ms: _builtins.int
     """How long to keep the offsets in milliseconds; -1 for offsets.retention.minutes (version 2 to 4 only)."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitTopic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitTopic]:
+        """What to commit, by topic."""
+
     def __init__(
         self,
         *,
@@ -574,6 +596,8 @@ Global___OffsetCommitRequest: _TypeAlias = OffsetCommitRequest  # noqa: Y015
 
 @_typing.final
 class OffsetCommitTopic(_message.Message):
+    """Offsets of one topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -584,7 +608,9 @@ class OffsetCommitTopic(_message.Message):
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitPartition]:
+        """What to commit, by partition."""
+
     def __init__(
         self,
         *,
@@ -602,6 +628,8 @@ Global___OffsetCommitTopic: _TypeAlias = OffsetCommitTopic  # noqa: Y015
 
 @_typing.final
 class OffsetCommitPartition(_message.Message):
+    """The offset of one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -636,6 +664,8 @@ Global___OffsetCommitPartition: _TypeAlias = OffsetCommitPartition  # noqa: Y015
 
 @_typing.final
 class OffsetCommitResponse(_message.Message):
+    """What was committed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
@@ -658,6 +688,8 @@ Global___OffsetCommitResponse: _TypeAlias = OffsetCommitResponse  # noqa: Y015
 
 @_typing.final
 class OffsetCommitTopicResult(_message.Message):
+    """The results of one topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -665,7 +697,9 @@ class OffsetCommitTopicResult(_message.Message):
     name: _builtins.str
     """The topic's name."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitPartitionResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitPartitionResult]:
+        """In the order of the request."""
+
     def __init__(
         self,
         *,
@@ -682,6 +716,8 @@ Global___OffsetCommitTopicResult: _TypeAlias = OffsetCommitTopicResult  # noqa: 
 
 @_typing.final
 class OffsetCommitPartitionResult(_message.Message):
+    """The result of one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -727,7 +763,9 @@ class OffsetFetchRequest(_message.Message):
     member_epoch: _builtins.int
     """The member's epoch; -1 when absent."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchTopic]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchTopic]:
+        """The topics whose offsets are wanted."""
+
     def __init__(
         self,
         *,
@@ -750,6 +788,8 @@ Global___OffsetFetchRequest: _TypeAlias = OffsetFetchRequest  # noqa: Y015
 
 @_typing.final
 class OffsetFetchTopic(_message.Message):
+    """Partitions of one topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -776,6 +816,8 @@ Global___OffsetFetchTopic: _TypeAlias = OffsetFetchTopic  # noqa: Y015
 
 @_typing.final
 class OffsetFetchResponse(_message.Message):
+    """The offsets found."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -783,7 +825,9 @@ class OffsetFetchResponse(_message.Message):
     error_code: _builtins.int
     """Kafka's error code for the whole group; 0 when all is well."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchTopicResult]: ...
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchTopicResult]:
+        """In the order of the request; by name when all were asked for."""
+
     def __init__(
         self,
         *,
@@ -800,6 +844,8 @@ Global___OffsetFetchResponse: _TypeAlias = OffsetFetchResponse  # noqa: Y015
 
 @_typing.final
 class OffsetFetchTopicResult(_message.Message):
+    """The offsets of one topic."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -807,7 +853,9 @@ class OffsetFetchTopicResult(_message.Message):
     name: _builtins.str
     """The topic's name."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchPartitionResult]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchPartitionResult]:
+        """In the order of the request."""
+
     def __init__(
         self,
         *,
@@ -824,6 +872,8 @@ Global___OffsetFetchTopicResult: _TypeAlias = OffsetFetchTopicResult  # noqa: Y0
 
 @_typing.final
 class OffsetFetchPartitionResult(_message.Message):
+    """The offset of one partition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
@@ -860,6 +910,8 @@ Global___OffsetFetchPartitionResult: _TypeAlias = OffsetFetchPartitionResult  # 
 
 @_typing.final
 class DescribeGroupsRequest(_message.Message):
+    """Kafka's DescribeGroups (key 15)."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_IDS_FIELD_NUMBER: _builtins.int
@@ -882,6 +934,8 @@ Global___DescribeGroupsRequest: _TypeAlias = DescribeGroupsRequest  # noqa: Y015
 
 @_typing.final
 class DescribeGroupsResponse(_message.Message):
+    """The descriptions."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
@@ -904,6 +958,8 @@ Global___DescribeGroupsResponse: _TypeAlias = DescribeGroupsResponse  # noqa: Y0
 
 @_typing.final
 class GroupDescription(_message.Message):
+    """One group."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -926,7 +982,9 @@ class GroupDescription(_message.Message):
     protocol: _builtins.str
     """The protocol chosen; empty unless the group is stable."""
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMemberDescription]: ...
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMemberDescription]:
+        """The group's members."""
+
     def __init__(
         self,
         *,
@@ -948,6 +1006,8 @@ Global___GroupDescription: _TypeAlias = GroupDescription  # noqa: Y015
 
 @_typing.final
 class GroupMemberDescription(_message.Message):
+    """One member of a group."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MEMBER_ID_FIELD_NUMBER: _builtins.int
@@ -964,7 +1024,9 @@ class GroupMemberDescription(_message.Message):
     assignment: _builtins.bytes
     """The member's assignment."""
     @_builtins.property
-    def client(self) -> Global___ClientIdentity: ...
+    def client(self) -> Global___ClientIdentity:
+        """Who the member is."""
+
     def __init__(
         self,
         *,
@@ -986,6 +1048,8 @@ Global___GroupMemberDescription: _TypeAlias = GroupMemberDescription  # noqa: Y0
 
 @_typing.final
 class ListGroupsRequest(_message.Message):
+    """Kafka's ListGroups (key 16)."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STATES_FIELD_NUMBER: _builtins.int
@@ -1014,6 +1078,8 @@ Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
 
 @_typing.final
 class ListGroupsResponse(_message.Message):
+    """The groups that this coordinator owns."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_CODE_FIELD_NUMBER: _builtins.int
@@ -1021,7 +1087,9 @@ class ListGroupsResponse(_message.Message):
     error_code: _builtins.int
     """Kafka's error code; COORDINATOR_LOAD_IN_PROGRESS when some partition is still being loaded."""
     @_builtins.property
-    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedGroup]: ...
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedGroup]:
+        """The groups, in no order."""
+
     def __init__(
         self,
         *,
@@ -1038,6 +1106,8 @@ Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 
 @_typing.final
 class ListedGroup(_message.Message):
+    """One group."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
@@ -1067,3 +1137,133 @@ class ListedGroup(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListedGroup: _TypeAlias = ListedGroup  # noqa: Y015
+
+@_typing.final
+class DeleteGroupsRequest(_message.Message):
+    """Kafka's DeleteGroups (key 42)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The groups to delete; this coordinator owns all of them."""
+
+    def __init__(
+        self,
+        *,
+        group_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupsRequest: _TypeAlias = DeleteGroupsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupsResponse(_message.Message):
+    """What became of the groups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedGroup]:
+        """In the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___DeletedGroup] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupsResponse: _TypeAlias = DeleteGroupsResponse  # noqa: Y015
+
+@_typing.final
+class DeletedGroup(_message.Message):
+    """The result for one group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    """The group's id."""
+    error_code: _builtins.int
+    """Kafka's error code: NON_EMPTY_GROUP when it has members, GROUP_ID_NOT_FOUND when there is no such group."""
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        error_code: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "group_id", b"group_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedGroup: _TypeAlias = DeletedGroup  # noqa: Y015
+
+@_typing.final
+class OffsetDeleteRequest(_message.Message):
+    """Kafka's OffsetDelete (key 47)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    """The group's id."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchTopic]:
+        """The topics and partitions whose offsets are to be forgotten."""
+
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        topics: _abc.Iterable[Global___OffsetFetchTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetDeleteRequest: _TypeAlias = OffsetDeleteRequest  # noqa: Y015
+
+@_typing.final
+class OffsetDeleteResponse(_message.Message):
+    """What became of the offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code for the whole group; 0 when all is well."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitTopicResult]:
+        """In the order of the request; GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        topics: _abc.Iterable[Global___OffsetCommitTopicResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetDeleteResponse: _TypeAlias = OffsetDeleteResponse  # noqa: Y015

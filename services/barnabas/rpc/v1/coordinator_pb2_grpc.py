@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class GroupCoordinatorStub:
-    """Missing associated documentation comment in .proto file."""
+    """What gateways ask of a coordinator.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -74,10 +75,21 @@ class GroupCoordinatorStub:
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
+        self.DeleteGroups = channel.unary_unary(
+                '/barnabas.rpc.v1.GroupCoordinator/DeleteGroups',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.DeleteGroupsRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.DeleteGroupsResponse.FromString,
+                _registered_method=True)
+        self.OffsetDelete = channel.unary_unary(
+                '/barnabas.rpc.v1.GroupCoordinator/OffsetDelete',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.OffsetDeleteRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.OffsetDeleteResponse.FromString,
+                _registered_method=True)
 
 
 class GroupCoordinatorServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What gateways ask of a coordinator.
+    """
 
     def JoinGroup(self, request, context):
         """Joins a group; answered when the rebalance is complete, or at once with an error.
@@ -135,6 +147,20 @@ class GroupCoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteGroups(self, request, context):
+        """Deletes groups that have no members, with their offsets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetDelete(self, request, context):
+        """Forgets committed offsets of partitions that no member of the group is subscribed to.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -178,6 +204,16 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.ListGroupsRequest.FromString,
                     response_serializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.ListGroupsResponse.SerializeToString,
             ),
+            'DeleteGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroups,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.DeleteGroupsRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.DeleteGroupsResponse.SerializeToString,
+            ),
+            'OffsetDelete': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetDelete,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.OffsetDeleteRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.OffsetDeleteResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'barnabas.rpc.v1.GroupCoordinator', rpc_method_handlers)
@@ -187,7 +223,8 @@ def add_GroupCoordinatorServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinator:
-    """Missing associated documentation comment in .proto file."""
+    """What gateways ask of a coordinator.
+    """
 
     @staticmethod
     def JoinGroup(request,
@@ -395,6 +432,60 @@ class GroupCoordinator:
             '/barnabas.rpc.v1.GroupCoordinator/ListGroups',
             barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.ListGroupsRequest.SerializeToString,
             barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.GroupCoordinator/DeleteGroups',
+            barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.DeleteGroupsRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.DeleteGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetDelete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.GroupCoordinator/OffsetDelete',
+            barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.OffsetDeleteRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_coordinator__pb2.OffsetDeleteResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,6 +32,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupCoordinatorStub:
+    """What gateways ask of a coordinator."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -52,9 +54,15 @@ class GroupCoordinatorStub:
     """Describes groups that this coordinator owns."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListGroupsRequest, _coordinator_pb2.ListGroupsResponse]
     """Lists all groups that this coordinator owns."""
+    DeleteGroups: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteGroupsRequest, _coordinator_pb2.DeleteGroupsResponse]
+    """Deletes groups that have no members, with their offsets."""
+    OffsetDelete: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.OffsetDeleteRequest, _coordinator_pb2.OffsetDeleteResponse]
+    """Forgets committed offsets of partitions that no member of the group is subscribed to."""
 
 @_typing.type_check_only
 class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
+    """What gateways ask of a coordinator."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     JoinGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.JoinGroupRequest, _coordinator_pb2.JoinGroupResponse]  # type: ignore[assignment]
     """Joins a group; answered when the rebalance is complete, or at once with an error."""
@@ -72,8 +80,14 @@ class GroupCoordinatorAsyncStub(GroupCoordinatorStub):
     """Describes groups that this coordinator owns."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListGroupsRequest, _coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
     """Lists all groups that this coordinator owns."""
+    DeleteGroups: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteGroupsRequest, _coordinator_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
+    """Deletes groups that have no members, with their offsets."""
+    OffsetDelete: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.OffsetDeleteRequest, _coordinator_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
+    """Forgets committed offsets of partitions that no member of the group is subscribed to."""
 
 class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
+    """What gateways ask of a coordinator."""
+
     @_abc_1.abstractmethod
     def JoinGroup(
         self,
@@ -137,5 +151,21 @@ class GroupCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListGroupsResponse, _abc.Awaitable[_coordinator_pb2.ListGroupsResponse]]:
         """Lists all groups that this coordinator owns."""
+
+    @_abc_1.abstractmethod
+    def DeleteGroups(
+        self,
+        request: _coordinator_pb2.DeleteGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.DeleteGroupsResponse, _abc.Awaitable[_coordinator_pb2.DeleteGroupsResponse]]:
+        """Deletes groups that have no members, with their offsets."""
+
+    @_abc_1.abstractmethod
+    def OffsetDelete(
+        self,
+        request: _coordinator_pb2.OffsetDeleteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.OffsetDeleteResponse, _abc.Awaitable[_coordinator_pb2.OffsetDeleteResponse]]:
+        """Forgets committed offsets of partitions that no member of the group is subscribed to."""
 
 def add_GroupCoordinatorServicer_to_server(servicer: GroupCoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -31,7 +31,9 @@ class AppendFrame(_message.Message):
 
     REQUESTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendRequest]: ...
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendRequest]:
+        """In the order in which they reach their partitions."""
+
     def __init__(
         self,
         *,
@@ -70,7 +72,9 @@ class AppendRequest(_message.Message):
     traceparent: _builtins.str
     """W3C trace context of the client's request; empty when it is not traced."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionAppend]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionAppend]:
+        """One entry a partition."""
+
     def __init__(
         self,
         *,
@@ -131,7 +135,9 @@ class AppendResultFrame(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
+        """In any order."""
+
     def __init__(
         self,
         *,
@@ -220,7 +226,9 @@ class FetchFrame(_message.Message):
     REQUESTS_FIELD_NUMBER: _builtins.int
     HURRY_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest]: ...
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest]:
+        """Requests that begin with this frame."""
+
     @_builtins.property
     def hurry(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Correlation ids whose answer is wanted at once, with whatever there is."""
@@ -265,7 +273,9 @@ class FetchRequest(_message.Message):
     traceparent: _builtins.str
     """W3C trace context of the client's request; empty when it is not traced."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionFetch]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionFetch]:
+        """In the order in which they are read until max_bytes is reached."""
+
     def __init__(
         self,
         *,
@@ -337,7 +347,9 @@ class FetchResultFrame(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResult]:
+        """In any order."""
+
     def __init__(
         self,
         *,
@@ -494,7 +506,9 @@ class ListOffsetsRequest(_message.Message):
     isolation_level: _builtins.int
     """Kafka's isolation level: 0 read uncommitted, 1 read committed."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartition]:
+        """What to find, by partition."""
+
     def __init__(
         self,
         *,
@@ -554,7 +568,9 @@ class ListOffsetsResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsResult]:
+        """One result a partition."""
+
     def __init__(
         self,
         *,
@@ -610,7 +626,9 @@ class OffsetForLeaderEpochRequest(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetForLeaderEpochPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetForLeaderEpochPartition]:
+        """What to look up, by partition."""
+
     def __init__(
         self,
         *,
@@ -666,7 +684,9 @@ class OffsetForLeaderEpochResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetForLeaderEpochResult]: ...
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetForLeaderEpochResult]:
+        """One result a partition."""
+
     def __init__(
         self,
         *,
@@ -707,3 +727,377 @@ class OffsetForLeaderEpochResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OffsetForLeaderEpochResult: _TypeAlias = OffsetForLeaderEpochResult  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsRequest(_message.Message):
+    """Where logs shall start."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteRecordsPartition]:
+        """One entry a partition."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DeleteRecordsPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsRequest: _TypeAlias = DeleteRecordsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsPartition(_message.Message):
+    """Where one log shall start."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    BEFORE_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    before_offset: _builtins.int
+    """The first offset to keep; -1 for the high watermark."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        before_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_offset", b"before_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsPartition: _TypeAlias = DeleteRecordsPartition  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsResponse(_message.Message):
+    """Results, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteRecordsResult]:
+        """One result a partition."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___DeleteRecordsResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsResponse: _TypeAlias = DeleteRecordsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteRecordsResult(_message.Message):
+    """What became of one log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    LOW_WATERMARK_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; 0 when all is well."""
+    low_watermark: _builtins.int
+    """The log's first offset now; -1 on error."""
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        low_watermark: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "low_watermark", b"low_watermark"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteRecordsResult: _TypeAlias = DeleteRecordsResult  # noqa: Y015
+
+@_typing.final
+class DescribeLogDirsRequest(_message.Message):
+    """Which partitions to describe."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALL_PARTITIONS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    all_partitions: _builtins.bool
+    """Describe every partition; `partitions` is then empty."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOfTopic]:
+        """The partitions wanted."""
+
+    def __init__(
+        self,
+        *,
+        all_partitions: _builtins.bool = ...,
+        partitions: _abc.Iterable[Global___PartitionOfTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_partitions", b"all_partitions", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeLogDirsRequest: _TypeAlias = DescribeLogDirsRequest  # noqa: Y015
+
+@_typing.final
+class PartitionOfTopic(_message.Message):
+    """One partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionOfTopic: _TypeAlias = PartitionOfTopic  # noqa: Y015
+
+@_typing.final
+class DescribeLogDirsResponse(_message.Message):
+    """The node's log directories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DIRS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def log_dirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirDescription]:
+        """All of them, also those without a partition that was asked for."""
+
+    def __init__(
+        self,
+        *,
+        log_dirs: _abc.Iterable[Global___LogDirDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_dirs", b"log_dirs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeLogDirsResponse: _TypeAlias = DescribeLogDirsResponse  # noqa: Y015
+
+@_typing.final
+class LogDirDescription(_message.Message):
+    """One log directory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    TOTAL_BYTES_FIELD_NUMBER: _builtins.int
+    USABLE_BYTES_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; KAFKA_STORAGE_ERROR when the directory failed."""
+    path: _builtins.str
+    """Its absolute path."""
+    total_bytes: _builtins.int
+    """The size of its file system in bytes."""
+    usable_bytes: _builtins.int
+    """What is free of that, in bytes."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirPartition]:
+        """Those asked for that are in this directory."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        path: _builtins.str = ...,
+        total_bytes: _builtins.int = ...,
+        usable_bytes: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___LogDirPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "partitions", b"partitions", "path", b"path", "total_bytes", b"total_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDirDescription: _TypeAlias = LogDirDescription  # noqa: Y015
+
+@_typing.final
+class LogDirPartition(_message.Message):
+    """One partition in a log directory."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    OFFSET_LAG_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name."""
+    partition: _builtins.int
+    """The partition's index."""
+    size_bytes: _builtins.int
+    """The size of its segments in bytes."""
+    offset_lag: _builtins.int
+    """How far it is behind the high watermark, in records; 0 for a leader."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        offset_lag: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_lag", b"offset_lag", "partition", b"partition", "size_bytes", b"size_bytes", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDirPartition: _TypeAlias = LogDirPartition  # noqa: Y015
+
+@_typing.final
+class DescribeProducersRequest(_message.Message):
+    """Partitions whose producers are wanted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOfTopic]:
+        """The partitions."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___PartitionOfTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersRequest: _TypeAlias = DescribeProducersRequest  # noqa: Y015
+
+@_typing.final
+class DescribeProducersResponse(_message.Message):
+    """Results, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionProducers]:
+        """One result a partition."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___PartitionProducers] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersResponse: _TypeAlias = DescribeProducersResponse  # noqa: Y015
+
+@_typing.final
+class PartitionProducers(_message.Message):
+    """The producers of one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    PRODUCERS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; 0 when all is well."""
+    @_builtins.property
+    def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerDescription]:
+        """Those that are remembered, in no order."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        producers: _abc.Iterable[Global___ProducerDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "producers", b"producers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionProducers: _TypeAlias = PartitionProducers  # noqa: Y015
+
+@_typing.final
+class ProducerDescription(_message.Message):
+    """What is remembered of one producer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    LAST_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    CURRENT_TRANSACTION_START_OFFSET_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """The producer's id."""
+    producer_epoch: _builtins.int
+    """Its epoch."""
+    last_sequence: _builtins.int
+    """The sequence number of its last record; -1 when none is known."""
+    last_timestamp_ms: _builtins.int
+    """The timestamp of its last record in milliseconds."""
+    coordinator_epoch: _builtins.int
+    """The epoch of the transaction coordinator that wrote its last marker; -1 when there was none."""
+    current_transaction_start_offset: _builtins.int
+    """The first offset of its open transaction; -1 when it has none."""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        last_sequence: _builtins.int = ...,
+        last_timestamp_ms: _builtins.int = ...,
+        coordinator_epoch: _builtins.int = ...,
+        current_transaction_start_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "current_transaction_start_offset", b"current_transaction_start_offset", "last_sequence", b"last_sequence", "last_timestamp_ms", b"last_timestamp_ms", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProducerDescription: _TypeAlias = ProducerDescription  # noqa: Y015

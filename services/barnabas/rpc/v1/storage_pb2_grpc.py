@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class StorageStub:
-    """Missing associated documentation comment in .proto file."""
+    """What gateways and coordinators ask of a storage node.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -54,10 +55,26 @@ class StorageStub:
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.OffsetForLeaderEpochRequest.SerializeToString,
                 response_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.OffsetForLeaderEpochResponse.FromString,
                 _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/barnabas.rpc.v1.Storage/DeleteRecords',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
+        self.DescribeLogDirs = channel.unary_unary(
+                '/barnabas.rpc.v1.Storage/DescribeLogDirs',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeLogDirsRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeLogDirsResponse.FromString,
+                _registered_method=True)
+        self.DescribeProducers = channel.unary_unary(
+                '/barnabas.rpc.v1.Storage/DescribeProducers',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeProducersRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeProducersResponse.FromString,
+                _registered_method=True)
 
 
 class StorageServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What gateways and coordinators ask of a storage node.
+    """
 
     def Append(self, request_iterator, context):
         """Appends record batches to partitions that this node leads.
@@ -87,6 +104,27 @@ class StorageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteRecords(self, request, context):
+        """Moves the start of logs that this node leads forward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeLogDirs(self, request, context):
+        """Describes this node's log directories and the partitions in them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeProducers(self, request, context):
+        """Describes the producers whose sequences this node remembers, for partitions that it leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StorageServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -110,6 +148,21 @@ def add_StorageServicer_to_server(servicer, server):
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.OffsetForLeaderEpochRequest.FromString,
                     response_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.OffsetForLeaderEpochResponse.SerializeToString,
             ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogDirs,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeLogDirsRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeLogDirsResponse.SerializeToString,
+            ),
+            'DescribeProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeProducers,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeProducersRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeProducersResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'barnabas.rpc.v1.Storage', rpc_method_handlers)
@@ -119,7 +172,8 @@ def add_StorageServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Storage:
-    """Missing associated documentation comment in .proto file."""
+    """What gateways and coordinators ask of a storage node.
+    """
 
     @staticmethod
     def Append(request_iterator,
@@ -219,6 +273,87 @@ class Storage:
             '/barnabas.rpc.v1.Storage/OffsetForLeaderEpoch',
             barnabas_dot_rpc_dot_v1_dot_storage__pb2.OffsetForLeaderEpochRequest.SerializeToString,
             barnabas_dot_rpc_dot_v1_dot_storage__pb2.OffsetForLeaderEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Storage/DeleteRecords',
+            barnabas_dot_rpc_dot_v1_dot_storage__pb2.DeleteRecordsRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_storage__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Storage/DescribeLogDirs',
+            barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeLogDirsRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Storage/DescribeProducers',
+            barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeProducersRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_storage__pb2.DescribeProducersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,6 +32,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StorageStub:
+    """What gateways and coordinators ask of a storage node."""
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
@@ -44,9 +46,17 @@ class StorageStub:
     """Finds offsets by timestamp, or the log's ends."""
     OffsetForLeaderEpoch: _grpc.UnaryUnaryMultiCallable[_storage_pb2.OffsetForLeaderEpochRequest, _storage_pb2.OffsetForLeaderEpochResponse]
     """Finds where a leader epoch ends."""
+    DeleteRecords: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DeleteRecordsRequest, _storage_pb2.DeleteRecordsResponse]
+    """Moves the start of logs that this node leads forward."""
+    DescribeLogDirs: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DescribeLogDirsRequest, _storage_pb2.DescribeLogDirsResponse]
+    """Describes this node's log directories and the partitions in them."""
+    DescribeProducers: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DescribeProducersRequest, _storage_pb2.DescribeProducersResponse]
+    """Describes the producers whose sequences this node remembers, for partitions that it leads."""
 
 @_typing.type_check_only
 class StorageAsyncStub(StorageStub):
+    """What gateways and coordinators ask of a storage node."""
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     Append: _aio.StreamStreamMultiCallable[_storage_pb2.AppendFrame, _storage_pb2.AppendResultFrame]  # type: ignore[assignment]
     """Appends record batches to partitions that this node leads."""
@@ -56,8 +66,16 @@ class StorageAsyncStub(StorageStub):
     """Finds offsets by timestamp, or the log's ends."""
     OffsetForLeaderEpoch: _aio.UnaryUnaryMultiCallable[_storage_pb2.OffsetForLeaderEpochRequest, _storage_pb2.OffsetForLeaderEpochResponse]  # type: ignore[assignment]
     """Finds where a leader epoch ends."""
+    DeleteRecords: _aio.UnaryUnaryMultiCallable[_storage_pb2.DeleteRecordsRequest, _storage_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
+    """Moves the start of logs that this node leads forward."""
+    DescribeLogDirs: _aio.UnaryUnaryMultiCallable[_storage_pb2.DescribeLogDirsRequest, _storage_pb2.DescribeLogDirsResponse]  # type: ignore[assignment]
+    """Describes this node's log directories and the partitions in them."""
+    DescribeProducers: _aio.UnaryUnaryMultiCallable[_storage_pb2.DescribeProducersRequest, _storage_pb2.DescribeProducersResponse]  # type: ignore[assignment]
+    """Describes the producers whose sequences this node remembers, for partitions that it leads."""
 
 class StorageServicer(metaclass=_abc_1.ABCMeta):
+    """What gateways and coordinators ask of a storage node."""
+
     @_abc_1.abstractmethod
     def Append(
         self,
@@ -89,5 +107,29 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_storage_pb2.OffsetForLeaderEpochResponse, _abc.Awaitable[_storage_pb2.OffsetForLeaderEpochResponse]]:
         """Finds where a leader epoch ends."""
+
+    @_abc_1.abstractmethod
+    def DeleteRecords(
+        self,
+        request: _storage_pb2.DeleteRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.DeleteRecordsResponse, _abc.Awaitable[_storage_pb2.DeleteRecordsResponse]]:
+        """Moves the start of logs that this node leads forward."""
+
+    @_abc_1.abstractmethod
+    def DescribeLogDirs(
+        self,
+        request: _storage_pb2.DescribeLogDirsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.DescribeLogDirsResponse, _abc.Awaitable[_storage_pb2.DescribeLogDirsResponse]]:
+        """Describes this node's log directories and the partitions in them."""
+
+    @_abc_1.abstractmethod
+    def DescribeProducers(
+        self,
+        request: _storage_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.DescribeProducersResponse, _abc.Awaitable[_storage_pb2.DescribeProducersResponse]]:
+        """Describes the producers whose sequences this node remembers, for partitions that it leads."""
 
 def add_StorageServicer_to_server(servicer: StorageServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,63 @@
+"""DeleteRecords (key 21): moves the start of logs forward, at the leaders (KIP-107).
+
+v2 is flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.gateway import limits
+from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.storage_codes import client_code
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.v1.storage_pb2 import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResult
+
+
+async def handle(request: Request) -> Answer:
+    refs = [
+        PartitionRef(topic.name, None, partition.partition_index, partition)
+        for topic in request.body.topics
+        for partition in topic.partitions
+    ]
+    results = iter(await call_leaders(request, refs, _message, _ask, _failed))
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_answer(partition, next(results)) for partition in topic.partitions],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+async def _ask(
+    connection: StorageConnection, asked: list[DeleteRecordsPartition]
+) -> list[DeleteRecordsResult]:
+    message = DeleteRecordsRequest(partitions=asked)
+    response = await connection.stub.DeleteRecords(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    return list(response.results)
+
+
+def _message(topic_id: bytes, partition: Any) -> DeleteRecordsPartition:
+    return DeleteRecordsPartition(
+        topic_id=topic_id, partition=partition.partition_index, before_offset=partition.offset
+    )
+
+
+def _failed(code: ErrorCode) -> DeleteRecordsResult:
+    return DeleteRecordsResult(error_code=code, low_watermark=-1)
+
+
+def _answer(partition: Any, result: DeleteRecordsResult) -> dict[str, Any]:
+    return {
+        "partition_index": partition.partition_index,
+        "low_watermark": result.low_watermark,
+        "error_code": client_code(result.error_code),
+    }
+
+
+HANDLER = Handler(api_key=21, versions=(0, 2), handle=handle)

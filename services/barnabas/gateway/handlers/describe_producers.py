@@ -1,0 +1,79 @@
+"""DescribeProducers (key 61): the producers that a partition remembers, from its leader (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.gateway import limits
+from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.storage_codes import client_code
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.topic_names import topic_name_problem
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.v1.storage_pb2 import DescribeProducersRequest, PartitionOfTopic, PartitionProducers
+
+
+async def handle(request: Request) -> Answer:
+    refs = [
+        PartitionRef(topic.name, None, index, index)
+        for topic in request.body.topics
+        for index in topic.partition_indexes
+    ]
+    results = iter(await call_leaders(request, refs, _message, _ask, _failed))
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _answer(index, topic_name_problem(topic.name), next(results))
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+async def _ask(connection: StorageConnection, asked: list[PartitionOfTopic]) -> list[PartitionProducers]:
+    message = DescribeProducersRequest(partitions=asked)
+    response = await connection.stub.DescribeProducers(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    return list(response.results)
+
+
+def _message(topic_id: bytes, index: int) -> PartitionOfTopic:
+    return PartitionOfTopic(topic_id=topic_id, partition=index)
+
+
+def _failed(code: ErrorCode) -> PartitionProducers:
+    return PartitionProducers(error_code=code)
+
+
+def _answer(index: int, name_problem: str | None, result: PartitionProducers) -> dict[str, Any]:
+    code = client_code(result.error_code)
+    if name_problem is not None:
+        code = ErrorCode.invalid_topic_exception
+    return {
+        "partition_index": index,
+        "error_code": code,
+        "error_message": name_problem,
+        "active_producers": [
+            {
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.producer_epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp_ms,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.current_transaction_start_offset,
+            }
+            for producer in result.producers
+        ],
+    }
+
+
+HANDLER = Handler(
+    api_key=61,
+    versions=(0, 0),
+    handle=handle,
+    lacks="The partition's leader answers, whichever broker is asked.",
+)

@@ -1,0 +1,71 @@
+"""Storage.DeleteRecords: moves the start of a log forward (KIP-107).
+
+The records before it cannot be read from then on; their segments go with the next look at retention.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Final
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.rpc.v1.storage_pb2 import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsResult,
+)
+from barnabas.storage.partition import Partition
+from barnabas.storage.replicas import Replicas
+
+HIGH_WATERMARK: Final = -1
+"""Stands for the partition's high watermark: delete all that consumers may have read."""
+
+
+class DeleteRecordsHandler:
+    """Answers DeleteRecords. `executor` is where leader epochs are written down anew."""
+
+    def __init__(self, replicas: Replicas, executor: Executor) -> None:
+        self._replicas = replicas
+        self._executor = executor
+
+    async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        """One result per partition, in order; no partition's failure touches another."""
+        response = DeleteRecordsResponse()
+        for item in request.partitions:
+            try:
+                result = DeleteRecordsResult(low_watermark=await self._delete(item))
+            except KafkaError as error:
+                result = DeleteRecordsResult(error_code=int(error.code), low_watermark=-1)
+            response.results.append(result)
+        return response
+
+    async def _delete(self, item: DeleteRecordsPartition) -> int:
+        partition = self._replicas.find(item.topic_id, item.partition)
+        if partition is None:
+            raise KafkaError(ErrorCode(self._replicas.absence(item.topic_id, item.partition)))
+        _check(partition)
+        assert partition.log is not None, "a leader has its log"
+        offset = partition.high_watermark if item.before_offset == HIGH_WATERMARK else item.before_offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {offset} is not in 0 to {partition.high_watermark}, the high watermark",
+            )
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._executor, partition.log.maybe_increment_log_start_offset, offset)
+        # The lowest start of all replicas; this one is the only one.
+        return partition.log.log_start_offset
+
+
+def _check(partition: Partition) -> None:
+    if partition.error:
+        raise KafkaError(ErrorCode(partition.error))
+    if partition.internal:
+        raise KafkaError(
+            ErrorCode.invalid_topic_exception, f"records of {partition.topic} may not be deleted"
+        )
+    policy = partition.settings.log.cleanup_policy
+    if "compact" in policy and "delete" not in policy:
+        raise KafkaError(ErrorCode.policy_violation, "cleanup.policy must have delete")
