@@ -9,7 +9,7 @@ import grpc.aio
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.group_partition import partition_for_group
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.storage_streams import StorageConnection
@@ -45,11 +45,6 @@ class Links:
         if connection is None or connection.address != node.address:
             connection = self._storage[node_id] = StorageConnection(node.address)
         return connection
-
-    def leader_of(self, topic_id: bytes, partition: int) -> int:
-        """The node id of a partition's leader; NO_LEADER when there is none or no such partition."""
-        record = self.image.partition(topic_id, partition)
-        return NO_LEADER if record is None else record.leader
 
     def coordinator_for_group(self, group_id: str) -> GroupCoordinatorAsyncStub:
         """The coordinator that owns the group.

@@ -48,9 +48,6 @@ class StructuredLogger:
         """As `error`, with the traceback of the exception being handled."""
         self._log(logging.ERROR, event, fields, exc_info=True)
 
-    def is_debug(self) -> bool:
-        return self._logger.isEnabledFor(logging.DEBUG)
-
     def _log(self, level: int, event: str, fields: dict[str, object], *, exc_info: bool = False) -> None:
         if self._logger.isEnabledFor(level):
             merged = {**self._fields, **fields}

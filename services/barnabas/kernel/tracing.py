@@ -9,9 +9,8 @@ While tracing is off, `start_span` costs one comparison and the OpenTelemetry SD
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,10 +74,6 @@ def _exporter(name: str) -> SpanExporter:
     return OTLPSpanExporter()
 
 
-def is_tracing() -> bool:
-    return _tracer is not None
-
-
 def start_span(
     name: str, *, traceparent: str = "", attributes: Mapping[str, str | int] | None = None
 ) -> Span:
@@ -93,13 +88,3 @@ def start_span(
     context = span.get_span_context()
     flags = int(context.trace_flags)
     return Span(span, f"00-{context.trace_id:032x}-{context.span_id:016x}-{flags:02x}")
-
-
-@contextlib.contextmanager
-def traced(name: str, *, traceparent: str = "") -> Iterator[Span]:
-    """A span around a block."""
-    span = start_span(name, traceparent=traceparent)
-    try:
-        yield span
-    finally:
-        span.end()

@@ -83,10 +83,6 @@ class MetadataSubscription:
             await self._changed.wait()
         return self._image
 
-    async def wait_for_revision(self, revision: int) -> MetadataImage:
-        """Return the first image at or after `revision`."""
-        return await self.wait_until(lambda image: image.revision >= revision)
-
     async def run(self) -> None:
         """Follow the controller until cancelled. Raises RegistrationRefused."""
         pause, loop = RETRY_SECONDS_MIN, asyncio.get_running_loop()

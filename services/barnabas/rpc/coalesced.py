@@ -74,11 +74,6 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self._connected = False
         self._closed = False
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether the last frame could be written."""
-        return self._connected
-
     def send(self, request: RequestT, size_bytes: int = 0) -> asyncio.Future[ResultT]:
         """Queue `request` (its correlation id is set here) and return the future of its result.
 
