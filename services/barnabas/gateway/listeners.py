@@ -14,6 +14,7 @@ from barnabas.rpc.v1.metadata_pb2 import AdvertisedListener, GatewayRecord, Node
 PORT_PER_NODE = "port"
 ONE_BROKER = "one"
 _PORT_MAX = 65_535
+_NOT_SERVED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,11 @@ def _parse(text: str) -> tuple[str, str, int]:
     host, colon, port = address.rpartition(":")
     if not separator or not colon or not port.isdigit() or int(port) > _PORT_MAX:
         raise StartError(f"listener {text!r}: expected name://host:port, such as PLAINTEXT://0.0.0.0:9092")
+    if name.upper() in _NOT_SERVED:
+        # Kafka reads the security protocol from such a name: to serve it in the clear would betray its user.
+        raise StartError(
+            f"listener {text!r}: TLS and SASL are not served yet, use PLAINTEXT or a name of your own"
+        )
     return name.upper(), host.strip("[]"), int(port)
 
 

@@ -63,6 +63,12 @@ def test_bad_settings_do_not_start(listeners: list[str], advertised: list[str], 
         parse_listeners(listeners, advertised, advertise)
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "sasl_ssl"])
+def test_a_listener_that_promises_security_is_refused(protocol: str) -> None:
+    with pytest.raises(StartError, match="TLS and SASL are not served yet"):
+        parse_listeners([f"{protocol}://127.0.0.1:9093"], [], "port")
+
+
 def test_auto_names_the_address_that_the_client_used() -> None:
     known = image(node_record(1), node_record(2, rack="east"), node_record(3, fenced=True))
     assert shown(listener(), known) == {
