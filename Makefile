@@ -15,7 +15,7 @@ PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
 STUBS := services/barnabas/rpc/v1
 KAFKAJS := tests/integration/clients/kafkajs
 
-.PHONY: help run test check demo bench protos format lock clean check-protos
+.PHONY: help run test check demo bench suites protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -40,7 +40,9 @@ demo: .setup/pipelines ## 336,776 real flights through the cluster and Spark: a 
 	@deploy/jars/fetch.sh spark-kafka build/jars/spark-kafka
 	@exec deploy/demo.sh $(ARGS)
 
-bench: .setup/dev ## Measure throughput, start time and memory (see bench/README.md)
+bench: .setup/dev ## Measure beside Apache Kafka: throughput, latency, start, memory (see bench/README.md)
+	@deploy/setup/programs.sh java mvn
+	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
 	@exec python bench/run.py $(ARGS)
 
 protos: .setup/dev ## Write the gRPC stubs anew from protos/
@@ -58,7 +60,7 @@ lock: .setup/venv ## Resolve requirements.lock anew from pyproject.toml
 
 clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir)
 	rm -rf .venv .setup build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf demo-output bench-output $(KAFKAJS)/node_modules
+	rm -rf demo-output $(KAFKAJS)/node_modules
 	find services tests bench -name __pycache__ -prune -exec rm -rf {} +
 
 # What verbs stand on. A stamp is older than what it was made from when that changed.
@@ -86,7 +88,7 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 	@touch $@ .setup/pipelines
 
 .setup/programs: deploy/setup/programs.sh
-	@deploy/setup/programs.sh kcat etcd java mvn node npm
+	@deploy/setup/programs.sh kcat etcd go java mvn node npm
 	@touch $@
 
 .setup/kafkajs: .setup/programs $(KAFKAJS)/package-lock.json

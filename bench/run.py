@@ -1,103 +1,149 @@
-"""`make bench`: what this machine does with one gateway and one storage node. Reports, never judges.
+"""`make bench`: Barnabas beside Apache Kafka, the same clients and settings, run by run in turn. Reports, never judges.
 
-python bench/run.py [--megabytes 1000] [--seconds 10] [--output bench-output]
+python bench/run.py [--quick] [--only PATTERN] [--against kafka|none|FOLDER] [--runs N] [--seconds S]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
+import fnmatch
 import json
 import os
-import platform
-import statistics
 import sys
-from collections.abc import Callable
+import time
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import workloads
-from cluster import running_cluster
+import report
+from machine import describe_machine
+from systems import REPOSITORY, Starting, System, barnabas, kafka, kafka_version
+from workloads import WORKLOADS, Workload, throughput
 
-REACH = {
-    "start to ready, s": "under 1.5",
-    "resident, MB": "under 350",
-    "produce 1 KiB, MB/s": "100 or more",
-    "consume 1 KiB, MB/s": "200 or more",
-    "produce requests/s, 64 connections": "8,000 or more",
-}
+RUNS, QUICK_RUNS = 3, 1
+SECONDS, QUICK_SECONDS = 4.0, 2.0
+WARM_UP_SECONDS: Final = 3.0
+"""Before anything is measured each system carries this much of the heaviest work, so that the JVM has compiled it."""
 
 
-def measure(megabytes: int, seconds: float, runs: int) -> dict[str, Any]:
-    """All figures by name; the median of `runs` where a workload is repeated."""
-    figures: dict[str, Any] = {}
-    starts = []
-    for _ in range(runs):
-        with running_cluster() as cluster:
-            starts.append(cluster.start_seconds)
-            idle = (cluster.resident_mb(), cluster.proportional_mb())
-    figures["start to ready, s"] = round(statistics.median(starts), 2)
-    figures["resident, MB"] = round(idle[0])
-    figures["proportional, MB"] = round(idle[1])
-    total_bytes = megabytes * 1_000_000
-    with running_cluster() as cluster:
-        for record_bytes, label in ((1024, "1 KiB"), (100, "100 B")):
-            size = total_bytes if record_bytes == 1024 else total_bytes // 5
+def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make bench", description="Measure Barnabas beside Apache Kafka.", epilog=_names()
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="workloads to run: names, * and ? stand for any",
+    )
+    parser.add_argument(
+        "--against",
+        default="kafka",
+        help="what to compare with: kafka, none, or the folder of another checkout",
+    )
+    parser.add_argument(
+        "--runs", type=int, help=f"pairs of runs of each workload ({RUNS}; quick {QUICK_RUNS})"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help=f"about how long one run takes ({SECONDS:.0f}; quick {QUICK_SECONDS:.0f})",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a few minutes: fewer workloads, one short run of each"
+    )
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "build" / "bench", help="where files go")
+    arguments = parser.parse_args(words)
+    arguments.runs = arguments.runs or (QUICK_RUNS if arguments.quick else RUNS)
+    arguments.seconds = arguments.seconds or (QUICK_SECONDS if arguments.quick else SECONDS)
+    return arguments
 
-            def measured(name: str, workload: Callable[[], float]) -> None:
-                before = cluster.cpu_seconds()
-                figures[name] = round(workload(), 1)
-                after = cluster.cpu_seconds()
-                figures[f"  cpu s of {name}"] = "  ".join(
-                    f"{service} {after[service] - before.get(service, 0):.1f}" for service in sorted(after)
-                )
 
-            for run in range(runs):
-                topic = f"bench-{record_bytes}-{run}"
-                workloads.create_topic(cluster.bootstrap, topic, 1)
-                measured(
-                    f"produce {label}, MB/s",
-                    lambda topic=topic, record_bytes=record_bytes, size=size: workloads.produce(
-                        cluster.bootstrap, topic, record_bytes, size
-                    ),
-                )
-                measured(
-                    f"consume {label}, MB/s",
-                    lambda topic=topic, record_bytes=record_bytes, size=size: workloads.consume(
-                        cluster.bootstrap, topic, 1, record_bytes, size
-                    ),
-                )
-        workloads.create_topic(cluster.bootstrap, "bench-requests", 1)
-        rate = workloads.request_rate("127.0.0.1", cluster.port, "bench-requests", 64, seconds)
-        figures["produce requests/s, 64 connections"] = round(rate["requests_per_second"])
-        figures["  p50, ms"], figures["  p99, ms"] = round(rate["p50_ms"], 1), round(rate["p99_ms"], 1)
-        figures["resident under load, MB"] = round(cluster.resident_mb())
-    return figures
+def _names() -> str:
+    return "workloads:\n" + "\n".join(f"  {workload.name}\n      {workload.about}" for workload in WORKLOADS)
+
+
+def chosen(arguments: argparse.Namespace) -> list[Workload]:
+    """The workloads to run; SystemExit where a pattern fits none."""
+    for pattern in arguments.only:
+        if not any(fnmatch.fnmatch(workload.name, pattern) for workload in WORKLOADS):
+            raise SystemExit(f"--only {pattern} fits no workload; --help lists them")
+    if arguments.only:
+        return [w for w in WORKLOADS if any(fnmatch.fnmatch(w.name, pattern) for pattern in arguments.only)]
+    return [workload for workload in WORKLOADS if workload.is_quick or not arguments.quick]
+
+
+def run_all(workloads: list[Workload], systems: dict[str, Starting], runs: int, seconds: float) -> list[Any]:
+    """One entry for each run: workload, system, number and figures. The systems take turns."""
+    entries: list[dict[str, Any]] = []
+
+    def note(workload: Workload, name: str, number: int, figures: dict[str, float]) -> None:
+        entries.append({"workload": workload.name, "system": name, "run": number, "figures": figures})
+        shown = "  ".join(f"{key} {figures[key]:.4g}" for key in list(figures)[:4])
+        print(f"{time.strftime('%H:%M:%S')}  {name:9} {workload.name}  {shown}", file=sys.stderr, flush=True)
+
+    for workload in (w for w in workloads if w.needs_fresh):
+        for number in range(runs):
+            for name, start in systems.items():
+                with start() as system:
+                    note(workload, name, number, workload.run(system, "first", seconds))
+    lasting = [workload for workload in workloads if not workload.needs_fresh]
+    if not lasting:
+        return entries
+    with contextlib.ExitStack() as stack:
+        up = {name: stack.enter_context(start()) for name, start in systems.items()}
+        for system in up.values():
+            _warm_up(system)
+        for workload in lasting:
+            for number in range(runs):
+                for name, system in up.items():
+                    topic = f"{workload.name}-{number}".replace("*", "")
+                    note(workload, name, number, workload.run(system, topic, seconds))
+    return entries
+
+
+def _warm_up(system: System) -> None:
+    from clients.requests import first_acknowledged
+
+    first_acknowledged("127.0.0.1", system.port, "warm-up-first", 120)
+    throughput("librdkafka", 1, 100, system, "warm-up-100b", WARM_UP_SECONDS)
+    throughput("librdkafka", 16, 1024, system, "warm-up-1kb", WARM_UP_SECONDS)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=1000, help="how much to produce at 1 KiB a record")
-    parser.add_argument("--seconds", type=float, default=10, help="how long to send small requests")
-    parser.add_argument("--runs", type=int, default=1, help="how often; the last run's figures are shown")
-    parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    arguments = parser.parse_args()
-    figures = measure(arguments.megabytes, arguments.seconds, arguments.runs)
-    table = Table(
-        title=f"Barnabas, one gateway, one storage node, {os.cpu_count()} cores ({platform.machine()})"
-    )
-    table.add_column("figure", no_wrap=True)
-    table.add_column("seen", justify="right")
-    table.add_column("aim", justify="right")
-    for name, value in figures.items():
-        table.add_row(name, str(value), REACH.get(name, ""))
-    Console().print(table)
+    arguments = parse_arguments()
+    workloads = chosen(arguments)
+    systems: dict[str, Starting] = {"barnabas": barnabas}
+    against = None
+    if arguments.against == "kafka":
+        against, systems["kafka"] = f"Kafka {kafka_version()}", kafka
+    elif arguments.against != "none":
+        against, systems["baseline"] = "baseline", partial(barnabas, Path(arguments.against))
+    began = datetime.datetime.now(datetime.UTC)
+    load_before = os.getloadavg()[0]
+    entries = run_all(workloads, systems, arguments.runs, arguments.seconds)
+    result = {
+        "began": began.isoformat(timespec="seconds"),
+        "minutes": round((datetime.datetime.now(datetime.UTC) - began).total_seconds() / 60, 1),
+        "machine": describe_machine(),
+        "load_before": load_before,
+        "against": against,
+        "runs": arguments.runs,
+        "seconds": arguments.seconds,
+        "entries": entries,
+    }
     arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "bench.json").write_text(json.dumps(figures, indent=2) + "\n")
+    path = arguments.output / f"{began:%Y%m%d-%H%M%S}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    report.print_table(result)
+    report.draw(result, path.with_suffix(".png"))
+    print("", *(str(file) for file in (path, path.with_suffix(".png")) if file.exists()), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,175 +1,281 @@
-"""The workloads, shaped and named after the OpenMessaging Benchmark; each returns numbers, none judges."""
+"""The workloads, named and shaped after those of the OpenMessaging Benchmark; each returns figures, none judges.
+
+Shapes and client settings are those of its `workloads` and `driver-kafka` folders (acks=all, linger.ms=1, batch.size of
+1 MiB for throughput and 128 KiB for latency, max.partition.fetch.bytes of 10 MiB). Two things differ. Producing and
+consuming at the greatest rate come one after the other, not at once, so that the cost of each can be told. And there is
+one replica, on one machine.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import datetime
-import io
-import os
-import struct
+import re
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from measure import Cost, finish, finish_json, measured, start_client, start_java
+from systems import System
 
-CLIENT_TIMEOUT_SECONDS = 120
+Figures = dict[str, float]
+
+PRODUCER: Final = {"acks": "all", "linger.ms": 1, "batch.size": 1_048_576}
+LATENCY_PRODUCER: Final = {"acks": "all", "linger.ms": 1, "batch.size": 131_072}
+CONSUMER: Final = {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}
+FETCH_BYTES: Final = 10_485_760
+
+LIBRDKAFKA_PRODUCER: Final = {
+    **PRODUCER,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 262_144,
+}
+LIBRDKAFKA_CONSUMER: Final = {
+    **CONSUMER,
+    "group.id": "bench",
+    "fetch.message.max.bytes": FETCH_BYTES,
+    # Without these the client itself stops fetching for a second whenever it is ahead of its application.
+    "queued.min.messages": 500_000,
+    "queued.max.messages.kbytes": 262_144,
+    "fetch.queue.backoff.ms": 5,
+}
+
+REQUEST_CONNECTIONS: Final = 64
+LATENCY_WARM_UP_SECONDS: Final = 1.0
+IDLE_SECONDS: Final = 3.0
+START_SECONDS_MAX: Final = 60.0
+
+NOMINAL_MB_S: Final = {100: 80, 1024: 250}
+"""MB for each second of a run, by the size of a record: a fixed amount, so that both systems get the same."""
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+@dataclass(frozen=True)
+class Workload:
+    """One row of the plan. `run` measures a system that is up; those that `needs_fresh` get one that just began."""
+
+    name: str
+    about: str
+    run: Callable[[System, str, float], Figures]
+    """(system, a topic name nobody has used, seconds that a run should take) -> figures"""
+    needs_fresh: bool = False
+    is_quick: bool = True
+    """Whether the quick form has it."""
+
+
+def create_topic(system: System, topic: str, partitions: int) -> None:
+    """Make a topic and return once it has leaders."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 3})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
+        time.sleep(0.05)
 
 
-def produce(bootstrap: str, topic: str, record_bytes: int, total_bytes: int) -> float:
-    """MB/s that librdkafka delivers with acks=all, from the first record to the last acknowledgement."""
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "linger.ms": 5,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 1_000_000,
-        }
-    )
-    failures: list[Any] = []
+def delete_topic(system: System, topic: str) -> None:
+    """Delete a topic: what it wrote need not go to the disk any more."""
+    from confluent_kafka.admin import AdminClient
 
-    def on_delivery(error: Any, _: Any) -> None:
-        if error is not None:
-            failures.append(error)
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 3})
+    admin.delete_topics([topic])[topic].result(30)
 
-    payload = os.urandom(record_bytes)
-    count = total_bytes // record_bytes
+
+def start_and_idle(system: System, topic: str, _seconds: float) -> Figures:
+    """From the start of the process to the first acknowledged record; then what it weighs and costs when idle."""
+    from clients.requests import first_acknowledged
+
     started = time.perf_counter()
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(topic, payload, on_delivery=on_delivery)
-                break
-            except BufferError:
-                producer.poll(0.01)
-        if number % 1000 == 0:
-            producer.poll(0)
-    remaining = producer.flush(CLIENT_TIMEOUT_SECONDS)
-    seconds = time.perf_counter() - started
-    assert not failures, f"{len(failures)} records failed, the first with {failures[0]}"
-    assert remaining == 0, f"{remaining} records were not delivered"
-    return count * record_bytes / seconds / 1e6
+    first_acknowledged("127.0.0.1", system.port, topic, START_SECONDS_MAX)
+    first_ack = time.perf_counter() - started
+    time.sleep(IDLE_SECONDS)
+    cpu_before, before = sum(system.tree.cpu_seconds().values()), time.perf_counter()
+    time.sleep(IDLE_SECONDS)
+    cpu = sum(system.tree.cpu_seconds().values()) - cpu_before
+    return {
+        "first_ack_s": first_ack,
+        "idle_rss_mb": system.tree.resident_mb(),
+        "idle_pss_mb": system.tree.proportional_mb(),
+        "idle_cpu": 100 * cpu / (time.perf_counter() - before),
+    }
 
 
-def consume(bootstrap: str, topic: str, partitions: int, record_bytes: int, total_bytes: int) -> float:
-    """MB/s that librdkafka reads, from the first poll to the last record."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "bench",
-            "enable.auto.commit": False,
-            "fetch.message.max.bytes": 4_000_000,
-            "queued.max.messages.kbytes": 200_000,
-        }
+def throughput(
+    client: str, partitions: int, record_bytes: int, system: System, topic: str, seconds: float
+) -> Figures:
+    """As much in as the producer can send, then as much out as the consumer can take."""
+    records = int(NOMINAL_MB_S[record_bytes] * 1e6 * seconds / record_bytes)
+    gigabytes = records * record_bytes / 1e9
+    create_topic(system, topic, partitions)
+    producing = _librdkafka_produce if client == "librdkafka" else _java_produce
+    consuming = _librdkafka_consume if client == "librdkafka" else _java_consume
+    with measured(system) as cost_in:
+        seconds_in = producing(system, topic, record_bytes, records, cost_in)
+    with measured(system) as cost_out:
+        seconds_out = consuming(system, topic, partitions, records, cost_out)
+    pss_mb = system.tree.proportional_mb()
+    delete_topic(system, topic)
+    return {
+        "produce_mb_s": gigabytes * 1000 / seconds_in,
+        "consume_mb_s": gigabytes * 1000 / seconds_out,
+        "produce_cpu": cost_in.server_seconds / gigabytes,
+        "consume_cpu": cost_out.server_seconds / gigabytes,
+        "produce_client_cpu": cost_in.client_seconds / gigabytes,
+        "consume_client_cpu": cost_out.client_seconds / gigabytes,
+        "load_rss_mb": max(cost_in.resident_peak_mb, cost_out.resident_peak_mb),
+        "load_pss_mb": pss_mb,
+        **{f"in {name} s/GB": spent / gigabytes for name, spent in cost_in.by_service.items()},
+        **{f"out {name} s/GB": spent / gigabytes for name, spent in cost_out.by_service.items()},
+    }
+
+
+def _librdkafka_produce(system: System, topic: str, record_bytes: int, records: int, cost: Cost) -> float:
+    settings = {"bootstrap.servers": system.bootstrap, **LIBRDKAFKA_PRODUCER}
+    client = start_client(
+        "produce", topic=topic, settings=settings, record_bytes=record_bytes, records=records
     )
-    count = total_bytes // record_bytes
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    started, seen = time.perf_counter(), 0
-    while seen < count:
-        # Never ask for more than there is: the call waits its whole timeout for what will not come.
-        messages = consumer.consume(min(10_000, count - seen), timeout=10)
-        assert messages, f"only {seen} of {count} records came"
-        assert messages[0].error() is None, messages[0].error()
-        seen += len(messages)
-    seconds = time.perf_counter() - started
-    consumer.close()
-    return count * record_bytes / seconds / 1e6
+    return finish_json(client, cost)["seconds"]
 
 
-def produce_request(topic: str, record_bytes: int) -> bytes:
-    """A Produce v9 request of one record, as a frame."""
-    from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
-    from kio.serial import entity_writer
-    from kio.static.primitive import i32Timedelta
+def _librdkafka_consume(system: System, topic: str, partitions: int, records: int, cost: Cost) -> float:
+    settings = {"bootstrap.servers": system.bootstrap, **LIBRDKAFKA_CONSUMER}
+    client = start_client("consume", topic=topic, settings=settings, partitions=partitions, records=records)
+    return finish_json(client, cost)["seconds"]
 
-    from barnabas.records.record import encode_batch
 
-    batch = encode_batch([(int(time.time() * 1000), None, os.urandom(record_bytes), ())])
-    request = ProduceRequest(
-        transactional_id=None,
-        acks=-1,
-        timeout=i32Timedelta.parse(datetime.timedelta(seconds=30)),
-        topic_data=(
-            TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=0, records=batch),)),
+def _java_produce(system: System, topic: str, record_bytes: int, records: int, cost: Cost) -> float:
+    """kafka-producer-perf-test; its first record leaves before its code is compiled, as in any Java program."""
+    properties = {"bootstrap.servers": system.bootstrap, **PRODUCER}
+    client = start_java(
+        "ProducerPerformance",
+        *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)),
+        *(
+            "--throughput",
+            "-1",
+            "--command-property",
+            *(f"{name}={value}" for name, value in properties.items()),
         ),
     )
-    buffer = io.BytesIO()
-    entity_writer(ProduceRequest)(buffer, request)
-    header = struct.pack(">hhih", 0, 9, 1, 5) + b"bench" + b"\0"
-    body = header + buffer.getvalue()
-    return struct.pack(">i", len(body)) + body
+    output = finish(client, cost)
+    last = [line for line in output.splitlines() if "records sent" in line][-1]
+    found = re.search(r"([\d.]+) records/sec", last)
+    assert found, last
+    assert last.startswith(f"{records} records sent"), last
+    return records / float(found[1])
 
 
-class _RequestLoop(asyncio.Protocol):
-    """Sends one request after another on one connection, each after the answer to the one before."""
-
-    def __init__(self, frame: bytes, on_answer: Callable[[float], bool]) -> None:
-        self._frame = frame
-        self._on_answer = on_answer
-        self._buffer = b""
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
-        self._send()
-
-    def _send(self) -> None:
-        self._sent_at = time.perf_counter()
-        self._transport.write(self._frame)
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) < 4 or len(self._buffer) - 4 < int.from_bytes(self._buffer[:4], "big"):
-            return
-        # After the topic's name come the partition count, the index and the error code; see the Produce v9 schema.
-        name_bytes = self._buffer[10] - 1
-        error = int.from_bytes(self._buffer[16 + name_bytes : 18 + name_bytes], "big", signed=True)
-        assert error == 0, f"produce failed with error code {error}"
-        self._buffer = b""
-        if self._on_answer(time.perf_counter() - self._sent_at):
-            self._send()
-        else:
-            self._transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+def _java_consume(system: System, topic: str, _partitions: int, records: int, cost: Cost) -> float:
+    """kafka-consumer-perf-test; its `fetch.time`, which leaves out the forming of its group."""
+    properties = {**CONSUMER, "max.partition.fetch.bytes": FETCH_BYTES}
+    options = [
+        word for name, value in properties.items() for word in ("--command-property", f"{name}={value}")
+    ]
+    client = start_java(
+        "ConsumerPerformance",
+        *("--bootstrap-server", system.bootstrap, "--topic", topic, "--num-records", str(records)),
+        *("--fetch-size", str(FETCH_BYTES), "--hide-header", *options),
+    )
+    fields = finish(client, cost).strip().splitlines()[-1].split(",")
+    assert int(fields[4]) >= records, f"only {fields[4]} of {records} records came"
+    return float(fields[7]) / 1000
 
 
-def request_rate(host: str, port: int, topic: str, connections: int, seconds: float) -> dict[str, float]:
-    """Produce requests/s and latency with `connections` connections and one 100-byte request in flight each."""
-    import uvloop
+def small_requests(system: System, topic: str, seconds: float) -> Figures:
+    """64 connections, each with one produce request of one record of 100 B in flight: what each request costs."""
+    create_topic(system, topic, 1)
+    arguments = {"host": "127.0.0.1", "port": system.port, "topic": topic, "connections": REQUEST_CONNECTIONS}
+    with measured(system) as cost:
+        answer = finish_json(start_client("requests", **arguments, seconds=seconds), cost)
+    delete_topic(system, topic)
+    return {
+        "requests_s": answer["requests"] / answer["seconds"],
+        **_percentiles(answer),
+        "request_cpu": cost.server_seconds / answer["requests"] * 1e6,
+        "client_cpu_percent": 100 * cost.client_seconds / answer["seconds"],
+        **{f"{name} µs": spent / answer["requests"] * 1e6 for name, spent in cost.by_service.items()},
+    }
 
-    async def run() -> dict[str, float]:
-        loop = asyncio.get_running_loop()
-        frame = produce_request(topic, 100)
-        latencies: list[float] = []
-        end = time.perf_counter() + seconds
 
-        def on_answer(latency: float) -> bool:
-            latencies.append(latency)
-            return time.perf_counter() < end
+def latency(per_second: int, system: System, topic: str, seconds: float) -> Figures:
+    """1 KiB records at a fixed rate; from the moment each was due to the consumer's poll that returned it."""
+    create_topic(system, topic, 1)
+    total_seconds = seconds + LATENCY_WARM_UP_SECONDS
+    records = per_second * round(total_seconds * 1000) // 1000
+    common: dict[str, Any] = {"topic": topic}
+    with measured(system) as cost:
+        consumer = start_client(
+            "consume_latencies",
+            **common,
+            settings={
+                "bootstrap.servers": system.bootstrap,
+                **CONSUMER,
+                "fetch.message.max.bytes": FETCH_BYTES,
+            },
+            partitions=1,
+            records=records,
+            warm_up_records=round(per_second * LATENCY_WARM_UP_SECONDS),
+        )
+        assert consumer.stdout is not None
+        consumer.stdout.readline()  # it reads
+        producer = start_client(
+            "produce_at_rate",
+            **common,
+            settings={"bootstrap.servers": system.bootstrap, **LATENCY_PRODUCER},
+            record_bytes=1024,
+            per_second=per_second,
+            seconds=total_seconds,
+        )
+        sent = finish_json(producer, cost)
+        answer = finish_json(consumer, cost)
+    delete_topic(system, topic)
+    return {
+        **_percentiles(answer),
+        "server_cpu_percent": 100 * cost.server_seconds / total_seconds,
+        "client_cpu_percent": 100 * cost.client_seconds / total_seconds,
+        "producer_behind_s": sent["behind_seconds"],
+    }
 
-        started = time.perf_counter()
-        protocols = []
-        for _ in range(connections):
-            _, protocol = await loop.create_connection(lambda: _RequestLoop(frame, on_answer), host, port)
-            protocols.append(protocol)
-        await asyncio.gather(*(protocol.done for protocol in protocols))
-        elapsed = time.perf_counter() - started
-        latencies.sort()
-        return {
-            "requests_per_second": len(latencies) / elapsed,
-            "p50_ms": latencies[len(latencies) // 2] * 1000,
-            "p99_ms": latencies[int(len(latencies) * 0.99)] * 1000,
-        }
 
-    return uvloop.run(run())
+def _percentiles(answer: dict[str, float]) -> Figures:
+    return {"p50_ms": answer["p50"], "p99_ms": answer["p99"], "p999_ms": answer["p99.9"]}
+
+
+def _throughput_workloads() -> list[Workload]:
+    found = []
+    for client in ("librdkafka", "java"):
+        for record_bytes, size in ((100, "100b"), (1024, "1kb")):
+            for partitions in (1, 16):
+                plural = "s" if partitions > 1 else ""
+                found.append(
+                    Workload(
+                        f"max-rate-1-topic-{partitions}-partition{plural}-1p-1c-{size}-{client}",
+                        f"{client}, {partitions} partition{plural}, records of {record_bytes} B",
+                        partial(throughput, client, partitions, record_bytes),
+                        # The Java tools take a second to start: the quick form has two of their four.
+                        is_quick=client == "librdkafka" or partitions == 1,
+                    )
+                )
+    return found
+
+
+WORKLOADS: Final = (
+    Workload(
+        "start-and-idle",
+        "from the start of the process to the first acknowledged record; memory and CPU when idle",
+        start_and_idle,
+        needs_fresh=True,
+    ),
+    *_throughput_workloads(),
+    Workload(
+        f"{REQUEST_CONNECTIONS}-connections-1-request-in-flight-100b",
+        "produce requests of one record over plain sockets, one in flight on each connection",
+        small_requests,
+    ),
+    *(
+        Workload(
+            f"1-topic-1-partition-1kb-{per_second}-per-second",
+            f"end to end latency at {per_second:,} records/s of 1 KiB, librdkafka",
+            partial(latency, per_second),
+        )
+        for per_second in (1_000, 20_000)
+    ),
+)

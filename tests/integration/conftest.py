@@ -38,7 +38,9 @@ def make_cluster() -> Iterator[MakeCluster]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever uses a cluster is an integration test."""
     for item in items:
-        if {"cluster", "make_cluster"} & set(getattr(item, "fixturenames", ())):
+        if {"cluster", "make_cluster", "barnabas_cluster", "barnabas_cluster_factory"} & set(
+            getattr(item, "fixturenames", ())
+        ):
             item.add_marker(pytest.mark.integration)
 
 

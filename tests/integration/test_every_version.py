@@ -11,6 +11,7 @@ import pytest
 from raw_client import API_VERSIONS, CREATE_TOPICS, FETCH, PRODUCE, RawConnection, Topic
 
 from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
 from barnabas.records.record import encode_batch
 from barnabas.wire.schema import api_name
 
@@ -25,6 +26,7 @@ SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 DELETE_GROUPS = 42
+GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 71, 72
 
 each_version = pytest.mark.parametrize(
     ("api_key", "version"), VERSIONS, ids=[f"{api_name(key)}-{version}" for key, version in VERSIONS]
@@ -127,6 +129,27 @@ def administration_of(api_key: int, version: int, name: str) -> Mapping[str, Any
         61: {"topics": [{"name": name, "partition_indexes": [0]}]},
         74: {},
     }
+    return bodies[api_key] if api_key in bodies else cluster_administration_of(api_key, version)
+
+
+def cluster_administration_of(api_key: int, version: int) -> Mapping[str, Any]:
+    """The same for what administrators ask about the cluster, and for what clients say of themselves."""
+    entity = [{"entity_type": "user", "entity_name": f"user-{version}"}]
+    rate = {"key": "producer_byte_rate", "value": 1024.0, "remove": False}
+    level = {"feature": METADATA_VERSION, "max_version_level": RELEASE_METADATA_VERSION, "upgrade_type": 1}
+    bodies: dict[int, dict[str, Any]] = {
+        48: {"components": [], "strict": False},
+        49: {"entries": [{"entity": entity, "ops": [rate]}], "validate_only": False},
+        50: {"users": None},
+        55: {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
+        57: {"timeout": 10_000, "feature_updates": [level]},
+        71: {"client_instance_id": None},
+        PUSH_TELEMETRY: {
+            "compression_type": 0,
+            "metrics": b"",
+            "terminating": False,
+        },  # completed by the test
+    }
     return bodies[api_key]
 
 
@@ -155,6 +178,10 @@ def test_is_answered_without_an_error(
         (group,) = body["groups_names"]
         commit = {**body_of(8, 9, topic), "group_id": group}
         assert set(errors_of(ask_until_ready(connection, 8, 9, commit))) == {0}
+    if api_key == PUSH_TELEMETRY:
+        asked = connection.ask(GET_TELEMETRY_SUBSCRIPTIONS, 0, {"client_instance_id": None})
+        body = {**body, "client_instance_id": asked.client_instance_id.bytes}
+        body |= {"subscription_id": asked.subscription_id}
     answer = ask_until_ready(connection, api_key, version, body)
     assert all(code == 0 for code in errors_of(answer)), answer
     assert_says_something(api_key, answer)
@@ -176,7 +203,7 @@ def assert_says_something(api_key: int, answer: Any) -> None:
         PRODUCE: "responses", FETCH: "responses", 2: "topics", 3: "topics", 8: "topics", 15: "groups",
         API_VERSIONS: "api_keys", CREATE_TOPICS: "topics", 20: "responses", 21: "topics", 23: "topics",
         32: "results", 33: "responses", 35: "results", 37: "results", DELETE_GROUPS: "results", 44: "responses",
-        47: "topics", 60: "brokers", 61: "topics", 75: "topics",
+        47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics", 75: "topics",
     }  # fmt: skip
     if api_key in rows:
         assert len(getattr(answer, rows[api_key])) >= 1, answer
@@ -221,6 +248,7 @@ def test_the_table_is_what_is_advertised(connection: RawConnection) -> None:
             key: (handler.versions[0] if handler.advertised_from is None else handler.advertised_from, high)
             for key, handler in HANDLERS.items()
             for high in [handler.versions[1]]
+            if handler.advertised_when is None  # the others: see test_telemetry.py
         }
         assert advertised == served
         # Produce alone is shown from lower than it is served, as Kafka 4 does for librdkafka's sake (KAFKA-18659).

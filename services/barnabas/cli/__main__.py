@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.lazy_commands import LazyCommands
 from barnabas.cli.options import (
     COORDINATORS_MAX,
     GATEWAYS_MAX,
@@ -19,14 +21,15 @@ from barnabas.cli.options import (
     UpOptions,
     UpRefused,
 )
+from barnabas.cli.refusal import INTERRUPTED, PIPE_CLOSED, USAGE, PipeClosed, Refused
 
 STARTED: Final = time.monotonic()
 """When this process began, for the time in the ready line."""
 
 app = typer.Typer(
+    cls=LazyCommands,
     help="Barnabas: a Kafka-compatible distributed commit log.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -72,12 +75,34 @@ def up(
     log_level: Annotated[
         LogLevel, typer.Option(help="The least level of the log lines on stderr.", case_sensitive=False)
     ] = LogLevel.warning,
+    fault_injection: Annotated[
+        bool, typer.Option("--fault-injection", help="Let tests inject faults and stop services over HTTP.")
+    ] = False,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="When stdin closes, stop at once and remove the data.")
+    ] = False,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A broker setting of Kafka; give it again for more."),
+    ] = None,
 ) -> None:
     """Start a whole cluster on this machine, in the foreground, one process per service. Ctrl-C stops it."""
     from barnabas.cli.up import run_up
 
     options = UpOptions(
-        host, port, data_dir, nodes, gateways, coordinators, http_port, advertise, etcd, log_level
+        host,
+        port,
+        data_dir,
+        nodes,
+        gateways,
+        coordinators,
+        http_port,
+        advertise,
+        etcd,
+        log_level,
+        fault_injection=fault_injection,
+        ephemeral=ephemeral,
+        overrides=tuple(override or ()),
     )
     options.check()
     raise typer.Exit(run_up(options, started=STARTED))
@@ -86,11 +111,14 @@ def up(
 def main() -> None:
     """Run the command; every refusal is one line on stderr and a non-zero status."""
     try:
-        status = app(standalone_mode=False)
-    except UpRefused as error:
+        status = app(standalone_mode=False, prog_name="barnabas")
+        sys.stdout.flush()
+    except (Refused, UpRefused) as error:
         _refuse(str(error), error.status)
+    except (PipeClosed, BrokenPipeError):
+        _leave_broken_pipe()
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:
         # Usage errors: Typer does not export their base class, but each can say itself in one line.
         format_message = getattr(error, "format_message", None)
@@ -98,14 +126,20 @@ def main() -> None:
             raise
         message = str(format_message())
         if message:
-            _refuse(message.replace("\n", " "), 2)
-        sys.exit(2)
+            _refuse(message.replace("\n", " "), USAGE)
+        sys.exit(USAGE)
     sys.exit(status)
 
 
 def _refuse(message: str, status: int) -> None:
     typer.echo(f"barnabas: {message}", err=True)
     sys.exit(status)
+
+
+def _leave_broken_pipe() -> None:
+    """Whoever read our output has gone: leave quietly, also past the flush at the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(PIPE_CLOSED)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import prometheus_client
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -16,9 +18,15 @@ from barnabas.cli import unix_http
 from barnabas.cli.merged_metrics import Page, merge_metrics
 from barnabas.cli.supervisor import SupervisedService
 
+if TYPE_CHECKING:
+    from barnabas.cli.fault_control import FaultControl
 
-def make_application(services: Sequence[SupervisedService]) -> Starlette:
-    """`/healthz`, `/readyz`, `/metrics` and `/services` for the processes in `services`."""
+
+def make_application(services: Sequence[SupervisedService], faults: FaultControl | None = None) -> Starlette:
+    """`/healthz`, `/readyz`, `/metrics` and `/services` for the processes in `services`.
+
+    With `faults` also `/faults`, and `/services/NAME/stop`, `kill` and `start`.
+    """
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -43,8 +51,54 @@ def make_application(services: Sequence[SupervisedService]) -> Starlette:
             Route("/readyz", readyz),
             Route("/metrics", metrics),
             Route("/services", list_services),
+            *(_fault_routes(services, faults) if faults is not None else ()),
         ]
     )
+
+
+def _fault_routes(services: Sequence[SupervisedService], faults: FaultControl) -> list[Route]:
+    """What harms the cluster, for tests."""
+    by_name = {service.spec.name: service for service in services}
+
+    async def hold_or_release(request: Request) -> Response:
+        name, action = request.path_params["name"], request.path_params["action"]
+        if name not in by_name:
+            known = ", ".join(by_name)
+            return PlainTextResponse(f"no service is called {name}; there are {known}\n", status_code=404)
+        if action == "start":
+            by_name[name].release()
+        elif action in _ENDINGS:
+            await by_name[name].hold(_ENDINGS[action])
+        else:
+            return PlainTextResponse(f"a service cannot {action}: stop, kill or start it\n", status_code=404)
+        return PlainTextResponse("ok\n")
+
+    async def list_faults(_: Request) -> Response:
+        return JSONResponse(faults.list_all())
+
+    async def add_fault(request: Request) -> Response:
+        from barnabas.gateway.fault_rule import FaultRefused
+
+        try:
+            return JSONResponse({"fault_id": await faults.add(await request.body())}, status_code=201)
+        except FaultRefused as error:
+            return PlainTextResponse(f"{error}\n", status_code=400)
+
+    async def remove_fault(request: Request) -> Response:
+        hits = await faults.remove(request.path_params["fault_id"])
+        if hits is None:
+            return PlainTextResponse("no such fault\n", status_code=404)
+        return JSONResponse({"hits": hits})
+
+    return [
+        Route("/services/{name}/{action}", hold_or_release, methods=["POST"]),
+        Route("/faults", list_faults),
+        Route("/faults", add_fault, methods=["POST"]),
+        Route("/faults/{fault_id:int}", remove_fault, methods=["DELETE"]),
+    ]
+
+
+_ENDINGS: Final = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}
 
 
 async def _unmet(service: SupervisedService) -> str:

@@ -20,6 +20,16 @@ WILDCARD_HOSTS: Final = ("0.0.0.0", "::")
 """Addresses that listen everywhere; a client uses localhost or the machine's own name."""
 
 
+_DECIDED_BY_FLAGS: Final = {
+    "broker.id": "--nodes",
+    "node.id": "--nodes",
+    "log.dir": "--data-dir",
+    "log.dirs": "--data-dir",
+    "listeners": "--host and --port",
+}
+"""Settings that `--override` cannot have, and the flags that they follow from."""
+
+
 class UpRefused(Exception):
     """The cluster cannot start until the user changes something; the message is one line that says what."""
 
@@ -58,6 +68,9 @@ class UpOptions:
     advertise: Advertise = Advertise.port
     etcd: str = ""
     log_level: LogLevel = LogLevel.warning
+    fault_injection: bool = False
+    ephemeral: bool = False
+    overrides: tuple[str, ...] = ()
 
     @property
     def kafka_ports(self) -> range:
@@ -76,6 +89,17 @@ class UpOptions:
         """`host:port` of each etcd in `--etcd http://HOST:PORT[,...]`; empty without it."""
         urls = (url.strip().removeprefix("http://").rstrip("/") for url in self.etcd.split(","))
         return tuple(url for url in urls if url)
+
+    @property
+    def broker_settings(self) -> dict[str, str]:
+        """What `--override` sets by name; of two for one name the last counts. Raises UpRefused."""
+        settings = {}
+        for text in self.overrides:
+            name, separator, value = text.partition("=")
+            if not separator or not name.strip() or not text.isprintable():
+                raise UpRefused(f"--override {text!r}: expected name=value, such as num.partitions=3", 2)
+            settings[name.strip()] = value.strip()
+        return settings
 
     def check(self) -> None:
         """Raise UpRefused, with the status of a usage error, for flags that do not fit each other."""
@@ -97,8 +121,25 @@ class UpOptions:
             raise UpRefused(f"--etcd {self.etcd} names no address: give http://HOST:PORT", 2)
         if "," in str(self.data_dir) or not str(self.data_dir).isprintable():
             raise UpRefused("--data-dir has a comma or a control character in it: choose another path", 2)
+        for name in self.broker_settings:
+            if name in _DECIDED_BY_FLAGS:
+                raise UpRefused(f"--override {name}: it follows from {_DECIDED_BY_FLAGS[name]}", 2)
+        if self.overrides:
+            self._check_broker_settings()
         if not self.host:
             raise UpRefused("--host is empty: give an address of this machine, such as 127.0.0.1", 2)
+
+    def _check_broker_settings(self) -> None:
+        from barnabas.metadata.broker_rules import check_static_settings  # seldom needed
+
+        try:
+            check_static_settings(self.broker_settings)
+        except Exception as error:
+            from barnabas.kernel.errors import KafkaError  # slow to load
+
+            if not isinstance(error, KafkaError):
+                raise
+            raise UpRefused(f"--override: {error.message}", 2) from error
 
 
 def bracketed(host: str) -> str:

@@ -6,12 +6,34 @@ Services meet on unix sockets in one private folder, so a cluster takes no port 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.child import ServiceSpec
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.options import UpOptions, bracketed
-from barnabas.kernel.config import to_properties
+from barnabas.kernel.config import ConfigT, settings_of, to_properties, with_settings
+
+if TYPE_CHECKING:
+    from barnabas.controller.config import ControllerConfig
+    from barnabas.coordinator.config import CoordinatorConfig
+    from barnabas.gateway.config import GatewayConfig
+
+SHOWN_BY_BROKERS: Final = (
+    "broker.session.timeout.ms",
+    "group.initial.rebalance.delay.ms",
+    "max.connections",
+    "queued.max.request.bytes",
+)
+"""Settings that the other services have otherwise than Kafka's brokers: the nodes' files name them, so that whoever
+asks a broker for its settings is told what is so."""
+
+
+def faults_file(sockets: Path) -> Path:
+    """Where the supervisor keeps the injected faults for gateways that start."""
+    return sockets / "faults.json"
 
 
 def plan_cluster(options: UpOptions, directory: DataDirectory) -> list[list[ServiceSpec]]:
@@ -33,17 +55,7 @@ class _Planner:
         self._controllers = (self._grpc("controller"),)
 
     def controller(self) -> ServiceSpec:
-        from barnabas.controller.config import ControllerConfig
-
-        name = "controller"
-        config = ControllerConfig(
-            listen_address=self._grpc(name),
-            data_dir=str(self._data / "controller"),
-            etcd_endpoints=self._options.etcd_endpoints,
-            http_address=f"unix:{self._http(name)}",
-            log_level=self._log_level,
-        )
-        return self._service(name, "controller", config)
+        return self._service("controller", "controller", self._controller_config())
 
     def storage(self, number: int) -> ServiceSpec:
         from barnabas.storage.config import StorageConfig
@@ -58,12 +70,41 @@ class _Planner:
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
         )
-        return self._service(name, "storage", config)
+        return self._service(name, "storage", config, self._broker_settings())
 
     def coordinator(self, number: int) -> ServiceSpec:
+        name = f"coordinator-{number}"
+        return self._service(name, "coordinator", self._coordinator_config(name))
+
+    def gateway(self, number: int) -> ServiceSpec:
+        name = f"gateway-{number}"
+        return self._service(name, "gateway", self._gateway_config(name))
+
+    def _controller_config(self) -> ControllerConfig:
+        from barnabas.controller.config import ControllerConfig
+
+        config = ControllerConfig(
+            listen_address=self._grpc("controller"),
+            data_dir=str(self._data / "controller"),
+            etcd_endpoints=self._options.etcd_endpoints,
+            http_address=f"unix:{self._http('controller')}",
+            log_level=self._log_level,
+        )
+        return self._overridden(config)
+
+    def _broker_settings(self) -> Mapping[str, str]:
+        """What a node's file says beside the node's own settings; it is checked there."""
+        others = (
+            self._controller_config(),
+            self._coordinator_config("coordinator-1"),
+            self._gateway_config("gateway-1"),
+        )
+        theirs = {name: text for config in others for name, text in settings_of(config).items()}
+        return {**{name: theirs[name] for name in SHOWN_BY_BROKERS}, **self._options.broker_settings}
+
+    def _coordinator_config(self, name: str) -> CoordinatorConfig:
         from barnabas.coordinator.config import CoordinatorConfig
 
-        name = f"coordinator-{number}"
         config = CoordinatorConfig(
             coordinator_id=name,
             listen_address=self._grpc(name),
@@ -73,12 +114,11 @@ class _Planner:
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
         )
-        return self._service(name, "coordinator", config)
+        return self._overridden(config)
 
-    def gateway(self, number: int) -> ServiceSpec:
+    def _gateway_config(self, name: str) -> GatewayConfig:
         from barnabas.gateway.config import GatewayConfig
 
-        name = f"gateway-{number}"
         options = self._options
         config = GatewayConfig(
             gateway_id=name,
@@ -86,10 +126,16 @@ class _Planner:
             listeners=(f"PLAINTEXT://{bracketed(options.host)}:{options.port}",),
             advertise=options.advertise.value,
             ports_per_listener=len(options.kafka_ports),
+            fault_injection_enable=options.fault_injection,
+            fault_injection_file=str(faults_file(self._directory.sockets)) if options.fault_injection else "",
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
         )
-        return self._service(name, "gateway", config)
+        return self._overridden(config)
+
+    def _overridden(self, config: ConfigT) -> ConfigT:
+        """The config with what `--override` sets of it."""
+        return with_settings(config, self._options.broker_settings)
 
     @property
     def _log_level(self) -> str:
@@ -101,8 +147,12 @@ class _Planner:
     def _http(self, name: str) -> Path:
         return self._directory.sockets / f"{name}.http"
 
-    def _service(self, name: str, service: str, config: object) -> ServiceSpec:
+    def _service(
+        self, name: str, service: str, config: object, more: Mapping[str, str] = MappingProxyType({})
+    ) -> ServiceSpec:
+        """The process, its file written; of two lines for one setting the later counts, which is that in `more`."""
         path = self._directory.run / f"{name}.properties"
-        path.write_text(to_properties(config), encoding="utf-8")
+        lines = "".join(f"{setting}={text}\n" for setting, text in more.items())
+        path.write_text(to_properties(config) + lines, encoding="utf-8")
         command = (sys.executable, "-m", f"barnabas.{service}", "--config", str(path.absolute()))
         return ServiceSpec(name, service, command, http_socket=str(self._http(name)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,8 @@ class SupervisedService:
         self._process: asyncio.subprocess.Process | None = None
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._released = asyncio.Event()
+        self._released.set()
 
     @property
     def pid(self) -> int | None:
@@ -66,10 +69,15 @@ class SupervisedService:
         """Run the service until `stop`; returns False as soon as it refuses to start (EXIT_USER_ERROR)."""
         clock, say = self._surroundings.clock, self._surroundings.say
         while not self._stopping.is_set():
+            await self._released.wait()
+            if self._stopping.is_set():
+                break
             started = clock.monotonic()
             status = await self._run_once()
             if self._stopping.is_set():
                 break
+            if not self._released.is_set():
+                continue
             if status == EXIT_USER_ERROR:
                 return False
             pause = self._backoff.pause_after(clock.monotonic() - started)
@@ -80,9 +88,22 @@ class SupervisedService:
                     await self._stopping.wait()
         return True
 
+    async def hold(self, number: signal.Signals) -> None:
+        """End the process with a signal and keep the service down until `release`."""
+        self._released.clear()
+        process = self._process
+        if process is not None:
+            self._signal(lambda: process.send_signal(number))
+            await process.wait()
+
+    def release(self) -> None:
+        """Start a service that is held; the other ones notice nothing."""
+        self._released.set()
+
     async def stop(self) -> None:
         """Ask the process to stop, wait, and kill it when it takes too long."""
         self._stopping.set()
+        self._released.set()
         process = self._process
         if process is None:
             return
@@ -99,6 +120,7 @@ class SupervisedService:
     def kill(self) -> None:
         """End the process at once and for good."""
         self._stopping.set()
+        self._released.set()
         if self._process is not None:
             self._signal(self._process.kill)
 
@@ -137,6 +159,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._stopping_since = 0.0
         self._refused = False
+        self.ended_now = False
 
     async def run(self, on_ready: Callable[[], None]) -> int:
         """Run everything until `begin_stopping` or a refusal; returns the exit status.
@@ -160,8 +183,17 @@ class Supervisor:
             self._stopping_since = now
             self._stopping.set()
         elif now - self._stopping_since >= REPEATED_STOP_SECONDS:
-            for service in self.services:
-                service.kill()
+            self._kill_all()
+
+    def end_now(self) -> None:
+        """Stop without any order: for data that nobody will read again."""
+        self.ended_now = True
+        self._stopping.set()
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        for service in self.services:
+            service.kill()
 
     async def _supervise(self, service: SupervisedService) -> None:
         if not await service.keep_running():

@@ -1,4 +1,4 @@
-"""A GET over a unix socket: how the supervisor asks its services what they say of themselves."""
+"""HTTP over a unix socket: how the supervisor asks its services what they say of themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ ANSWER_SECONDS_MAX: Final = 2.0
 
 
 async def get(socket_path: str, target: str) -> tuple[int, bytes]:
-    """The status and body of `GET target` at the HTTP server behind `socket_path`.
+    """The status and body of `GET target` at the HTTP server behind `socket_path`; raises as `ask` does."""
+    return await ask(socket_path, "GET", target)
+
+
+async def ask(socket_path: str, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
+    """The status and body of a request at the HTTP server behind `socket_path`.
 
     Raises OSError when it does not answer in time, or not with HTTP.
     """
@@ -21,17 +26,18 @@ async def get(socket_path: str, target: str) -> tuple[int, bytes]:
             reader, writer = await asyncio.open_unix_connection(socket_path)
             try:
                 # HTTP/1.0: the body comes in one piece and ends with the connection.
-                writer.write(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+                head = f"{method} {target} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+                writer.write(head.encode() + body)
                 answer = await _read_all(reader)
             finally:
                 writer.close()
     except TimeoutError as error:
         raise OSError(f"no answer within {ANSWER_SECONDS_MAX:g} s") from error
-    head, separator, body = answer.partition(b"\r\n\r\n")
-    words = head.split(maxsplit=2)
+    answer_head, separator, answer_body = answer.partition(b"\r\n\r\n")
+    words = answer_head.split(maxsplit=2)
     if not separator or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         raise OSError("the answer is not HTTP")
-    return int(words[1]), body
+    return int(words[1]), answer_body
 
 
 async def _read_all(reader: asyncio.StreamReader) -> bytes:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shutil
 import signal
 import sys
 import time
+from pathlib import Path
+from typing import Final
 
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.options import WILDCARD_HOSTS, UpOptions, UpRefused, bracketed, describe_ports
@@ -19,6 +23,12 @@ from barnabas.cli.ports import check_ports
 from barnabas.cli.supervisor import Supervisor, Surroundings
 from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.config import ConfigError
+
+STDIN_DESCRIPTOR: Final = 0
+STDIN_BYTES_MAX: Final = 4096
+
+HTTP_DELAY_SECONDS_MAX: Final = 2.0
+"""A cluster that does not become ready must still be able to say why."""
 
 
 def run_up(options: UpOptions, *, started: float) -> int:
@@ -33,22 +43,30 @@ def run_up(options: UpOptions, *, started: float) -> int:
         check_ports(options)
         stages = plan_cluster(options, directory)
         surroundings = Surroundings(directory.sockets, SystemClock(), _say, directory.lock_descriptor)
-        return asyncio.run(_run(options, Supervisor(stages, surroundings), started))
+        supervisor = Supervisor(stages, surroundings)
+        status = asyncio.run(_run(options, supervisor, directory.sockets, started))
+        if supervisor.ended_now:
+            shutil.rmtree(options.data_dir, ignore_errors=True)
+        return status
     except ConfigError as error:
         raise UpRefused(str(error)) from error
     finally:
         directory.close()
 
 
-async def _run(options: UpOptions, supervisor: Supervisor, started: float) -> int:
+async def _run(options: UpOptions, supervisor: Supervisor, sockets: Path, started: float) -> int:
     loop = asyncio.get_running_loop()
+    if options.ephemeral:
+        _watch_stdin(supervisor)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, supervisor.begin_stopping)
-    http = asyncio.create_task(_serve_http(options, supervisor), name="http")
+    announced = asyncio.Event()
+    http = asyncio.create_task(_serve_http(options, supervisor, sockets, announced), name="http")
 
     def on_ready() -> None:
         elapsed = time.monotonic() - started
         print(ready_line(options, elapsed), flush=True)  # noqa: T201
+        announced.set()
 
     try:
         return await supervisor.run(on_ready)
@@ -58,20 +76,45 @@ async def _run(options: UpOptions, supervisor: Supervisor, started: float) -> in
             await http
 
 
-async def _serve_http(options: UpOptions, supervisor: Supervisor) -> None:
+async def _serve_http(
+    options: UpOptions, supervisor: Supervisor, sockets: Path, announced: asyncio.Event
+) -> None:
     await asyncio.sleep(0)  # the services start first: they take longer than this import
+    if options.ephemeral:  # a test waits for the services alone: leave them both cores
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(announced.wait(), HTTP_DELAY_SECONDS_MAX)
     from barnabas.cli.endpoints import make_application
     from barnabas.kernel.http import serve_http
 
+    faults = None
+    if options.fault_injection:
+        from barnabas.cli.fault_control import FaultControl
+
+        faults = FaultControl(sockets, supervisor.services)
     address = f"{bracketed(options.host)}:{options.http_port}"
     try:
-        async with serve_http(make_application(supervisor.services), address):
+        async with serve_http(make_application(supervisor.services, faults), address):
             await asyncio.Event().wait()
     except OSError as error:
         supervisor.begin_stopping()
         raise UpRefused(
             f"cannot serve HTTP at {address} ({error.strerror}): choose another --http-port"
         ) from error
+
+
+def _watch_stdin(supervisor: Supervisor) -> None:
+    """End everything as soon as whoever started us writes to our stdin or lets go of it, by will or by dying.
+
+    A word, because a child that our parent forked may hold the pipe open; its end, because the dead say nothing.
+    """
+    loop = asyncio.get_running_loop()
+
+    def on_readable() -> None:
+        os.read(STDIN_DESCRIPTOR, STDIN_BYTES_MAX)
+        loop.remove_reader(STDIN_DESCRIPTOR)
+        supervisor.end_now()
+
+    loop.add_reader(STDIN_DESCRIPTOR, on_readable)
 
 
 def ready_line(options: UpOptions, elapsed_seconds: float) -> str:

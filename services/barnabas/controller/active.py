@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.deletion import sweep_unfinished
+from barnabas.controller.core.features import finalize_release_levels
 from barnabas.controller.core.gateways import register_gateway, remove_gateway
 from barnabas.controller.core.nodes import fence_node, register_node
+from barnabas.controller.core.quorum import describe_quorum
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
+from barnabas.controller.presence import PRESENCE_PREFIX
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
+from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.rpc.v1.controller_pb2 import DescribeQuorumResponse, MetadataDelta, WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 
 EXPIRY_RETRY_SECONDS = 0.1
@@ -36,9 +40,16 @@ class ActiveController:
     """Owner of the writer, the receivers and the sessions, from one election to the next."""
 
     def __init__(
-        self, store: Store, leadership: Leadership, image: MetadataImage, config: ControllerConfig
+        self,
+        store: Store,
+        leadership: Leadership,
+        image: MetadataImage,
+        config: ControllerConfig,
+        clock: Clock,
     ) -> None:
         self._config = config
+        self._clock = clock
+        self._elected_at_revision = leadership.revision
         self._fanout = Fanout()
         self.writer = MetadataWriter(store, leadership, image, self._fanout.publish)
         self._sessions = Sessions(
@@ -87,7 +98,7 @@ class ActiveController:
                 f"this is cluster {self.image.cluster_id}, but the caller's data belongs to cluster "
                 f"{request.cluster_id}: point it at its own cluster, or give it an empty directory"
             )
-        receiver = Receiver()
+        receiver = Receiver(self._clock)
         member, incarnation_id = _member(request)
         try:
             if member is not None:
@@ -102,6 +113,18 @@ class ActiveController:
             if member is not None:
                 self._sessions.detach(member, receiver)
 
+    def describe_quorum(self, leader_id: int, voters: Mapping[int, str]) -> DescribeQuorumResponse:
+        """How far each copy of the metadata is; `voters` are the controllers that are there, by id."""
+        nodes = self._sessions.attached(Kind.NODE)
+        return describe_quorum(
+            leader_id=leader_id,
+            elected_at_revision=self._elected_at_revision,
+            revision=self.image.revision,
+            voters=voters,
+            observers=[(int(name), receiver.progress) for name, receiver in nodes],
+            now_ms=self._clock.now_ms(),
+        )
+
     async def _register(self, request: WatchRequest) -> None:
         match request.WhichOneof("registration"):
             case "node":
@@ -112,7 +135,7 @@ class ActiveController:
                 await self.writer.submit(lambda image: register_coordinator(image, request.coordinator))
 
     async def _prepare(self) -> None:
-        """Finish what a former controller left, and name the cluster if it has no name."""
+        """Finish what a former controller left; name the cluster and finalize features where that was never done."""
         await self.writer.submit(sweep_unfinished)
         wanted = self._config.cluster_id
         if not self.image.cluster_id:
@@ -125,6 +148,7 @@ class ActiveController:
                 f"cluster.id={wanted}, but the metadata is of cluster {self.image.cluster_id}: "
                 "leave the setting out, or use the right store"
             )
+        await self.writer.submit(finalize_release_levels)
 
     def _on_session_expired(self, member: Member) -> None:
         task = asyncio.ensure_future(self._remove(member))
@@ -158,7 +182,7 @@ async def load_image(store: Store) -> MetadataImage:
     records = [
         MetadataRecord.FromString(entry.value)
         for key, entry in snapshot.entries.items()
-        if key != ELECTION_KEY
+        if key != ELECTION_KEY and not key.startswith(PRESENCE_PREFIX)
     ]
     return MetadataImage().apply(records, snapshot.revision)
 

@@ -23,6 +23,11 @@ class ControllerConfig:
     advertised_address: str = setting(
         "", "The gRPC address that the other services are told; empty for the one that is listened at."
     )
+    controller_id: int = setting(
+        -1,
+        "The id under which DescribeQuorum shows this controller, unlike that of any other controller or broker; "
+        "-1 for the lowest from 3000 on that no other controller has.",
+    )
     data_dir: str = setting("", "The directory of the embedded metadata store; not used with etcd.")
     etcd_endpoints: tuple[str, ...] = setting(
         (), "etcd's client addresses, host:port each; empty for the embedded store in data.dir."
@@ -81,6 +86,8 @@ class ControllerConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
+        if self.controller_id < -1:
+            raise ConfigError(f"controller.id={self.controller_id}: must be -1 or more")
         if self.election_lease_ms < 1_000:
             raise ConfigError(f"election.lease.ms={self.election_lease_ms}: must be at least 1000")
 

@@ -6,7 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
+from barnabas.controller.core.quorum import UNKNOWN_TIMESTAMP, Progress
 from barnabas.controller.limits import STREAM_QUEUED_RECORDS_MAX
+from barnabas.kernel.clock import Clock, SystemClock
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
 
@@ -18,11 +20,14 @@ class StreamEnded(Exception):
 class Receiver:
     """Owner of what waits to be sent on one stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._queue: deque[MetadataDelta] = deque()
         self._queued_records = 0
         self._ended: str | None = None
         self._wake = asyncio.Event()
+        self.progress = Progress(-1, UNKNOWN_TIMESTAMP, UNKNOWN_TIMESTAMP)
+        """How far the receiver is; a revision of -1 before the first message."""
 
     def push(self, delta: MetadataDelta) -> None:
         """Queue `delta`; a receiver that is too far behind is ended instead."""
@@ -49,6 +54,9 @@ class Receiver:
             if self._queue:
                 delta = self._queue.popleft()
                 self._queued_records -= len(delta.records)
+                now_ms = self._clock.now_ms()
+                caught_up_at_ms = self.progress.caught_up_at_ms if self._queue else now_ms
+                self.progress = Progress(delta.revision, now_ms, caught_up_at_ms)
                 yield delta
             else:
                 self._wake.clear()

@@ -12,11 +12,13 @@ from barnabas.controller.active import ActiveController, WrongCluster, load_imag
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.election import Election, LeadershipLost
 from barnabas.controller.limits import STOP_GRACE_SECONDS, STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
+from barnabas.controller.presence import Presence
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.clock import Clock, SystemClock
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.v1.controller_pb2 import DescribeQuorumResponse
 
 log = get_logger("controller")
 
@@ -27,6 +29,14 @@ class Controller:
     def __init__(self, store: Store, address: str, config: ControllerConfig, clock: Clock) -> None:
         self.config = config
         self._store = store
+        self._clock = clock
+        self._presence = Presence(
+            store,
+            address,
+            config.controller_id,
+            config.election_lease_ms,
+            shared=bool(config.etcd_endpoints),
+        )
         self._election = Election(store, address, config.election_lease_ms, clock)
         self._active: ActiveController | None = None
 
@@ -44,13 +54,30 @@ class Controller:
         """Whether it leads, or stands by for one that does."""
         return self.active is not None or (self._active is None and bool(self.active_address))
 
+    async def describe_quorum(self, active: ActiveController) -> DescribeQuorumResponse:
+        """The controllers and those who follow them, in KRaft's terms. Raises LeadershipLost."""
+        try:
+            voters = await self._presence.everyone()
+        except StoreError as error:
+            raise LeadershipLost(f"the metadata store does not answer: {error}") from error
+        return active.describe_quorum(self._presence.controller_id, voters)
+
     async def run(self) -> None:
-        """Take part in elections until cancelled. Raises WrongCluster."""
+        """Be there and take part in elections until cancelled. Raises WrongCluster."""
+        await self._presence.join()
+        keeping = asyncio.create_task(self._presence.keep(), name="presence")
+        try:
+            await self._lead_when_elected()
+        finally:
+            keeping.cancel()
+            await self._presence.leave()
+
+    async def _lead_when_elected(self) -> None:
         while True:
             leadership = await self._election.campaign()
             try:
                 image = await load_image(self._store)
-                self._active = ActiveController(self._store, leadership, image, self.config)
+                self._active = ActiveController(self._store, leadership, image, self.config, self._clock)
                 log.info("this controller is active", revision=image.revision)
                 await self._active.run(self._election, leadership)
             except LeadershipLost as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -71,6 +71,12 @@ class Sessions:
     def is_attached(self, member: Member) -> bool:
         session = self._sessions.get(member)
         return session is not None and session.receiver is not None
+
+    def attached(self, kind: Kind) -> Iterator[tuple[str, Receiver]]:
+        """Name and receiver of each member of one kind that has a stream now."""
+        for member, session in self._sessions.items():
+            if member.kind is kind and session.receiver is not None:
+                yield member.name, session.receiver
 
     async def attach(self, member: Member, incarnation_id: str, receiver: Receiver) -> None:
         """The member has a stream, which replaces an older one of the same process.

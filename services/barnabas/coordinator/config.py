@@ -56,6 +56,12 @@ class CoordinatorConfig:
     offsets_commit_timeout_ms: int = setting(
         5_000, "How long a write to __consumer_offsets may take to reach the in-sync replicas.", unit="ms"
     )
+    coordinator_load_wait_ms: int = setting(
+        1_000,
+        "How long a request waits for a partition that is being loaded for the first time, before it is answered "
+        "COORDINATOR_LOAD_IN_PROGRESS: not every client asks again.",
+        unit="ms",
+    )
     offsets_load_buffer_size: int = setting(
         5 * 1024 * 1024, "How much to read at once while a partition is being loaded.", unit="bytes"
     )

@@ -14,6 +14,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import iterate_headers
 from barnabas.rpc.coalesced import StreamBroken, Unreachable
+from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import (
     AppendRequest,
@@ -22,7 +23,6 @@ from barnabas.rpc.v1.storage_pb2 import (
     ListOffsetsRequest,
     PartitionAppend,
     PartitionFetch,
-    PartitionFetchResult,
 )
 
 ALL_IN_SYNC_REPLICAS: Final = -1
@@ -83,18 +83,18 @@ class StorageOffsetsLog:
         next_offset = 0
         while next_offset < end_offset:
             result = await self._fetch(partition, leader_epoch, next_offset)
-            if result.error_code == ErrorCode.offset_out_of_range:
+            if result.fields.error_code == ErrorCode.offset_out_of_range:
                 # Records below the log's start were deleted: go on from where it starts.
                 start = await self._log_start(partition, leader_epoch)
                 if start <= next_offset:
                     raise KafkaError(ErrorCode.offset_out_of_range, f"offset {next_offset} cannot be read")
                 next_offset = start
                 continue
-            _raise_for(result.error_code, "")
+            _raise_for(result.fields.error_code, "")
             for _, header in iterate_headers(result.records):
                 next_offset = header.next_offset
             if result.records:
-                yield result.records
+                yield bytes(result.records)
 
     async def close(self) -> None:
         """Close all connections; what waits on them fails."""
@@ -102,7 +102,7 @@ class StorageOffsetsLog:
             await connection.close()
         self._connections.clear()
 
-    async def _fetch(self, partition: int, leader_epoch: int, offset: int) -> PartitionFetchResult:
+    async def _fetch(self, partition: int, leader_epoch: int, offset: int) -> PartitionFetched:
         topic_id, storage = self._leader_of(partition)
         buffer_bytes = self._config.offsets_load_buffer_size
         request = FetchRequest(

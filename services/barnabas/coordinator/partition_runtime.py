@@ -13,6 +13,7 @@ committed and thus readable. That record is a tombstone for the group "", which 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import time
 import uuid
@@ -93,6 +94,7 @@ class PartitionRuntime:
         self._queue: deque[_Pending] = deque()
         self._in_flight: list[_Pending] = []
         self._queued = asyncio.Event()
+        self._loaded_once = asyncio.Event()
         self._broken = False
 
     @property
@@ -126,13 +128,22 @@ class PartitionRuntime:
     def close(self) -> None:
         """Serve no longer; whoever waits is sent to look for the new coordinator."""
         self.state = PartitionState.CLOSED
+        self._loaded_once.set()
         self._fail_waiting(KafkaError(ErrorCode.not_coordinator))
+
+    async def first_load(self) -> None:
+        """Wait until the partition was loaded once or is given up, coordinator.load.wait.ms at most."""
+        if not self._loaded_once.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.coordinator_load_wait_ms / 1000):
+                    await self._loaded_once.wait()
 
     async def submit(self, decide: Decide) -> Any:
         """Decide about one request and return its answer once everything that it rests on is in the log.
 
         Raises KafkaError when the partition is not being served, or stops being served meanwhile.
         """
+        await self.first_load()
         shard = self.shard
         waiter = Waiter(self._next_waiter)
         self._next_waiter += 1
@@ -224,6 +235,7 @@ class PartitionRuntime:
                         await asyncio.sleep(0)
         self._shard = shard
         self.state = PartitionState.SERVING
+        self._loaded_once.set()
         self._take_turn(lambda turn: on_loaded(shard, turn))
         self._announce_deadline()
         seconds = time.perf_counter() - started
@@ -274,6 +286,8 @@ class PartitionRuntime:
             reason=str(error),
         )
         self._metrics.unloads.inc()
+        if not is_new:
+            self._loaded_once.set()  # it was, or it may take long: nobody is to wait for it
         self.state = PartitionState.LOADING
         self._shard = GroupShard(self._config)
         self._queue.clear()

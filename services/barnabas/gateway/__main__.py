@@ -15,7 +15,9 @@ def load() -> tuple[type[GatewayConfig], Serve[GatewayConfig]]:
     """The service's own code, imported once the process is prepared for it."""
     from barnabas.gateway.config import GatewayConfig
     from barnabas.gateway.service import serve
+    from barnabas.kernel.allocator import keep_freed_memory
 
+    keep_freed_memory()
     return GatewayConfig, serve
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 class ByteBudget:
     """Owns the count of bytes that came from clients and are not answered yet.
 
-    Over `bytes_max` the connections stop reading; `on_room` is called when it falls below again.
+    Over `bytes_max` the connections stop reading; `on_room` is called when it falls below again. As in Kafka, 0 or
+    less is no limit.
     """
 
     def __init__(self, bytes_max: int, on_room: Callable[[], None]) -> None:
@@ -18,7 +19,7 @@ class ByteBudget:
 
     @property
     def is_exhausted(self) -> bool:
-        return self.used_bytes > self._bytes_max
+        return 0 < self._bytes_max < self.used_bytes
 
     def take(self, size_bytes: int) -> None:
         self.used_bytes += size_bytes

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from barnabas.gateway.differences import DIFFERENCES
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.request import Handler
 from barnabas.wire.schema import api_name
@@ -32,6 +33,14 @@ The right column says what is knowingly missing. An API that is not served is no
 for it ends the connection, as it does at a Kafka broker that does not know the API.
 """
 
+_DIFFERENCES_INTRODUCTION: Final = """\
+## Differences from Apache Kafka
+
+`tests/golden` plays one session of requests, errors included, to Apache Kafka 4.3.1 and to Barnabas in every version of
+every API that both have, and compares the answers field by field. These are the differences that are left. The texts
+of error messages are not compared, only whether there is one.
+"""
+
 
 def lines(handlers: Mapping[int, Handler]) -> Iterator[str]:
     """The page, line by line: the APIs that are served first, then the others."""
@@ -52,11 +61,27 @@ def lines(handlers: Mapping[int, Handler]) -> Iterator[str]:
     for key, versions in KAFKA_VERSIONS.items():
         if key not in handlers:
             yield f"| {key} | {api_name(key)} | {_range(versions)} |"
+    yield ""
+    yield from _DIFFERENCES_INTRODUCTION.splitlines()
+    yield ""
+    yield "| API | Difference |"
+    yield "|---|---|"
+    for reason, apis in _reasons().items():
+        yield f"| {', '.join(apis).replace('*', 'all')} | {reason} |"
 
 
 def page(handlers: Mapping[int, Handler]) -> str:
     """The whole of docs/compatibility.md."""
     return "".join(f"{line}\n" for line in lines(handlers))
+
+
+def _reasons() -> dict[str, list[str]]:
+    """Each reason once, with the APIs that it is about."""
+    reasons: dict[str, list[str]] = {}
+    for difference in DIFFERENCES:
+        apis = reasons.setdefault(difference.reason, [])
+        apis += [api for api in difference.apis if api not in apis]
+    return reasons
 
 
 def _served(handler: Handler) -> str:

@@ -44,7 +44,16 @@ class GatewayConfig:
     max_incremental_fetch_session_cache_slots: int = setting(
         1_000, "How many fetch sessions are kept (KIP-227)."
     )
+    telemetry_max_bytes: int = setting(
+        1_048_576, "The most metrics that a client may push in one request, compressed.", unit="bytes"
+    )
     fetch_max_bytes: int = setting(57_671_680, "The most records in one fetch response.", unit="bytes")
+    fault_injection_enable: bool = setting(
+        False, "Whether tests may inject faults through /faults: never for a cluster that matters."
+    )
+    fault_injection_file: str = setting(
+        "", "A JSON list of faults that a gateway starts with; the supervisor keeps it."
+    )
     http_address: str = setting(
         "", "Where /metrics, /healthz and /readyz are served: host:port or unix:/path."
     )

@@ -3,81 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
+from barnabas.gateway.listeners import Endpoint
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.broker_rules import is_dynamic
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
-from barnabas.metadata.config_def import UpdateMode
+from barnabas.metadata.client_metrics_settings import CLIENT_METRICS_SETTINGS
 from barnabas.metadata.effective import (
+    CLIENT_METRICS_RESOURCE as CLIENT_METRICS_RESOURCE,
+)
+from barnabas.metadata.effective import (
+    GROUP_RESOURCE,
     ConfigSource,
     ConfigSynonym,
     EffectiveSetting,
     effective_broker_setting,
+    effective_client_metrics_setting,
+    effective_group_setting,
     effective_topic_settings,
+    static_settings,
 )
+from barnabas.metadata.group_settings import GROUP_SETTINGS
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.topic_names import check_topic_name
 
 BROKER_LOGGER_RESOURCE: Final = 8
-CLIENT_METRICS_RESOURCE: Final = 16
-GROUP_RESOURCE: Final = 32
+
+
+Described = Iterator[tuple[EffectiveSetting, bool]]
+"""(setting, is it read-only)."""
 
 
 def described_settings(
-    image: MetadataImage, resource_type: int, name: str, answering_node: int | None
-) -> Iterator[tuple[EffectiveSetting, bool]]:
-    """(setting, is it read-only) for each setting of a resource.
+    image: MetadataImage,
+    resource_type: int,
+    name: str,
+    answering_node: int | None,
+    brokers: Mapping[int, Endpoint] = MappingProxyType({}),
+    listener: str = "PLAINTEXT",
+) -> Described:
+    """All settings of a resource.
 
-    A topic's settings are shown as broker `answering_node` sees them, whose own settings they may fall back to.
+    Settings of topics and groups are shown as broker `answering_node` sees them, whose own settings they may fall
+    back to. `brokers` are the addresses that the client on `listener` is told, which are its brokers' listeners.
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST.
     """
     if resource_type == TOPIC_RESOURCE:
-        yield from ((setting, False) for setting in _topic_settings(image, name, answering_node))
-    elif resource_type == BROKER_RESOURCE:
-        for setting in _broker_settings(image, name):
-            yield setting, setting.definition.update_mode is UpdateMode.READ_ONLY
-    elif resource_type == BROKER_LOGGER_RESOURCE:
+        return _topic_settings(image, name, answering_node)
+    if resource_type == BROKER_RESOURCE:
+        if not name:
+            return _cluster_defaults(image)
+        node_id = _broker_id(image, name)
+        return _broker_settings(
+            image, node_id, _static_settings(image, node_id, brokers.get(node_id), listener)
+        )
+    if resource_type == BROKER_LOGGER_RESOURCE:
         raise KafkaError(
             ErrorCode.invalid_request, "Log levels are not served here: set them when a service starts."
         )
-    elif resource_type in (CLIENT_METRICS_RESOURCE, GROUP_RESOURCE):
+    if resource_type == GROUP_RESOURCE:
         if not name:
-            raise KafkaError(ErrorCode.invalid_request, "The name of the resource must not be empty.")
-        # Nothing can be set on these yet, so nothing is set.
-    else:
-        raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {resource_type}")
+            raise KafkaError(ErrorCode.invalid_request, "Group name must not be empty")
+        return _group_settings(image, name, answering_node)
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
+        return _client_metrics_settings(image, name)
+    raise KafkaError(ErrorCode.invalid_request, f"Unsupported resource type: {resource_type}")
 
 
-def _topic_settings(image: MetadataImage, name: str, node_id: int | None) -> Iterator[EffectiveSetting]:
+def _topic_settings(image: MetadataImage, name: str, node_id: int | None) -> Described:
     check_topic_name(name)
     if name not in image.topics:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    yield from effective_topic_settings(image, name, node_id=node_id).values()
+    return ((setting, False) for setting in effective_topic_settings(image, name, node_id=node_id).values())
 
 
-def _broker_settings(image: MetadataImage, name: str) -> Iterator[EffectiveSetting]:
-    """All settings of one broker; for the empty name only what was set as the cluster's default (KIP-226)."""
-    if not name:
-        for setting_name in sorted(image.configs.get((BROKER_RESOURCE, ""), {})):
-            if setting_name in BROKER_SETTINGS:
-                yield _only_cluster_default(effective_broker_setting(image, setting_name))
-        return
-    node_id = _broker_id(image, name)
-    static = {"node.id": name, "broker.id": name}
+def _group_settings(image: MetadataImage, name: str, node_id: int | None) -> Described:
+    return (
+        (effective_group_setting(image, name, setting_name, node_id=node_id), False)
+        for setting_name in GROUP_SETTINGS
+    )
+
+
+def _client_metrics_settings(image: MetadataImage, name: str) -> Described:
+    return (
+        (effective_client_metrics_setting(image, name, setting_name), False)
+        for setting_name in CLIENT_METRICS_SETTINGS
+    )
+
+
+def _broker_settings(image: MetadataImage, node_id: int, static: Mapping[str, str]) -> Described:
+    """All settings of one broker; internal and unknown ones where they are set."""
+    names = {name for name, definition in BROKER_SETTINGS.items() if not definition.internal}
+    names |= static.keys()
+    for broker in ("", str(node_id)):
+        names |= image.configs.get((BROKER_RESOURCE, broker), {}).keys()
+    for name in sorted(names):
+        yield (
+            effective_broker_setting(image, name, node_id=node_id, static=static),
+            not is_dynamic(name),
+        )
+
+
+def _cluster_defaults(image: MetadataImage) -> Described:
+    """Only what was set for all brokers (KIP-226)."""
+    for name in sorted(image.configs.get((BROKER_RESOURCE, ""), {})):
+        setting = effective_broker_setting(image, name, static={})
+        synonyms = tuple(
+            synonym
+            for synonym in setting.synonyms
+            if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        )
+        yield (
+            EffectiveSetting(setting.definition, setting.text, setting.source, synonyms),
+            not is_dynamic(name),
+        )
+
+
+def _static_settings(
+    image: MetadataImage, node_id: int, endpoint: Endpoint | None, listener: str
+) -> Mapping[str, str]:
+    """What the node's configuration file sets, with what a Kafka broker would have there and a gateway serves."""
+    static = {"broker.id": str(node_id), "node.id": str(node_id), "process.roles": "broker"}
+    static.update(static_settings(image, node_id))
     if image.nodes[node_id].rack:
         static["broker.rack"] = image.nodes[node_id].rack
-    for setting_name in BROKER_SETTINGS:
-        yield effective_broker_setting(image, setting_name, node_id=node_id, static=static)
-
-
-def _only_cluster_default(setting: EffectiveSetting) -> EffectiveSetting:
-    synonyms = tuple(
-        synonym
-        for synonym in setting.synonyms
-        if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    )
-    return EffectiveSetting(setting.definition, setting.text, setting.source, synonyms)
+    if endpoint is not None:
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        for name in ("advertised.listeners", "listeners"):
+            static.setdefault(name, f"{listener}://{host}:{endpoint.port}")
+    return static
 
 
 def _broker_id(image: MetadataImage, name: str) -> int:
@@ -104,7 +163,7 @@ def config_entry(
         "is_sensitive": definition.sensitive,
         "synonyms": [_synonym(setting, synonym) for synonym in setting.synonyms] if synonyms else [],
         "config_type": definition.type,
-        "documentation": definition.documentation if documentation else None,
+        "documentation": (definition.documentation or None) if documentation else None,
     }
 
 

@@ -18,7 +18,7 @@ from barnabas.wire.requests import MalformedRequest
 PRODUCE_KEY: Final = b"\0\0"
 
 Frame = bytes
-Pieces = bytes | list[bytes] | None
+Pieces = bytes | list[bytes | memoryview] | None
 Serve = Callable[[Frame, Client], Awaitable[Pieces]]
 
 

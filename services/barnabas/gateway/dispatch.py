@@ -8,9 +8,11 @@ from collections.abc import Mapping
 import grpc.aio
 
 from barnabas.gateway.connection import CloseConnection, Pieces
+from barnabas.gateway.error_answers import error_answer, top_error_answer
+from barnabas.gateway.faults import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
-from barnabas.gateway.request import Client, Handler, Request, error_answer
+from barnabas.gateway.request import Client, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import StructuredLogger, get_logger
 from barnabas.wire.requests import MalformedRequest, RequestHeader, read_body, read_header
@@ -23,10 +25,17 @@ log = get_logger("gateway.request")
 class Dispatcher:
     """Owns nothing but the way through: looks up the handler of each frame and encodes its answer."""
 
-    def __init__(self, handlers: Mapping[int, Handler], parts: GatewayParts, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        parts: GatewayParts,
+        metrics: RequestMetrics,
+        faults: Faults | None = None,
+    ) -> None:
         self._handlers = handlers
         self._parts = parts
         self._metrics = metrics
+        self._faults = Faults() if faults is None else faults
 
     async def serve(self, frame: bytes, client: Client) -> Pieces:
         """The encoded answer to one frame; None when none is to be sent.
@@ -55,7 +64,10 @@ class Dispatcher:
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error
-        pieces = await self._answer(handler, request)
+        if self._faults.is_active:
+            pieces = await self._faults.serve(request, lambda: self._answer(handler, request))
+        else:
+            pieces = await self._answer(handler, request)
         self._metrics.observe(header.api_key, time.perf_counter() - started, len(frame))
         return pieces
 
@@ -67,20 +79,21 @@ class Dispatcher:
                 return answer
             return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         except KafkaError as error:
-            return self._error(header, error.code, error.message)
+            return self._error(request, error.code, error.message)
         except grpc.aio.AioRpcError as error:
             # The service behind the API is away: clients know this code as "try again".
             _logger(request).warning("no answer from inside", reason=error.details())
-            return self._error(header, ErrorCode.coordinator_not_available, "")
+            return self._error(request, ErrorCode.coordinator_not_available, "")
         except CloseConnection:
             raise
         except Exception as error:
             _logger(request).exception("request failed")
-            return self._error(header, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}")
+            return self._error(request, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}")
 
-    def _error(self, header: RequestHeader, code: ErrorCode, message: str) -> Pieces:
+    def _error(self, request: Request, code: ErrorCode, message: str) -> Pieces:
+        header = request.header
         self._metrics.count_error(header.api_key, code)
-        body = error_answer(header.api_key, header.api_version, code, message)
+        body = error_answer(header.api_key, header.api_version, request.body, code, message)
         if body is None:
             raise CloseConnection(f"{api_name(header.api_key)} failed: {code.name.upper()} {message}")
         return encode_response(header.api_key, header.api_version, header.correlation_id, body)
@@ -96,11 +109,11 @@ class Dispatcher:
         if header.api_key == API_VERSIONS_KEY:
             from barnabas.gateway.handlers.api_versions import supported_versions
 
-            body = {"error_code": code, "api_keys": supported_versions(self._handlers)}
+            body = {"error_code": code, "api_keys": supported_versions(self._handlers, self._parts)}
             return encode_response(header.api_key, 0, header.correlation_id, body)
         nearest = low if header.api_version < low else high
         message = f"{api_name(header.api_key)} v{header.api_version} is not served, only {low} to {high}"
-        answer = error_answer(header.api_key, nearest, code, message)
+        answer = top_error_answer(header.api_key, nearest, code, message)
         if answer is None:
             raise CloseConnection(message)
         return encode_response(header.api_key, nearest, header.correlation_id, answer)

@@ -124,6 +124,10 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
+    def peek(self, session_id: int) -> FetchSession | None:
+        """The session as it is, without using it."""
+        return self._sessions.get(session_id)
+
     def close(self, session_id: int) -> None:
         """Forget a session; one that is not known is no error."""
         self._sessions.pop(session_id, None)

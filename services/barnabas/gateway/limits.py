@@ -19,5 +19,29 @@ CALL_TIMEOUT_SECONDS: Final = 30.0
 IMAGE_WAIT_SECONDS: Final = 5.0
 """The longest wait for a change of ours to come back in the metadata."""
 
+TELEMETRY_INSTANCES_MAX: Final = 16_384
+"""Client instances that one gateway remembers, as many as a Kafka broker; the longest silent are forgotten."""
+
+TELEMETRY_INSTANCE_EXPIRY_MS: Final = 60_000
+"""A client instance that is silent for this long, or for three of its intervals, is forgotten."""
+
+TELEMETRY_UNFOLDED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Bytes that the metrics of one push may unfold to: no more than a collector takes in one message by default."""
+
+TELEMETRY_RESOURCES_MAX: Final = 10_000
+"""Resources in one push: each is marked with where it came from, so many empty ones would grow out of bounds."""
+
+TELEMETRY_INLINE_BYTES_MAX: Final = 16 * 1024
+"""A larger push is decompressed and read in a thread, so that it holds up nobody else."""
+
+TELEMETRY_QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Pushed metrics that may wait for the collector; over it, further ones are dropped."""
+
+TELEMETRY_ATTEMPTS_MAX: Final = 4
+"""How often metrics are sent to a collector that does not take them, before they are dropped."""
+
+TELEMETRY_RETRY_SECONDS_MIN: Final = 0.5
+"""The first pause between attempts; each further one is twice as long."""
+
 JOIN_GRACE_SECONDS: Final = 15.0
 """Added to a member's rebalance timeout before a JoinGroup or SyncGroup call is given up."""

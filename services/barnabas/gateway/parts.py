@@ -8,6 +8,7 @@ from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.fetch_sessions import FetchSessions
 from barnabas.gateway.links import Links
 from barnabas.gateway.producer_ids import ProducerIds
+from barnabas.gateway.telemetry import ClientTelemetry
 from barnabas.kernel.clock import Clock
 from barnabas.metadata.subscription import MetadataSubscription
 
@@ -22,6 +23,7 @@ class GatewayParts:
     links: Links
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
+    telemetry: ClientTelemetry
 
     @property
     def gateway_id(self) -> str:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.gateway.listeners import Endpoint, Listener, one_broker_id, visible_brokers
-from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader
 from barnabas.wire.responses import Body
-from barnabas.wire.schema import response_schema
 
 if TYPE_CHECKING:
     from barnabas.gateway.parts import GatewayParts
 
-Answer = Body | bytes | list[bytes] | None
+Answer = Body | bytes | list[bytes | memoryview] | None
 """A body to encode, or a whole frame (in pieces) that is encoded already, or nothing to send (acks=0)."""
+
+
+@dataclass(slots=True)
+class Software:
+    """What the client says that it is, in ApiVersions from v3 on (KIP-511)."""
+
+    name: str = "unknown"
+    version: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,9 @@ class Client:
     listener: Listener
     position: int = 0
     """The position of the node whose port the client connected to."""
+    port: int = 0
+    """The peer's port."""
+    software: Software = field(default_factory=Software, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +96,9 @@ class Handler:
     handle: Callable[[Request], Awaitable[Answer]]
     advertised_from: int | None = None
     """The lowest version that ApiVersions shows, where it is not the lowest served."""
+    advertised_when: Callable[[GatewayParts], bool] | None = None
+    """Whether ApiVersions shows the API now; always when None. It is served in any case."""
     lacks: str = ""
-
-
-def error_answer(api_key: int, version: int, code: ErrorCode, message: str) -> Body | None:
-    """A response that carries only an error, or None where the response has no place for one."""
-    fields = response_schema(api_key, version).__dataclass_fields__
-    if "error_code" not in fields:
-        return None
-    return {"error_code": code, "error_message": message or None}
 
 
 def milliseconds(duration: datetime.timedelta) -> int:

@@ -15,6 +15,8 @@ from barnabas.gateway.budget import ByteBudget
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.connection import Connection
 from barnabas.gateway.dispatch import Dispatcher
+from barnabas.gateway.fault_rule import FaultRefused
+from barnabas.gateway.faults import Faults
 from barnabas.gateway.fetch_sessions import FetchSessions
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.links import Links
@@ -23,8 +25,11 @@ from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.producer_ids import ProducerIds
 from barnabas.gateway.request import Client
+from barnabas.gateway.telemetry import ClientTelemetry
+from barnabas.gateway.telemetry_service import client_telemetry
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
@@ -37,6 +42,11 @@ ACCEPT_BACKLOG = 1024
 
 async def serve(config: GatewayConfig, context: ServiceContext) -> None:
     """Run the gateway until `context.stopping` is set."""
+    async with client_telemetry(config.telemetry_max_bytes, context.clock) as telemetry:
+        await _serve(config, context, telemetry)
+
+
+async def _serve(config: GatewayConfig, context: ServiceContext, telemetry: ClientTelemetry) -> None:
     if not config.controllers:
         raise StartError("controllers is not set: give the address of the controller")
     listeners = parse_listeners(config.listeners, config.advertised_listeners, config.advertise)
@@ -53,8 +63,9 @@ async def serve(config: GatewayConfig, context: ServiceContext) -> None:
         links=Links(metadata),
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, random.Random()),
         producer_ids=ProducerIds(metadata),
+        telemetry=telemetry,
     )
-    sockets = Sockets(parts, listeners)
+    sockets = Sockets(parts, listeners, _injected_faults(config, context))
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
     context.health.add_condition("controller reachable", lambda: metadata.is_current)
     try:
@@ -73,6 +84,18 @@ async def serve(config: GatewayConfig, context: ServiceContext) -> None:
         await parts.links.close()
 
 
+def _injected_faults(config: GatewayConfig, context: ServiceContext) -> Faults:
+    """No faults, for good unless the settings allow them."""
+    faults = Faults()
+    if config.fault_injection_enable:
+        try:
+            faults.load(config.fault_injection_file)
+        except (FaultRefused, OSError) as error:
+            raise StartError(f"cannot use the faults in {config.fault_injection_file}: {error}") from error
+        context.add_endpoint("/faults", faults.answer_http)
+    return faults
+
+
 async def _follow_metadata(metadata: MetadataSubscription) -> None:
     try:
         await metadata.run()
@@ -87,7 +110,7 @@ class Sockets:
     join; all of them lead to the same dispatcher.
     """
 
-    def __init__(self, parts: GatewayParts, listeners: tuple[Listener, ...]) -> None:
+    def __init__(self, parts: GatewayParts, listeners: tuple[Listener, ...], faults: Faults) -> None:
         self._parts = parts
         self._listeners = listeners
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
@@ -95,7 +118,7 @@ class Sockets:
         self._connection_ids = itertools.count(1)
         self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
         self._metrics = RequestMetrics(lambda: len(self._connections), lambda: self._budget.used_bytes)
-        self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics)
+        self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
         REGISTRY.register(self._metrics)
 
     async def open(self, image: MetadataImage) -> None:
@@ -150,12 +173,16 @@ class Sockets:
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if len(self._connections) >= self._parts.config.max_connections:
-            log.warning("too many connections", limit=self._parts.config.max_connections)
+        limit = dynamic_broker_value(
+            self._parts.metadata.image, "max.connections", self._parts.config.max_connections
+        )
+        if len(self._connections) >= limit:
+            log.warning("too many connections", limit=limit)
             asyncio.get_running_loop().call_soon(connection.close)
         self._connections.add(connection)
-        host = peer[0] if peer else ""
-        return Client(next(self._connection_ids), host, local[0] if local else "", listener, position)
+        host, port = peer[:2] if peer else ("", 0)
+        local_host = local[0] if local else ""
+        return Client(next(self._connection_ids), host, local_host, listener, position, port)
 
     def _resume_all(self) -> None:
         for connection in list(self._connections):

@@ -10,7 +10,7 @@ import grpc.aio
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
 from barnabas.kernel.errors import ErrorCode
-from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 from barnabas.rpc.v1.controller_pb2 import CreateTopicsRequest, NewTopic
 
 _DEFAULT = -1
@@ -19,10 +19,19 @@ _DEFAULT = -1
 async def create_missing_topics(parts: GatewayParts, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Create topics with the cluster's defaults and wait until they are in the metadata.
 
-    Returns the error of each name that could not be created. A topic that somebody else created meanwhile is fine.
+    Internal topics get the partitions and settings that they need. Returns the error of each name that could not
+    be created; a topic that somebody else created meanwhile is fine.
     """
     request = CreateTopicsRequest(
-        topics=[NewTopic(name=name, partition_count=_DEFAULT, replication_factor=_DEFAULT) for name in names]
+        topics=[
+            NewTopic(
+                name=name,
+                partition_count=_DEFAULT,
+                replication_factor=_DEFAULT,
+                internal=name in INTERNAL_TOPICS,
+            )
+            for name in names
+        ]
     )
     try:
         response = await parts.metadata.controller.CreateTopics(request, timeout=limits.CALL_TIMEOUT_SECONDS)

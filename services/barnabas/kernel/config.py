@@ -2,7 +2,8 @@
 
 A service declares its settings as dataclass fields made with `setting`; only its `__main__` calls
 `load_config`. Later sources win: default, then `--config FILE` (Kafka's properties format, `node.id=1`), then
-environment variables (`BARNABAS_NODE_ID=1`). A field `node_id` is the setting `node.id`.
+environment variables (`BARNABAS_NODE_ID=1`). A field `node_id` is the setting `node.id`. A field made with
+`other_settings` takes what the file sets beyond the fields, for a service that knows such names from elsewhere.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ def setting(default: Any, help_text: str, *, unit: str = "") -> Any:
     return dataclasses.field(default=default, metadata={"help": help_text, "unit": unit})
 
 
+def other_settings(help_text: str) -> Any:
+    """A dataclass field for the settings of the file that are no field: name to text; the dataclass checks them."""
+    return dataclasses.field(default_factory=dict, metadata={"help": help_text, "others": True})
+
+
 def property_name(field_name: str) -> str:
     """The setting's name in a properties file and in the documentation: `node_id` -> `node.id`."""
     return field_name.replace("_", ".")
@@ -47,16 +53,27 @@ def load_config(
     parser.add_argument("--config", metavar="FILE", help="a properties file: one name=value a line")
     arguments = parser.parse_args(argv)
     values: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    rest = _others_field(config_type)
     if arguments.config:
         for name, text in _read_properties(arguments.config).items():
-            values[_field_name(config_type, name, arguments.config)] = text
+            field_name = _field_name(config_type, name, arguments.config)
+            if field_name is None:
+                others[name] = text
+            else:
+                values[field_name] = text
     environ = os.environ if environ is None else environ
     for field in dataclasses.fields(config_type):  # type: ignore[arg-type]
+        if field.name == rest:
+            continue
         text_or_none = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
         if text_or_none is not None:
             values[field.name] = text_or_none
     types = get_type_hints(config_type)
-    return config_type(**{name: _parse(name, text, types[name]) for name, text in values.items()})
+    parsed = {name: _parse(name, text, types[name]) for name, text in values.items()}
+    if rest:
+        parsed[rest] = others
+    return config_type(**parsed)
 
 
 def check_address(name: str, address: str) -> None:
@@ -73,19 +90,59 @@ def check_address(name: str, address: str) -> None:
 
 def to_properties(config: object) -> str:
     """The text of a properties file that `load_config` reads back as an equal config."""
-    lines = []
+    return "".join(f"{name}={text}\n" for name, text in settings_of(config).items())
+
+
+def settings_of(config: object) -> dict[str, str]:
+    """Every setting of `config` by its name in a properties file, as text."""
+    settings = {}
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
-        text = ",".join(value) if isinstance(value, tuple) else str(value)
-        lines.append(f"{property_name(field.name)}={text}\n")
-    return "".join(lines)
+        if field.metadata.get("others"):
+            settings.update(value)
+        else:
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            settings[property_name(field.name)] = text.lower() if isinstance(value, bool) else text
+    return settings
 
 
-def _field_name(config_type: type[Any], name: str, source: str) -> str:
-    known = {property_name(field.name): field.name for field in dataclasses.fields(config_type)}
-    if name not in known:
+def with_settings(config: ConfigT, settings: Mapping[str, str]) -> ConfigT:
+    """`config` with other values for the settings that it has; those that it has not are left out, or are for the
+    field made with `other_settings`. Raises ConfigError."""
+    config_type = type(config)
+    rest, types = _others_field(config_type), get_type_hints(config_type)
+    changed: dict[str, Any] = {}
+    others: dict[str, str] = {}
+    names = {property_name(field.name): field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
+    for name, text in settings.items():
+        if name in names:
+            changed[names[name]] = _parse(names[name], text, types[names[name]])
+        else:
+            others[name] = text
+    if rest:
+        changed[rest] = {**getattr(config, rest), **others}
+    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+
+
+def _others_field(config_type: type[Any]) -> str:
+    """The name of the field made with `other_settings`; empty when there is none."""
+    fields = dataclasses.fields(config_type)
+    return next((field.name for field in fields if field.metadata.get("others")), "")
+
+
+def _field_name(config_type: type[Any], name: str, source: str) -> str | None:
+    """The field that a setting fills; None when it is for the field made with `other_settings`."""
+    rest = _others_field(config_type)
+    known = {
+        property_name(field.name): field.name
+        for field in dataclasses.fields(config_type)
+        if field.name != rest
+    }
+    if name in known:
+        return known[name]
+    if not rest:
         raise ConfigError(f"{source}: unknown setting {name!r}; known ones: {', '.join(sorted(known))}")
-    return known[name]
+    return None
 
 
 def _read_properties(path: str) -> dict[str, str]:

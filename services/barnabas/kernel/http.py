@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import prometheus_client
 import uvicorn
@@ -20,6 +22,11 @@ from starlette.routing import Route
 
 from barnabas.kernel.health import Health
 
+Endpoint = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+"""(method, body) to (status, text)."""
+
+_METHODS: Final = ("GET", "PUT", "POST", "DELETE")
+
 
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handlers: the service stops everything in its own order."""
@@ -30,9 +37,11 @@ class _Server(uvicorn.Server):
 
 
 def health_application(
-    health: Health, render_metrics: Callable[[], bytes] = prometheus_client.generate_latest
+    health: Health,
+    render_metrics: Callable[[], bytes] = prometheus_client.generate_latest,
+    endpoints: Mapping[str, Endpoint] = MappingProxyType({}),
 ) -> Starlette:
-    """The ASGI application that serves the three endpoints."""
+    """The ASGI application that serves the three endpoints and those of the service's own."""
 
     async def metrics(_: Request) -> Response:
         return Response(render_metrics(), media_type=CONTENT_TYPE_LATEST)
@@ -46,9 +55,18 @@ def health_application(
             return PlainTextResponse("".join(f"not ready: {name}\n" for name in unmet), status_code=503)
         return PlainTextResponse("ready\n")
 
+    own = [Route(path, _route(answer), methods=_METHODS) for path, answer in endpoints.items()]
     return Starlette(
-        routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
+        routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), *own]
     )
+
+
+def _route(answer: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        status, text = await answer(request.method, await request.body())
+        return PlainTextResponse(text, status_code=status)
+
+    return handle
 
 
 @contextlib.asynccontextmanager

@@ -47,6 +47,10 @@ class ServiceConfig(Protocol):
     def log_format(self) -> str: ...
 
 
+Endpoint = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
+"""An HTTP endpoint of a service's own: (method, body) to (status, text)."""
+
+
 @dataclass(frozen=True)
 class ServiceContext:
     """What `serve` gets besides its config: the clock, the readiness conditions and the event that ends it."""
@@ -55,6 +59,12 @@ class ServiceContext:
     clock: Clock = field(default_factory=SystemClock)
     health: Health = field(default_factory=Health)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
+
+    def add_endpoint(self, path: str, answer: Endpoint) -> None:
+        """Serve `path` beside the endpoints that every service has; call it before the service is ready."""
+        assert path not in self.endpoints, f"{path} is served already"
+        self.endpoints[path] = answer
 
 
 ConfigT = TypeVar("ConfigT", bound=ServiceConfig)
@@ -153,8 +163,9 @@ async def _serve_health(config: ServiceConfig, context: ServiceContext, announce
     from barnabas.kernel.http import health_application, serve_http
     from barnabas.kernel.metrics import watch_event_loop
 
+    application = health_application(context.health, endpoints=context.endpoints)
     try:
-        async with serve_http(health_application(context.health), config.http_address):
+        async with serve_http(application, config.http_address):
             await watch_event_loop(context.stopping, LOOP_LAG_PROBE_SECONDS)
     except OSError as error:
         raise StartError(f"cannot serve HTTP at {config.http_address}: {error.strerror}") from error

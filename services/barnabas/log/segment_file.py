@@ -11,8 +11,15 @@ import contextlib
 import errno
 import os
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.records.batch import Buffer
+
+_NOWHERE: Final = memoryview(bytearray(128 * 1024))
+"""Where bytes are read to that nobody looks at; any thread may write to it at any time."""
+
+_WARM_READ_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What is larger than this holds the event loop up for too long even when it is in memory."""
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
@@ -41,20 +48,28 @@ class SegmentFile:
     def read(self, position: int, length: int, *, nowait: bool = False) -> bytes:
         """Up to `length` bytes from `position`; fewer only at the end of the file.
 
-        With `nowait`, raises BlockingIOError when the bytes are not in memory (or this file system cannot say).
+        With `nowait`, raises BlockingIOError when the bytes are not in memory (or this file system cannot say),
+        or so many that a thread should read them.
         """
         if not nowait:
             return os.pread(self.fd, length, position)
-        buffer = bytearray(length)
+        if length > _WARM_READ_BYTES_MAX:
+            raise BlockingIOError(errno.EAGAIN, "too much to read at once")
+        # The bytes are first read into nowhere: that tells whether they are in memory, and is cheaper than reading
+        # them into a buffer that has to be cleared before and copied after.
+        whole, rest = divmod(length, len(_NOWHERE))
+        buffers = [_NOWHERE] * whole
+        if rest or not whole:
+            buffers.append(_NOWHERE[:rest])
         try:
-            count = os.preadv(self.fd, [buffer], position, _RWF_NOWAIT)
+            count = os.preadv(self.fd, buffers, position, _RWF_NOWAIT)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
                 raise BlockingIOError(errno.EAGAIN, "the log is not in memory") from error
             raise
         if count < length and position + count < self.size():
             raise BlockingIOError(errno.EAGAIN, "only a part of the log is in memory")
-        return bytes(memoryview(buffer)[:count])
+        return os.pread(self.fd, count, position)
 
     def write(self, parts: Sequence[Buffer], position: int, length: int) -> None:
         """Write all `parts` (`length` bytes together) at `position`; raises OSError with the file as it was before.

@@ -7,20 +7,20 @@ The rules of each type follow Kafka's documentation of its configuration types.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING
 
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.validators import ConfigValue, Validator
 
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
+if TYPE_CHECKING:
+    from barnabas.kernel.errors import KafkaError
 
 
 class ConfigType(IntEnum):
     """Kafka's types of settings, with the codes that DescribeConfigs answers (KIP-569)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -48,82 +48,6 @@ class UpdateMode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-ConfigValue = bool | str | int | float | tuple[str, ...] | None
-
-
-class Validator(Protocol):
-    """Says what is wrong with a value, or None."""
-
-    def problem(self, value: ConfigValue) -> str | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """A number from `low` to `high`, both included."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def problem(self, value: ConfigValue) -> str | None:
-        assert isinstance(value, int | float)
-        if value < self.low:
-            return f"it must be at least {self.low}"
-        if value > self.high:
-            return f"it must be at most {self.high}"
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """One of the listed texts."""
-
-    allowed: tuple[str, ...]
-
-    def problem(self, value: ConfigValue) -> str | None:
-        return None if value in self.allowed else f"it must be one of {', '.join(self.allowed)}"
-
-
-@dataclass(frozen=True, slots=True)
-class EachOf:
-    """A list whose entries are all among the listed texts."""
-
-    allowed: tuple[str, ...]
-    empty_allowed: bool = True
-
-    def problem(self, value: ConfigValue) -> str | None:
-        assert isinstance(value, tuple)
-        if not value and not self.empty_allowed:
-            return f"it must name at least one of {', '.join(self.allowed)}"
-        if all(entry in self.allowed for entry in value):
-            return None
-        return f"its entries must be among {', '.join(self.allowed)}"
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottledReplicas:
-    """`*`, or a list of `partition:broker` (KIP-73)."""
-
-    def problem(self, value: ConfigValue) -> str | None:
-        assert isinstance(value, tuple)
-        if value == ("*",) or all(_is_partition_and_broker(entry) for entry in value):
-            return None
-        return "it must be * or a list of partition:broker pairs such as 0:1,1:2"
-
-
-@dataclass(frozen=True, slots=True)
-class GzipLevel:
-    """1 to 9, or -1 for the library's own choice (KIP-390)."""
-
-    def problem(self, value: ConfigValue) -> str | None:
-        assert isinstance(value, int)
-        return None if value == -1 or 1 <= value <= 9 else "it must be between 1 and 9, or -1"
-
-
-def _is_partition_and_broker(entry: str) -> bool:
-    parts = entry.split(":")
-    return len(parts) == 2 and all(part.isascii() and part.isdigit() for part in parts)
-
-
 class Unit(Enum):
     """What a broker setting's number must be multiplied by to become its topic setting."""
 
@@ -132,7 +56,8 @@ class Unit(Enum):
     HOURS_TO_MS = 3_600_000
 
     def convert(self, text: str) -> str:
-        return text if self is Unit.SAME else str(int(text) * self.value)
+        """The number in the other unit; any below zero means that there is no limit, as -1 does."""
+        return text if self is Unit.SAME else str(max(int(text) * self.value, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +82,18 @@ class ConfigDef:
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     has_effect: bool = False
     """Whether anything in Barnabas acts on it today; what nothing reads is kept and shown all the same."""
+    internal: bool = False
+    """Shown only where it is set: for those who work on the broker, or without meaning until it is set."""
 
     @property
     def sensitive(self) -> bool:
-        """Never shown to clients."""
-        return self.type is ConfigType.PASSWORD
+        """Never shown to clients; what nobody knows might be a secret too."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
+
+    @property
+    def valid_values(self) -> str:
+        """What values are right, in a few words; empty where the type says it all."""
+        return "" if self.validator is None else self.validator.valid_values
 
     def parse(self, text: str) -> ConfigValue:
         """The value of `text`. Raises KafkaError INVALID_CONFIG saying what to write instead."""
@@ -214,6 +146,8 @@ class ConfigDef:
         return value
 
     def _invalid(self, text: str, problem: str) -> KafkaError:
+        from barnabas.kernel.errors import ErrorCode, KafkaError  # slow to load, and few settings are wrong
+
         shown = "[hidden]" if self.sensitive else text
         message = f"Invalid value {shown} for configuration {self.name}: {problem}."
         return KafkaError(ErrorCode.invalid_config, message)
@@ -222,10 +156,3 @@ class ConfigDef:
 def split_list(text: str) -> tuple[str, ...]:
     """The entries of a list setting: parted by commas, without the blanks around them."""
     return tuple(entry for entry in (part.strip() for part in text.split(",")) if entry)
-
-
-def table_of(definitions: Sequence[ConfigDef]) -> Mapping[str, ConfigDef]:
-    """The definitions by name; every default must be valid and no name may come twice."""
-    table = {definition.name: definition for definition in definitions}
-    assert len(table) == len(definitions), "a setting is defined twice"
-    return table

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
+from barnabas.metadata.client_quotas import QuotaEntity, quota_entity
 from barnabas.rpc.v1.metadata_pb2 import (
+    ClientQuotaRecord,
     ConfigRecord,
     CoordinatorRecord,
     GatewayRecord,
@@ -26,6 +28,7 @@ from barnabas.rpc.v1.metadata_pb2 import (
 NO_LEADER: Final = -1
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
 
 TOPIC_RESOURCE: Final = 2
 """Kafka's ConfigResource type of a topic."""
@@ -64,6 +67,9 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels; a feature that is not here is at level 0."""
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
     records: Mapping[str, MetadataRecord] = field(default_factory=dict, repr=False)
     """The same facts under their store keys; partitions of topics that are not visible yet are only here."""
@@ -115,6 +121,10 @@ def config_key(resource_type: int, resource_name: str) -> str:
     return f"configs/{resource_type}/{resource_name}"
 
 
+def feature_key(name: str) -> str:
+    return f"features/{name}"
+
+
 CLUSTER_KEY: Final = "cluster"
 PRODUCER_IDS_KEY: Final = "producer-ids"
 
@@ -157,6 +167,11 @@ class _Draft:
                 self._put("coordinators", name, None if deleted else record.coordinator)
             case "config":
                 self._put("configs", _config_resource(key), None if deleted else _settings(record.config))
+            case "feature":
+                self._put("features", record.feature.name, None if deleted else record.feature.level)
+            case "client_quota":
+                quota = record.client_quota
+                self._put("client_quotas", quota_entity(quota.entity), None if deleted else _quotas(quota))
             case "topic":
                 self._stale_topics.add(record.topic.name)
             case "partition":
@@ -214,3 +229,7 @@ def _config_resource(key: str) -> tuple[int, str]:
 
 def _settings(config: ConfigRecord) -> Mapping[str, str]:
     return MappingProxyType(dict(config.values))
+
+
+def _quotas(quota: ClientQuotaRecord) -> Mapping[str, float]:
+    return MappingProxyType(dict(quota.values))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import grpc.aio
 
+from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
+from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
 from barnabas.rpc.v1.storage_pb2 import (
-    AppendFrame,
+    DESCRIPTOR,
     AppendRequest,
     AppendResult,
+    AppendResultFrame,
     FetchFrame,
     FetchRequest,
-    FetchResult,
 )
 from barnabas.rpc.v1.storage_pb2_grpc import StorageStub
+
+_SERVICE: Final = DESCRIPTOR.services_by_name["Storage"].full_name
+APPEND_METHOD: Final = f"/{_SERVICE}/Append"
+FETCH_METHOD: Final = f"/{_SERVICE}/Fetch"
 
 if TYPE_CHECKING:
     from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub
@@ -33,18 +39,21 @@ class StorageConnection:
         self.address = address
         self._append_channel = open_channel(address)
         self._fetch_channel = open_channel(address)
-        append_stub: StorageAsyncStub = StorageStub(self._append_channel)
+        open_appends = self._append_channel.stream_stream(APPEND_METHOD, None, AppendResultFrame.FromString)
         self.stub: StorageAsyncStub = StorageStub(self._fetch_channel)
-        self.appends: CoalescedStream[AppendRequest, AppendResult] = CoalescedStream(
-            lambda: append_stub.Append(None),
-            lambda requests, _: AppendFrame(requests=requests),
+        self.appends: CoalescedStream[AppendRequest | AppendBatches, AppendResult] = CoalescedStream(
+            lambda: open_appends(None),
+            lambda requests, _: encode_append_frame(requests),
             lambda frame: frame.results,
             name=f"appends to {address}",
         )
-        self.fetches: CoalescedStream[FetchRequest, FetchResult] = CoalescedStream(
-            lambda: self.stub.Fetch(None),
+        open_fetches = self._fetch_channel.stream_stream(
+            FETCH_METHOD, FetchFrame.SerializeToString, decode_fetch_results
+        )
+        self.fetches: CoalescedStream[FetchRequest, FetchedResult] = CoalescedStream(
+            lambda: open_fetches(None),
             lambda requests, hurried: FetchFrame(requests=requests, hurry=hurried),
-            lambda frame: frame.results,
+            lambda results: results,
             name=f"fetches from {address}",
         )
 

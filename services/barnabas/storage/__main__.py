@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 def load() -> tuple[type[StorageConfig], Serve[StorageConfig]]:
     """The service's own code, imported once the process is prepared for it."""
+    from barnabas.kernel.allocator import keep_freed_memory
     from barnabas.storage.config import StorageConfig
     from barnabas.storage.service import serve
 
+    keep_freed_memory()
     return StorageConfig, serve
 
 

@@ -20,7 +20,6 @@ from barnabas.log.cleanable import LogToClean, measure
 from barnabas.log.cleaned_segment import CleanedCounts
 from barnabas.log.cleaner import CleaningAbortedError
 from barnabas.log.partition_log import PartitionLog
-from barnabas.metadata.effective import effective_broker_setting
 from barnabas.storage.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.replicas import Replicas
 
@@ -48,7 +47,7 @@ class Cleaning:
     """Owner of the schedule, of the partitions that cannot be cleaned, and of the counts that metrics show."""
 
     def __init__(
-        self, node_id: int, replicas: Replicas, directories: LogDirectories, executor: Executor, clock: Clock
+        self, replicas: Replicas, directories: LogDirectories, executor: Executor, clock: Clock
     ) -> None:
         self.uncleanable: dict[PartitionKey, PartitionLog] = {}
         """Partitions whose cleaning failed, left alone until their log is opened anew."""
@@ -57,7 +56,6 @@ class Cleaning:
         self.last_run_ms = clock.now_ms()
         self.last_counts = CleanedCounts()
         self.last_seconds = 0.0
-        self._node_id = node_id
         self._replicas = replicas
         self._directories = directories
         self._executor = executor
@@ -93,7 +91,7 @@ class Cleaning:
 
     def _settings(self) -> CleanerSettings:
         def value(name: str) -> float:
-            found = effective_broker_setting(self._replicas.image, name, node_id=self._node_id).value
+            found = self._replicas.broker_value(name)
             assert isinstance(found, int | float)
             return found
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
-from barnabas.kernel.config import ConfigError, check_address, setting
+from barnabas.kernel.config import ConfigError, check_address, other_settings, property_name, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class StorageConfig:
     fetch_max_bytes: int = setting(
         57_671_680, "The most record bytes that one fetch is answered with.", unit="bytes"
     )
+    broker_settings: Mapping[str, str] = other_settings(
+        "Any other broker setting of Kafka: what topics fall back to, and what clients are shown of this broker."
+    )
 
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)
@@ -77,3 +81,33 @@ class StorageConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
+        if self.broker_settings:
+            self._check_broker_settings()
+
+    def _check_broker_settings(self) -> None:
+        from barnabas.metadata.broker_rules import check_static_settings  # `barnabas up` can do without
+
+        try:
+            check_static_settings(self.broker_settings)
+        except Exception as error:
+            from barnabas.kernel.errors import KafkaError  # slow to load
+
+            if isinstance(error, KafkaError):
+                raise ConfigError(error.message) from error
+            raise
+
+    @property
+    def static_settings(self) -> dict[str, str]:
+        """The broker settings of this node's file, under Kafka's names: those that are not as Kafka has them anyway."""
+        from barnabas.metadata.broker_settings import BROKER_SETTINGS
+
+        static = {}
+        for field in fields(self):
+            name, value = property_name(field.name), getattr(self, field.name)
+            definition = BROKER_SETTINGS.get(name)
+            text = ",".join(value) if isinstance(value, tuple) else str(value)
+            if definition is None or (not text and definition.default is None):
+                continue
+            if definition.default is None or definition.parse(text) != definition.default_value():
+                static[name] = text.lower() if isinstance(value, bool) else text
+        return {**static, **self.broker_settings}

@@ -19,6 +19,10 @@ from barnabas.storage.fetch_encoding import PartitionAnswer
 from barnabas.storage.partition import NO_EPOCH, Partition
 from barnabas.storage.replicas import Replicas
 
+ANSWER_BYTES_TARGET: Final = 8 * 1024 * 1024
+"""About the most that one fetch is answered with, whatever more it allows: clients ask again at once, and what is
+larger leaves the processor's cache between its copies."""
+
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
 
 log = get_logger("storage.reading")
@@ -48,7 +52,7 @@ class FetchReader:
         """
         outcome = ReadOutcome()
         answers = outcome.answers
-        left = min(request.max_bytes, self._bytes_max)
+        left = min(request.max_bytes, self._bytes_max, ANSWER_BYTES_TARGET)
         committed = request.isolation_level == READ_COMMITTED
         find = self._replicas.find
         for item in request.partitions:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from types import MappingProxyType
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.errors import LogStoreError
 from barnabas.log.partition_log import PartitionLog
+from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import MetadataImage, TopicImage
+from barnabas.metadata.validators import ConfigValue
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.delayed_fetch import FetchPurgatory
@@ -41,7 +44,9 @@ class Replicas:
         *,
         flush_executor: Executor,
         disk_executor: Executor,
+        static: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`static` are the broker settings of this node's configuration file."""
         self.image = MetadataImage()
         self.partitions: dict[tuple[bytes, int], Partition] = {}
         self._node_id = node_id
@@ -50,7 +55,8 @@ class Replicas:
         self._purgatory = purgatory
         self._flush_executor = flush_executor
         self._disk_executor = disk_executor
-        self._settings = TopicSettingsReader(node_id)
+        self._static = static
+        self._settings = TopicSettingsReader(node_id, static)
         self._to_open: dict[Partition, None] = {}
         self._to_delete: list[Partition] = []
         self._opening = 0
@@ -82,6 +88,10 @@ class Replicas:
             for partition in self.partitions.values()
             if partition.log is not None
         }
+
+    def broker_value(self, name: str) -> ConfigValue:
+        """The value of a broker setting as this node has it now, with what was changed while it runs."""
+        return effective_broker_setting(self.image, name, node_id=self._node_id, static=self._static).value
 
     # -- following the metadata ---------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from prometheus_client import REGISTRY
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.log.errors import LogStoreError
+from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
@@ -144,12 +145,13 @@ class StorageNode:
             self.purgatory,
             flush_executor=executors.flush,
             disk_executor=executors.disk,
+            static=config.static_settings,
         )
         self.appends = AppendHandler(self.replicas)
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
         self.fetches = FetchHandler(reader, self.purgatory, executors.read)
         self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep)
-        self.cleaning = Cleaning(config.node_id, self.replicas, directories, executors.cleaner, context.clock)
+        self.cleaning = Cleaning(self.replicas, directories, executors.cleaner, context.clock)
 
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
@@ -220,6 +222,7 @@ class StorageNode:
             incarnation_id=self._incarnation_id,
             address=address,
             rack=self._config.broker_rack,
+            configs=_without_secrets(self._config.static_settings),
         )
         if self._config.position >= 0:
             node.position = self._config.position
@@ -245,3 +248,8 @@ class StorageNode:
 
         self._context.health.add_condition("registered with the controller", is_registered)
         self._context.health.add_condition("logs are open", lambda: self.replicas.is_settled)
+
+
+def _without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings with the values of the sensitive ones taken out: nobody but this node has a use for them."""
+    return {name: "[hidden]" if broker_setting(name).sensitive else text for name, text in settings.items()}

@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LogConfig
-from barnabas.metadata.effective import effective_topic_setting
+from barnabas.metadata.effective import topic_setting_text
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
 
 LOG_SETTINGS: Final = tuple(name.replace("_", ".") for name in LogConfig.__dataclass_fields__)
@@ -28,8 +28,10 @@ class TopicSettings:
 class TopicSettingsReader:
     """Owner of the settings worked out so far; topics without settings of their own share one value."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, static: Mapping[str, str]) -> None:
+        """`static` is the node's configuration file: what the metadata knows of it may be of its last start."""
         self._node_id = node_id
+        self._static = static
         self._broker_values: tuple[Mapping[str, str] | None, ...] = ()
         self._known: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
 
@@ -48,7 +50,7 @@ class TopicSettingsReader:
     def _work_out(self, image: MetadataImage, topic: str) -> TopicSettings:
         values: dict[str, str] = {}
         for name in (*LOG_SETTINGS, MIN_INSYNC_REPLICAS):
-            text = effective_topic_setting(image, topic, name, node_id=self._node_id).text
+            text = topic_setting_text(image, topic, name, node_id=self._node_id, static=self._static)
             if text is not None:
                 values[name] = text
         try:

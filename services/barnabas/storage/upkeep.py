@@ -59,7 +59,8 @@ class Upkeep:
 
     async def expire_producers(self) -> int:
         """Forget idle producers; returns how many."""
-        expiration_ms = self._config.producer_id_expiration_ms
+        expiration_ms = self._replicas.broker_value("producer.id.expiration.ms")
+        assert isinstance(expiration_ms, int)
         return await self._for_all(lambda opened, _: opened.expire_producers(expiration_ms))
 
     async def write_checkpoints(self) -> None:

@@ -28,6 +28,9 @@ _DIVERGING_TAG: Final = struct.Struct(">bbiqb")
 _LEADER_TAG: Final = struct.Struct(">bbiib")
 
 
+Piece = bytes | memoryview
+
+
 class FetchedPartition(NamedTuple):
     """What was read from one partition. Offsets are -1 on error."""
 
@@ -36,7 +39,7 @@ class FetchedPartition(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: bytes
+    records: bytes | memoryview
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     """(producer id, first offset) of each; None under read uncommitted."""
     diverging_epoch: tuple[int, int] | None = None
@@ -58,9 +61,9 @@ def encode_fetch_response(
     session_id: int = 0,
     leaders: Iterable[LeaderEndpoint] = (),
     throttle_time_ms: int = 0,
-) -> list[bytes]:
+) -> list[Piece]:
     """The pieces of the whole frame, length included; record batches are pieces of their own."""
-    pieces: list[bytes] = []
+    pieces: list[Piece] = []
     pieces.append(_INT32.pack(throttle_time_ms))
     if version >= 7:
         pieces[0] = _SESSION.pack(throttle_time_ms, error_code, session_id)
@@ -76,7 +79,7 @@ def encode_fetch_response(
     return pieces
 
 
-def _add_legacy_topics(pieces: list[bytes], version: int, topics: FetchedTopics) -> None:
+def _add_legacy_topics(pieces: list[Piece], version: int, topics: FetchedTopics) -> None:
     pieces.append(_INT32.pack(len(topics)))
     for name, partitions in topics:
         assert isinstance(name, str)
@@ -95,7 +98,7 @@ def _add_legacy_topics(pieces: list[bytes], version: int, topics: FetchedTopics)
             pieces += (_INT32.pack(len(records)), records)
 
 
-def _add_flexible_topics(pieces: list[bytes], topics: FetchedTopics) -> None:
+def _add_flexible_topics(pieces: list[Piece], topics: FetchedTopics) -> None:
     pieces.append(unsigned_varint(len(topics) + 1))
     for topic, partitions in topics:
         if isinstance(topic, bytes):

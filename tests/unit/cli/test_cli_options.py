@@ -36,6 +36,11 @@ def test_one_address_for_all_nodes() -> None:
         ({"http_port": 9093, "nodes": 2}, "another --http-port"),
         ({"host": ""}, "--host is empty"),
         ({"data_dir": Path("a,b")}, "choose another path"),
+        ({"overrides": ("num.partitions",)}, "expected name=value"),
+        ({"overrides": ("=3",)}, "expected name=value"),
+        ({"overrides": ("num.partition=3",)}, "did you mean num.partitions?"),
+        ({"overrides": ("num.partitions=none",)}, "whole number"),
+        ({"overrides": ("log.dirs=/x",)}, "follows from --data-dir"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(changes: dict[str, object], advice: str) -> None:

@@ -79,6 +79,37 @@ def test_brokers(image: MetadataImage) -> None:
     assert image.configs[BROKER_RESOURCE, "1"] == {"log.retention.ms": "8"}
 
 
+def test_groups_and_client_metrics(image: MetadataImage) -> None:
+    code, _, image = alter(image, ("consumer.session.timeout.ms", SET, "50000"), kind=32, name="a/group 1")
+    assert (code, image.configs[32, "a/group 1"]) == (
+        ErrorCode.none,
+        {"consumer.session.timeout.ms": "50000"},
+    )
+    code, _, image = alter(image, ("metrics", SET, "*"), kind=16, name="all")
+    assert (code, image.configs[16, "all"]) == (ErrorCode.none, {"metrics": "*"})
+    _, _, image = alter(image, ("metrics", DELETE, None), kind=16, name="all")
+    assert (16, "all") not in image.configs
+
+
+def test_the_bounds_of_groups_are_what_the_brokers_files_say(image: MetadataImage) -> None:
+    configs = {"group.consumer.min.session.timeout.ms": "10000"}
+    node = md.NodeRecord(node_id=1, incarnation_id="b", address="n1", configs=configs)
+    image = image.apply(register_node(image, node).records, image.revision + 1)
+    code, _, image = alter(image, ("consumer.session.timeout.ms", SET, "12000"), kind=32, name="g")
+    assert code is ErrorCode.none
+    code, _, _ = alter(image, ("consumer.session.timeout.ms", SET, "9999"), kind=32, name="g")
+    assert code is ErrorCode.invalid_config
+
+
+def test_what_nobody_knows_can_be_set_on_brokers_and_deleted_everywhere(image: MetadataImage) -> None:
+    _, _, changed = alter(image, ("a.plugins.own", SET, "1"), kind=BROKER_RESOURCE, name="1")
+    assert changed.configs[BROKER_RESOURCE, "1"] == {"a.plugins.own": "1"}
+    for kind, name in ((2, "orders"), (4, "1"), (16, "m"), (32, "g")):
+        code, _, after = alter(changed, ("a.plugins.own", DELETE, None), kind=kind, name=name)
+        assert code is ErrorCode.none
+        assert (kind, name) not in after.configs
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "operation", "code", "words"),
     [
@@ -94,12 +125,34 @@ def test_brokers(image: MetadataImage) -> None:
         (2, "", ("retention.ms", SET, "1"), ErrorCode.invalid_request, "Default topic resources"),
         (2, "a b", ("retention.ms", SET, "1"), ErrorCode.invalid_topic_exception, "invalid"),
         (4, "x", ("log.retention.ms", SET, "1"), ErrorCode.invalid_request, "base 10"),
-        (4, "9", ("log.retention.ms", SET, "1"), ErrorCode.broker_id_not_registered, "No broker with id 9"),
+        (4, "9", ("log.retention.ms", SET, "1"), ErrorCode.invalid_request, "Unexpected broker id 9"),
         (4, "", ("num.partitions", SET, "3"), ErrorCode.invalid_request, "restart"),
-        (4, "", ("listeners", SET, "PLAINTEXT://:1"), ErrorCode.invalid_request, "belongs to one broker"),
-        (4, "", ("nope", SET, "3"), ErrorCode.invalid_config, "Unknown broker config name: nope"),
-        (4, "", ("log.cleaner.threads", SET, "-1"), ErrorCode.invalid_config, "at least 0"),
-        (32, "g", ("consumer.session.timeout.ms", SET, "3"), ErrorCode.invalid_request, "resource type 32"),
+        (
+            4,
+            "",
+            ("listeners", SET, "PLAINTEXT://:1"),
+            ErrorCode.invalid_request,
+            "broker id must be specified",
+        ),
+        (4, "", ("nope", SET, "3"), ErrorCode.none, ""),
+        (4, "", ("log.cleaner.threads", SET, "-1"), ErrorCode.invalid_request, "at least 0"),
+        (4, "", ("log.cleaner.threads", APPEND, "1"), ErrorCode.invalid_config, "not a list"),
+        (4, "1", ("num.io.threads", SET, "100"), ErrorCode.invalid_request, "at most twice"),
+        (8, "1", ("root", SET, "DEBUG"), ErrorCode.invalid_request, "Log levels"),
+        (16, "m", ("interval.ms", SET, "99"), ErrorCode.invalid_request, "between 100"),
+        (16, "m", ("metrics", APPEND, "a"), ErrorCode.invalid_config, "not a list"),
+        (16, "m", ("nope", SET, "1"), ErrorCode.invalid_request, "Unknown client metrics"),
+        (16, "", ("metrics", SET, "a"), ErrorCode.invalid_request, "can't be empty"),
+        (
+            32,
+            "g",
+            ("consumer.session.timeout.ms", SET, "3"),
+            ErrorCode.invalid_config,
+            "greater than or equal",
+        ),
+        (32, "g", ("nope", SET, "3"), ErrorCode.invalid_config, "Unknown group config name"),
+        (32, "", ("consumer.session.timeout.ms", SET, "45000"), ErrorCode.invalid_request, "Default group"),
+        (77, "x", ("retention.ms", SET, "1"), ErrorCode.invalid_request, "Unknown resource type 77"),
     ],
 )
 def test_refusals(

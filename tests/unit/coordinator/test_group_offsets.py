@@ -36,9 +36,9 @@ def test_a_lone_consumer_commits_to_an_empty_group(driver: ShardDriver) -> None:
     assert driver.said()[-2:] == ["commit - <- UNKNOWN_MEMBER_ID", "commit m <- UNKNOWN_MEMBER_ID"]
 
 
-def test_a_generation_in_no_group_is_illegal(driver: ShardDriver) -> None:
+def test_a_generation_in_no_group_has_no_group(driver: ShardDriver) -> None:
     driver.commit("m", 3)
-    assert driver.said() == ["commit m <- ILLEGAL_GENERATION"]
+    assert driver.said() == ["commit m <- GROUP_ID_NOT_FOUND"]
 
 
 def test_a_lone_consumer_may_not_disturb_a_group_with_members(driver: ShardDriver) -> None:

@@ -197,7 +197,7 @@ async def test_decisions_that_wait_leave_in_one_append(log: LogInMemory) -> None
 
 
 async def test_what_is_not_owned_or_not_loaded(log: LogInMemory) -> None:
-    node = Node("a", log)
+    node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=0))
     assert await node.commit(1) is ErrorCode.coordinator_not_available
     assert await node.fetch() is ErrorCode.not_coordinator
     node.see("b")
@@ -209,6 +209,32 @@ async def test_what_is_not_owned_or_not_loaded(log: LogInMemory) -> None:
     assert listed.error_code == ErrorCode.coordinator_load_in_progress
     described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
     assert described.groups[0].error_code == ErrorCode.coordinator_load_in_progress
+
+
+async def test_requests_wait_for_the_first_load(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    early = [asyncio.create_task(node.commit(1)), asyncio.create_task(node.fetch())]
+    listing = asyncio.create_task(node.calls.ListGroups(pb.ListGroupsRequest(), None))
+    described = asyncio.create_task(
+        node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
+    )
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in (*early, listing, described))
+    async with running(node):
+        assert await early[0] is ErrorCode.none
+        assert await early[1] in (-1, 1)
+        assert (await listing).error_code == ErrorCode.none
+        assert (await described).groups[0].error_code in (ErrorCode.none, ErrorCode.group_id_not_found)
+
+
+async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    early = asyncio.create_task(node.commit(1))
+    await asyncio.sleep(0)
+    node.see("b", 1)
+    assert await early is ErrorCode.not_coordinator
 
 
 async def test_a_zombie_cannot_commit(log: LogInMemory) -> None:

@@ -23,6 +23,9 @@ from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.producer_ids import ProducerIds
 from barnabas.gateway.request import Client
+from barnabas.gateway.telemetry import ClientTelemetry
+from barnabas.gateway.telemetry_export import TelemetryForwarder
+from barnabas.gateway.telemetry_metrics import TelemetryCounts
 from barnabas.gateway.unary_calls import unavailable
 from barnabas.kernel.clock import ManualClock
 from barnabas.metadata.image import (
@@ -52,6 +55,8 @@ from barnabas.wire.schema import API_VERSIONS_KEY, is_flexible, response_schema
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "broker.test", 9092, port_per_node=True)
 ONE_BROKER_LISTENER = Listener("PLAINTEXT", "127.0.0.1", 9092, "broker.test", 9092, port_per_node=False)
 CORRELATION_ID = 77
+INSTANCE_ID = b"instance-of-test"
+"""The id that every new client instance gets."""
 
 
 def topic_id(name: str) -> bytes:
@@ -195,7 +200,12 @@ class FakeLinks(Links):
 class Gateway:
     """A dispatcher over fakes. `ask` sends a body given as plain data and returns the decoded answer."""
 
-    def __init__(self, records: list[MetadataRecord] | None = None, listener: Listener = LISTENER) -> None:
+    def __init__(
+        self,
+        records: list[MetadataRecord] | None = None,
+        listener: Listener = LISTENER,
+        forwarder: TelemetryForwarder | None = None,
+    ) -> None:
         self.controller = FakeStub()
         self.metadata = FakeMetadata(small_cluster() if records is None else records, self.controller)
         self.links = FakeLinks(self.metadata)
@@ -208,6 +218,9 @@ class Gateway:
             links=self.links,
             fetch_sessions=FetchSessions(10, random.Random(1)),
             producer_ids=ProducerIds(subscription),
+            telemetry=ClientTelemetry(
+                self.clock, 1_048_576, lambda: INSTANCE_ID, TelemetryCounts(), forwarder
+            ),
         )
         self.dispatcher = Dispatcher(HANDLERS, self.parts, RequestMetrics(lambda: 0, lambda: 0))
         self.client = Client(1, "10.1.2.3", "127.0.0.1", listener)

@@ -11,7 +11,7 @@ from gateway_harness import ONE_BROKER_LISTENER, Gateway, config_record, small_c
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from barnabas.metadata.topic_settings import TOPIC_SETTINGS
+from barnabas.metadata.topic_settings import INTERNAL, TOPIC_SETTINGS
 from barnabas.rpc.v1.controller_pb2 import IncrementalAlterConfigsResponse, ResourceResult
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_CLUSTER, DESCRIBE_PARTITIONS = 32, 44, 60, 75
@@ -47,7 +47,7 @@ def configured() -> Gateway:
 async def test_topic_settings_with_sources_and_synonyms(version: int) -> None:
     result = await describe(configured(), 2, "bills", version=version, include_synonyms=True)
     entries = {entry.name: entry for entry in result.configs}
-    assert entries.keys() == TOPIC_SETTINGS.keys()
+    assert entries.keys() == TOPIC_SETTINGS.keys() - {INTERNAL}
     retention = entries["retention.ms"]
     assert (retention.value, retention.config_source, retention.read_only) == ("1000", 1, False)
     synonyms = [(synonym.name, synonym.value, synonym.source) for synonym in retention.synonyms]
@@ -57,7 +57,7 @@ async def test_topic_settings_with_sources_and_synonyms(version: int) -> None:
         ("log.retention.ms", "3000", 2),
         ("log.retention.ms", "2000", 3),
     ]
-    assert synonyms[-1][2] == 5
+    assert synonyms[-1] == ("log.retention.hours", "168", 5)
     if version >= 3:
         assert retention.config_type == 5
         assert retention.documentation is None
@@ -69,13 +69,15 @@ async def test_documentation_and_synonyms_only_when_asked_for() -> None:
     assert plain.configs[0].synonyms == ()
     told = await describe(configured(), 2, "bills", ["retention.ms"], include_documentation=True)
     assert told.configs[0].documentation
-    assert len((await describe(configured(), 2, "bills", [])).configs) == len(TOPIC_SETTINGS)
+    assert len((await describe(configured(), 2, "bills", [])).configs) == len(TOPIC_SETTINGS) - 1
 
 
 async def test_broker_settings() -> None:
     result = await describe(configured(), 4, "2", include_synonyms=True)
     entries = {entry.name: entry for entry in result.configs}
-    assert entries.keys() == BROKER_SETTINGS.keys()
+    assert entries.keys() == {name for name, known in BROKER_SETTINGS.items() if not known.internal}
+    for name in ("listeners", "advertised.listeners"):
+        assert (entries[name].config_source, entries[name].value) == (4, "PLAINTEXT://broker.test:9093")
     assert (entries["node.id"].value, entries["node.id"].config_source, entries["node.id"].read_only) == (
         "2",
         4,
@@ -107,14 +109,50 @@ async def test_cluster_default_shows_only_what_was_set() -> None:
         (4, "one", ErrorCode.invalid_request),
         (8, "1", ErrorCode.invalid_request),
         (16, "", ErrorCode.invalid_request),
-        (16, "metrics", ErrorCode.none),
-        (32, "group", ErrorCode.none),
+        (32, "", ErrorCode.invalid_request),
         (77, "x", ErrorCode.invalid_request),
     ],
 )
-async def test_resources_without_settings(resource_type: int, name: str, code: ErrorCode) -> None:
+async def test_resources_that_are_refused(resource_type: int, name: str, code: ErrorCode) -> None:
     result = await describe(configured(), resource_type, name)
     assert (result.error_code, result.configs) == (code, ())
+
+
+async def test_groups_and_client_metrics() -> None:
+    gateway = Gateway(
+        [
+            *small_cluster(),
+            config_record(32, "readers", {"consumer.session.timeout.ms": "50000"}),
+            config_record(16, "all", {"metrics": "*"}),
+        ]
+    )
+    group = await describe(gateway, 32, "readers", include_synonyms=True)
+    entries = {entry.name: entry for entry in group.configs}
+    session = entries["consumer.session.timeout.ms"]
+    assert (len(entries), session.value, session.config_source, session.read_only) == (17, "50000", 8, False)
+    assert [synonym.source for synonym in session.synonyms] == [8, 5]
+    subscription = await describe(gateway, 16, "all", include_synonyms=True)
+    assert {entry.name: (entry.value, entry.config_source) for entry in subscription.configs} == {
+        "interval.ms": ("300000", 5),
+        "match": ("", 5),
+        "metrics": ("*", 7),
+    }
+    assert len((await describe(gateway, 16, "nobody")).configs) == 3
+
+
+async def test_what_is_internal_or_unknown_is_shown_where_it_is_set() -> None:
+    dynamic = {"leader.replication.throttled.rate": "5", "my.plugin": "x"}
+    gateway = Gateway([*small_cluster(), config_record(BROKER_RESOURCE, "1", dynamic)])
+    shown = await describe(gateway, 4, "1", list(dynamic), include_documentation=True)
+    rate, plugin = shown.configs
+    assert (rate.value, rate.config_type, rate.read_only) == ("5", 5, False)
+    assert (plugin.value, plugin.config_type, plugin.is_sensitive, plugin.documentation) == (
+        None,
+        0,
+        True,
+        None,
+    )
+    assert (await describe(gateway, 4, "2", list(dynamic))).configs == ()
 
 
 @pytest.mark.parametrize("version", [0, 1])

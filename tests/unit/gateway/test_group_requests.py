@@ -96,7 +96,8 @@ async def test_sync_group(version: int) -> None:
 @pytest.mark.parametrize(("api_key", "versions"), [(SYNC, 6), (HEARTBEAT, 5), (LEAVE, 6)])
 async def test_no_coordinator_in_every_version(api_key: int, versions: int) -> None:
     for version in range(versions):
-        answer = await Gateway().ask(api_key, version, {"group_id": "g", "member_id": "m"})
+        body = {"group_id": "g", "member_id": "m", "protocol_type": "consumer", "protocol_name": "range"}
+        answer = await Gateway().ask(api_key, version, body)
         assert answer.error_code == ErrorCode.coordinator_not_available
 
 

@@ -12,9 +12,9 @@ from gateway_harness import FakeStream, Gateway, request_frame, topic_id
 from barnabas.gateway.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.coalesced import StreamBroken, Unreachable
+from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import (
     AppendResult,
-    FetchResult,
     PartitionAppendResult,
     PartitionFetchResult,
 )
@@ -67,11 +67,13 @@ async def test_produce_to_mixed_partitions(version: int) -> None:
         [(0, 0, 70)],
     ]
     (sent,) = first.requests
-    assert [(p.topic_id, p.partition, p.records) for p in sent.partitions] == [
+    assert [
+        (p.topic_id, p.partition, records) for p, records in zip(sent.partitions, sent.records, strict=True)
+    ] == [
         (topic_id("orders"), 0, b"batch"),
         (topic_id("bills"), 0, b"batch"),
     ]
-    assert (sent.acks, sent.timeout_ms, len(second.requests)) == (-1, 1_500, 1)
+    assert (sent.head.acks, sent.head.timeout_ms, len(second.requests)) == (-1, 1_500, 1)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ async def test_produce_that_is_refused_as_a_whole(values: dict[str, Any], code: 
     assert stream.requests == []
 
 
-def fetch_all(request: Any) -> FetchResult:
+def fetch_all(request: Any) -> FetchedResult:
     results = [
         PartitionFetchResult(
             high_watermark=9,
@@ -167,7 +169,7 @@ def fetch_all(request: Any) -> FetchResult:
         )
         for p in request.partitions
     ]
-    return FetchResult(partitions=results)
+    return FetchedResult(0, [PartitionFetched(result, result.records) for result in results])
 
 
 def fetch_body(

@@ -214,3 +214,15 @@ async def test_create_partitions_answers_one_result_per_topic() -> None:
         ("bills", 42),
         ("orders", 0),
     ]
+
+
+@pytest.mark.parametrize("name", [None, "", "bills", "another"])
+async def test_metadata_by_id_looks_at_no_name(name: str | None) -> None:
+    gateway = Gateway()
+    known = {"name": name, "topic_id": topic_id("bills")}
+    unknown = {"name": name, "topic_id": bytes(15) + b"x"}
+    found, missing = (await gateway.ask(3, 13, {"topics": [known, unknown]})).topics
+    assert (found.name, found.topic_id.bytes, found.error_code) == ("bills", topic_id("bills"), 0)
+    assert (missing.name, missing.topic_id.bytes) == (None, bytes(15) + b"x")
+    assert missing.error_code == ErrorCode.unknown_topic_id
+    assert gateway.controller.calls == []

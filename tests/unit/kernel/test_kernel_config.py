@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,12 @@ from barnabas.kernel.config import (
     ConfigError,
     check_address,
     load_config,
+    other_settings,
     property_name,
     setting,
+    settings_of,
     to_properties,
+    with_settings,
 )
 
 
@@ -55,6 +59,30 @@ def test_a_written_file_reads_back(tmp_path: Path) -> None:
 def test_mistakes_in_a_file(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load_config(Example, write(tmp_path, text), {})
+
+
+@dataclass(frozen=True)
+class Open:
+    node_id: int = setting(1, "An id.")
+    more: Mapping[str, str] = other_settings("Anything else.")
+
+
+def test_settings_that_are_no_field(tmp_path: Path) -> None:
+    argv = write(tmp_path, "node.id=2\nnum.partitions= 3\nmore=x\n")
+    config = load_config(Open, argv, {"BARNABAS_MORE": "y"})
+    assert config == Open(node_id=2, more={"num.partitions": "3", "more": "x"})
+    assert load_config(Open, write(tmp_path, to_properties(config)), {}) == config
+    assert settings_of(config) == {"node.id": "2", "num.partitions": "3", "more": "x"}
+
+
+def test_other_values_for_some_settings() -> None:
+    changed = with_settings(
+        Example(), {"node.id": "5", "log.dirs": "/x", "auto.create": "FALSE", "none": "1"}
+    )
+    assert changed == Example(node_id=5, log_dirs=("/x",), auto_create=False)
+    assert with_settings(Open(more={"a": "1"}), {"b": "2"}) == Open(more={"a": "1", "b": "2"})
+    with pytest.raises(ConfigError, match=r"node\.id=x: expected a number"):
+        with_settings(Example(), {"node.id": "x"})
 
 
 def test_a_missing_file_is_named() -> None:

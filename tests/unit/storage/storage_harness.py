@@ -14,6 +14,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage, config_key, partition_key, topic_key
 from barnabas.records.record import encode_batch
 from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.fetch_frames import FetchedResult
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
@@ -200,9 +201,16 @@ class StorageHarness:
         )
         return result.partitions[0]
 
-    async def answer(self, future: asyncio.Future[FetchResult]) -> FetchResult:
+    async def answer(self, future: asyncio.Future[FetchedResult]) -> FetchResult:
+        """The result of a fetch, with the records in their fields."""
         async with asyncio.timeout(20):
-            return await future
+            fetched = await future
+        result = FetchResult(correlation_id=fetched.correlation_id)
+        for fields, records in fetched.partitions:
+            part = result.partitions.add()
+            part.CopyFrom(fields)
+            part.records = bytes(records)
+        return result
 
     async def until_waiting(self, count: int) -> None:
         """Wait until `count` fetches are in the purgatory."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from storage_harness import NODE_ID, NOW_MS, StorageHarness, run_node, topic_config
+from storage_harness import NOW_MS, StorageHarness, run_node, topic_config
 
 from barnabas.log.checkpoints import CLEANER_OFFSET_FILE, read_offsets
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
@@ -27,7 +27,7 @@ async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
 
 
 def make_cleaning(node: StorageHarness) -> Cleaning:
-    return Cleaning(NODE_ID, node.replicas, node.directories, node.executor, node.clock)
+    return Cleaning(node.replicas, node.directories, node.executor, node.clock)
 
 
 async def fill(node: StorageHarness, name: str, keys: bytes, **settings: str) -> uuid.UUID:

@@ -12,6 +12,8 @@ from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_confi
 
 from barnabas.kernel.config import ConfigError
 from barnabas.log.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from barnabas.metadata.image import BROKER_RESOURCE, config_key
+from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.measurements import StorageCollector
 from barnabas.storage.upkeep import Upkeep
@@ -63,6 +65,34 @@ async def test_idle_producers_are_forgotten(node: StorageHarness) -> None:
     assert await upkeep.expire_producers() == 1
 
 
+async def test_idle_producers_are_forgotten_as_soon_as_the_cluster_says(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    await node.append(topic, batch(b"a", producer_id=3, producer_epoch=0, base_sequence=0))
+    node.clock.advance(1_001)
+    upkeep = make_upkeep(node)
+    assert await upkeep.expire_producers() == 0
+    values = {"producer.id.expiration.ms": "1000"}
+    node.apply(MetadataRecord(key=config_key(BROKER_RESOURCE, ""), config=ConfigRecord(values=values)))
+    assert await upkeep.expire_producers() == 1
+
+
+def test_a_nodes_file_is_told_where_it_differs_from_kafkas_defaults() -> None:
+    config = StorageConfig(
+        node_id=1,
+        log_dirs=("/a", "/b"),
+        controllers=("127.0.0.1:1",),
+        log_cleaner_enable=False,
+        broker_settings={"num.partitions": "1", "log.retention.hours": "5"},
+    )
+    assert config.static_settings == {
+        "node.id": "1",
+        "log.dirs": "/a,/b",
+        "log.cleaner.enable": "false",
+        "num.partitions": "1",
+        "log.retention.hours": "5",
+    }
+
+
 async def test_metrics_have_kafkas_names(node: StorageHarness) -> None:
     topic = await node.create_topic(partitions=2)
     records = batch(b"a", b"b")
@@ -94,6 +124,8 @@ async def test_metrics_have_kafkas_names(node: StorageHarness) -> None:
         ({"controllers": ()}, "controllers"),
         ({"fetch_max_bytes": 0}, "fetch.max.bytes"),
         ({"listen_address": "0.0.0.0:19092"}, "advertised.address"),
+        ({"broker_settings": {"num.partition": "1"}}, "did you mean num.partitions?"),
+        ({"broker_settings": {"num.partitions": "0"}}, "num.partitions"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(changed: dict[str, object], named: str) -> None:

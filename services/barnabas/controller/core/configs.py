@@ -1,4 +1,7 @@
-"""Settings of topics and brokers: IncrementalAlterConfigs changes single ones, AlterConfigs replaces all of them."""
+"""Settings of topics, brokers, groups and client metrics.
+
+IncrementalAlterConfigs changes single ones, AlterConfigs replaces all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,19 @@ from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.metadata.broker_settings import BROKER_SETTINGS, validate_broker_change
+from barnabas.metadata.broker_rules import check_broker_changes
+from barnabas.metadata.broker_settings import broker_setting
+from barnabas.metadata.client_metrics_settings import (
+    client_metrics_setting,
+    validate_client_metrics_settings,
+)
 from barnabas.metadata.config_def import ConfigDef, ConfigType, split_list
+from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, effective_broker_setting
+from barnabas.metadata.group_settings import group_setting, validate_group_settings
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, config_key
 from barnabas.metadata.topic_names import check_topic_name
-from barnabas.metadata.topic_settings import TOPIC_SETTINGS, topic_setting, validate_topic_settings
+from barnabas.metadata.topic_settings import topic_setting, validate_topic_settings
+from barnabas.metadata.validators import ConfigValue
 from barnabas.rpc.v1.controller_pb2 import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -29,6 +40,9 @@ SET: Final = 0
 DELETE: Final = 1
 APPEND: Final = 2
 SUBTRACT: Final = 3
+
+BROKER_LOGGER_RESOURCE: Final = 8
+"""Kafka's ConfigResource type of the log levels of a broker."""
 
 
 def alter_configs(
@@ -59,13 +73,15 @@ def _alter(image: MetadataImage, change: ConfigResourceChange) -> list[MetadataR
     before = dict(image.configs.get(resource, {}))
     after = dict(before)
     for operation in change.operations:
-        definition = _definition(change.resource_type, operation)
-        value = _value_after(definition, after.get(operation.name), operation)
+        # What nobody knows any more can still be deleted.
+        value = (
+            None if operation.operation == DELETE else _value_after(change.resource_type, after, operation)
+        )
         if value is None:
             after.pop(operation.name, None)
         else:
             after[operation.name] = value
-    return _stored(resource, before, after, (operation.name for operation in change.operations))
+    return _stored(image, resource, before, after)
 
 
 def replace_configs(image: MetadataImage, request: AlterConfigsRequest) -> Decision[AlterConfigsResponse]:
@@ -93,29 +109,35 @@ def _replace(image: MetadataImage, replaced: ReplacedConfig) -> list[MetadataRec
     if nulls:
         raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}")
     _check_resource(image, replaced)
-    if replaced.resource_type == TOPIC_RESOURCE:
-        for name in names:
-            topic_setting(name)
     resource = (replaced.resource_type, replaced.resource_name)
     before = dict(image.configs.get(resource, {}))
     after = {config.name: config.value for config in replaced.configs}
-    return _stored(resource, before, after, names)
+    return _stored(image, resource, before, after)
 
 
 def _stored(
-    resource: tuple[int, str], before: dict[str, str], after: dict[str, str], changed: Iterable[str]
+    image: MetadataImage, resource: tuple[int, str], before: dict[str, str], after: dict[str, str]
 ) -> list[MetadataRecord]:
-    """The record that makes `after` of `before`, once it is found valid; `changed` names what the request names."""
+    """The record that makes `after` of `before`, once it is found valid."""
     resource_type, resource_name = resource
     if resource_type == TOPIC_RESOURCE:
         validate_topic_settings(after)
+    elif resource_type == GROUP_RESOURCE:
+        validate_group_settings(after, lambda name: effective_broker_setting(image, name).value)
+    elif resource_type == CLIENT_METRICS_RESOURCE:
+        validate_client_metrics_settings(after)
     else:
-        for name in changed:
-            validate_broker_change(name, after.get(name), resource_name)
+        check_broker_changes(after, resource_name, _current_values(image, resource_name, after))
     if after == before:
         return []
     key = config_key(*resource)
     return [MetadataRecord(key=key, config=ConfigRecord(values=after)) if after else MetadataRecord(key=key)]
+
+
+def _current_values(image: MetadataImage, broker: str, names: Iterable[str]) -> dict[str, ConfigValue]:
+    """What a broker, or without one the cluster, has for these settings now."""
+    node_id = int(broker) if broker else None
+    return {name: effective_broker_setting(image, name, node_id=node_id).value for name in names}
 
 
 def _check_resource(image: MetadataImage, change: ConfigResourceChange | ReplacedConfig) -> None:
@@ -128,10 +150,22 @@ def _check_resource(image: MetadataImage, change: ConfigResourceChange | Replace
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
     elif change.resource_type == BROKER_RESOURCE:
         _check_broker(image, name)
+    elif change.resource_type == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.invalid_request, "Default group resources are not allowed.")
+    elif change.resource_type == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.invalid_request, "Subscription name can't be empty")
+    elif change.resource_type == BROKER_LOGGER_RESOURCE:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            "Log levels cannot be changed while services run: set log.level in their configuration and restart.",
+        )
     else:
         raise KafkaError(
             ErrorCode.invalid_request,
-            f"Unknown resource type {change.resource_type}: topics (2) and brokers (4) can be configured.",
+            f"Unknown resource type {change.resource_type}: topics (2), brokers (4), client metrics (16) and "
+            "groups (32) can be configured.",
         )
 
 
@@ -144,7 +178,8 @@ def _check_broker(image: MetadataImage, name: str) -> None:
             f"Unable to parse broker name '{name}' as a base 10 number: use the broker id.",
         )
     if int(name) not in image.nodes:
-        raise KafkaError(ErrorCode.broker_id_not_registered, f"No broker with id {name} found.")
+        known = ", ".join(str(node_id) for node_id in sorted(image.nodes))
+        raise KafkaError(ErrorCode.invalid_request, f"Unexpected broker id {name}: expected one of {known}.")
 
 
 def _check_operations(change: ConfigResourceChange) -> None:
@@ -161,28 +196,29 @@ def _check_operations(change: ConfigResourceChange) -> None:
         raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {','.join(nulls)}")
 
 
-def _definition(resource_type: int, operation: ConfigOperation) -> ConfigDef | None:
-    """The setting; None for an unknown one that is only to be deleted."""
-    table = TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS
-    definition = table.get(operation.name)
-    if definition is None and operation.operation != DELETE:
-        if resource_type == TOPIC_RESOURCE:
-            return topic_setting(operation.name)
-        raise KafkaError(ErrorCode.invalid_config, f"Unknown broker config name: {operation.name}")
-    return definition
+def _definition(resource_type: int, name: str) -> ConfigDef:
+    if resource_type == TOPIC_RESOURCE:
+        return topic_setting(name)
+    if resource_type == GROUP_RESOURCE:
+        return group_setting(name)
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        return client_metrics_setting(name)
+    return broker_setting(name)
 
 
-def _value_after(definition: ConfigDef | None, before: str | None, operation: ConfigOperation) -> str | None:
-    if operation.operation == DELETE or definition is None:
-        return None
+def _value_after(resource_type: int, values: dict[str, str], operation: ConfigOperation) -> str:
+    """The text that the operation makes of the setting in `values`."""
+    definition = _definition(resource_type, operation.name)
     if operation.operation == SET:
         return operation.value
     verb = "append" if operation.operation == APPEND else "subtract"
-    if definition.type is not ConfigType.LIST:
+    # Kafka takes the lists of client metrics for texts here.
+    if definition.type is not ConfigType.LIST or resource_type == CLIENT_METRICS_RESOURCE:
         raise KafkaError(
             ErrorCode.invalid_config,
             f"Config value {verb} is not allowed for config key: {operation.name}, because it is not a list.",
         )
+    before = values.get(operation.name)
     entries = list(split_list(before if before is not None else definition.default or ""))
     for entry in split_list(operation.value):
         if operation.operation == APPEND and entry not in entries:

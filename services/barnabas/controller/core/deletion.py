@@ -29,6 +29,7 @@ def delete_topics(
 ) -> Decision[DeleteTopicsResponse]:
     """Decide on every topic of the request by itself. `enabled` is delete.topic.enable."""
     times = Counter((ref.name, ref.topic_id) for ref in request.topics)
+    targets = Counter(_target(image, ref) for ref in request.topics)
     deleted: dict[bytes, TopicImage] = {}
     results = []
     for ref in request.topics:
@@ -41,11 +42,13 @@ def delete_topics(
             if not enabled:
                 raise KafkaError(ErrorCode.topic_deletion_disabled, "Set delete.topic.enable to true.")
             topic = _find(image, ref)
-            if topic.topic_id in deleted:
-                raise KafkaError(
+            if targets[topic.topic_id] > 1:
+                twice = KafkaError(
                     ErrorCode.invalid_request,
                     f"The topic {topic.name} is named twice, by its name and by its id.",
                 )
+                results.append(DeletedTopic(name=topic.name, topic_id=topic.topic_id, result=failure(twice)))
+                continue
             deleted[topic.topic_id] = topic
             result = DeletedTopic(name=topic.name, topic_id=topic.topic_id, result=ResourceResult())
         except KafkaError as error:
@@ -56,6 +59,14 @@ def delete_topics(
         records += _deletions(image, topic)
     prefixes = tuple(f"partitions/{topic_id.hex()}/" for topic_id in deleted)
     return Decision(tuple(records), DeleteTopicsResponse(topics=results), prefixes)
+
+
+def _target(image: MetadataImage, ref: TopicRef) -> bytes:
+    """The id of the topic that is meant; empty where there is none."""
+    try:
+        return _find(image, ref).topic_id
+    except KafkaError:
+        return b""
 
 
 def _find(image: MetadataImage, ref: TopicRef) -> TopicImage:

@@ -34,6 +34,7 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         incarnation_id=node.incarnation_id,
         address=node.address,
         rack=node.rack,
+        configs=dict(node.configs),
         node_epoch=known.node_epoch if known is not None and same_process else _next_epoch(image, known),
         position=known.position if known is not None else _free_position(image, node),
     )

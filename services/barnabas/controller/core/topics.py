@@ -20,8 +20,8 @@ from barnabas.controller.core.placement import place_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import (
     GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
     TOPIC_RESOURCE,
-    TRANSACTION_STATE_TOPIC,
     MetadataImage,
     config_key,
     topic_key,
@@ -37,10 +37,12 @@ from barnabas.rpc.v1.controller_pb2 import (
 )
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord, TopicRecord
 
-INTERNAL_TOPICS: Final = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
-
 BROKER_DEFAULT: Final = -1
 """A number that the request leaves to the cluster."""
+
+
+_METADATA_LOG: Final = "__cluster_metadata"
+"""The log of Kafka's own controllers: there is none here, and clients know the name as taken."""
 
 
 @dataclass(slots=True)
@@ -67,7 +69,8 @@ def create_topics(
     partitions_before = sum(len(topic.partitions) for topic in image.topics.values())
     draft = _Draft(image, defaults, new_topic_id, set(image.topics), partitions_before)
     results = []
-    for topic in request.topics:
+    # A topic that is named twice is refused, once.
+    for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
@@ -83,6 +86,8 @@ def create_topics(
 
 def _create(draft: _Draft, topic: NewTopic) -> CreatedTopic:
     check_topic_name(topic.name)
+    if topic.name == _METADATA_LOG:
+        raise KafkaError(ErrorCode.invalid_request, f"Creation of internal topic {topic.name} is prohibited.")
     if topic.name in draft.names:
         raise KafkaError(ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists.")
     check_collision(topic.name, draft.names)
@@ -129,9 +134,12 @@ def _settings(draft: _Draft, topic: NewTopic) -> dict[str, str]:
     settings = {entry.name: entry.value for entry in topic.configs}
     validate_topic_settings(settings)
     if topic.internal and topic.name in INTERNAL_TOPICS:
-        segment_bytes = str(draft.defaults.offsets_topic_segment_bytes)
-        for name, value in (("cleanup.policy", "compact"), ("segment.bytes", segment_bytes)):
-            settings.setdefault(name, value)
+        defaults = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(draft.defaults.offsets_topic_segment_bytes),
+        }
+        settings = defaults | settings
     return settings
 
 

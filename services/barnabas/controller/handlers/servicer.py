@@ -14,8 +14,10 @@ import grpc
 import grpc.aio
 
 from barnabas.controller.active import WrongCluster
+from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.deletion import delete_topics
+from barnabas.controller.core.features import update_features
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.topics import create_topics
@@ -94,6 +96,29 @@ class Servicer(ControllerServicer):
         self, request: pb.AllocateProducerIdsRequest, context: Context
     ) -> pb.AllocateProducerIdsResponse:
         return await self._submit(context, allocate_producer_ids)
+
+    async def AlterClientQuotas(  # noqa: N802
+        self, request: pb.AlterClientQuotasRequest, context: Context
+    ) -> pb.AlterClientQuotasResponse:
+        return await self._submit(context, lambda image: alter_client_quotas(image, request))
+
+    async def UpdateFeatures(  # noqa: N802
+        self, request: pb.UpdateFeaturesRequest, context: Context
+    ) -> pb.UpdateFeaturesResponse:
+        return await self._submit(context, lambda image: update_features(image, request))
+
+    async def DescribeQuorum(  # noqa: N802
+        self, request: pb.DescribeQuorumRequest, context: Context
+    ) -> pb.DescribeQuorumResponse:
+        active = self._controller.active
+        if active is None:
+            await self._refuse(context)
+        assert active is not None
+        try:
+            return await self._controller.describe_quorum(active)
+        except LeadershipLost as error:
+            await context.abort(_STATUS[LeadershipLost], str(error))
+            raise
 
     async def _submit(self, context: Context, decide: Decide[T]) -> T:
         active = self._controller.active

@@ -78,7 +78,7 @@ def _refusal(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
         if generation < 0:
             return ErrorCode.none  # a lone consumer, or an administrator
         if group is None:
-            return ErrorCode.illegal_generation
+            return ErrorCode.group_id_not_found
     elif generation < 0 and not request.member_id and instance_id is None:
         return ErrorCode.unknown_member_id
     code = group.validate_member(request.member_id, instance_id)

@@ -6,6 +6,8 @@ and the state Dead. For earlier versions the gateway leaves out code and message
 
 from __future__ import annotations
 
+import asyncio
+
 from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.core.describe import describe_group
 from barnabas.coordinator.handlers import Handler
@@ -14,12 +16,15 @@ from barnabas.rpc.v1.coordinator_pb2 import DescribeGroupsRequest, DescribeGroup
 
 
 async def _handle(coordinator: Coordinator, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_describe(coordinator, group_id) for group_id in request.group_ids])
+    described = (_describe(coordinator, group_id) for group_id in request.group_ids)
+    return DescribeGroupsResponse(groups=await asyncio.gather(*described))
 
 
-def _describe(coordinator: Coordinator, group_id: str) -> GroupDescription:
+async def _describe(coordinator: Coordinator, group_id: str) -> GroupDescription:
     try:
-        return describe_group(coordinator.runtime_of(group_id).shard, group_id)
+        runtime = coordinator.runtime_of(group_id)
+        await runtime.first_load()
+        return describe_group(runtime.shard, group_id)
     except KafkaError as error:
         return _refused(group_id, error)
 

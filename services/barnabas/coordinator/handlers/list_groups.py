@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.core.describe import list_groups
 from barnabas.coordinator.handlers import Handler
@@ -13,7 +15,9 @@ async def _handle(coordinator: Coordinator, request: ListGroupsRequest) -> ListG
     states = {state.lower() for state in request.states}
     types = {kind.lower() for kind in request.types}
     response = ListGroupsResponse()
-    for runtime in coordinator.runtimes():
+    runtimes = coordinator.runtimes()
+    await asyncio.gather(*(runtime.first_load() for runtime in runtimes))
+    for runtime in runtimes:
         try:
             response.groups.extend(list_groups(runtime.shard, states, types))
         except KafkaError as error:

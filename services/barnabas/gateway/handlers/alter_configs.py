@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): the whole dynamic configuration of topics and brokers replaced (KIP-133).
+"""AlterConfigs (key 33): the whole dynamic configuration of resources replaced (KIP-133).
 
 What a request does not name goes back to its default; IncrementalAlterConfigs changes single settings. v2 is flexible.
 The answer comes when this gateway knows what was set.
@@ -64,5 +64,4 @@ HANDLER = Handler(
     api_key=33,
     versions=(0, 2),
     handle=handle,
-    lacks="Only topics and brokers can be configured: not groups or client metrics.",
 )

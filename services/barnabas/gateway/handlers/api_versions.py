@@ -1,7 +1,7 @@
 """ApiVersions (key 18): what this gateway serves.
 
 v1 adds the throttle time, v3 the client's software name and the finalized features, v4 shows features whose lowest
-version is 0. Any higher version is answered in v0 with UNSUPPORTED_VERSION and the table (KIP-511).
+level is 0 (KAFKA-17011). Any higher version is answered in v0 with UNSUPPORTED_VERSION and the table (KIP-511).
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.features import SUPPORTED_FEATURES
+from barnabas.metadata.image import MetadataImage
 from barnabas.wire.responses import Body
 
 _SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: what a client may call itself and its version."""
 
+_LEVEL_ZERO_SINCE: Final = 4
+"""Clients that ask in an older version cannot read a range that begins with 0."""
 
-def supported_versions(handlers: Mapping[int, Handler]) -> list[dict[str, Any]]:
-    """The rows of the answer: one for each handler, by key."""
+
+def supported_versions(handlers: Mapping[int, Handler], parts: GatewayParts) -> list[dict[str, Any]]:
+    """The rows of the answer: one for each handler that is shown now, by key."""
     return [
         {
             "api_key": key,
@@ -29,6 +35,7 @@ def supported_versions(handlers: Mapping[int, Handler]) -> list[dict[str, Any]]:
             "max_version": handler.versions[1],
         }
         for key, handler in sorted(handlers.items())
+        if handler.advertised_when is None or handler.advertised_when(parts)
     ]
 
 
@@ -39,22 +46,27 @@ async def handle(request: Request) -> Answer:
         names = (request.body.client_software_name, request.body.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
             return {"error_code": ErrorCode.invalid_request, "api_keys": []}
-    return versions_answer(HANDLERS, request.image.revision)
-
-
-def versions_answer(handlers: Mapping[int, Handler], revision: int) -> Body:
-    """The whole answer. No feature is finalized yet: the epoch is the metadata's revision (KIP-584)."""
+        request.client.software.name, request.client.software.version = names
     return {
-        "api_keys": supported_versions(handlers),
-        "supported_features": [],
-        "finalized_features": [],
-        "finalized_features_epoch": revision,
+        "api_keys": supported_versions(HANDLERS, request.parts),
+        **features_answer(request.image, request.version),
     }
 
 
-HANDLER = Handler(
-    api_key=18,
-    versions=(0, 4),
-    handle=handle,
-    lacks="No features are supported or finalized yet.",
-)
+def features_answer(image: MetadataImage, version: int) -> Body:
+    """The features (KIP-584); their epoch is the metadata's revision, which rises with every change of a level."""
+    return {
+        "supported_features": [
+            {"name": name, "min_version": levels.low, "max_version": levels.high}
+            for name, levels in SUPPORTED_FEATURES.items()
+            if levels.low > 0 or version >= _LEVEL_ZERO_SINCE
+        ],
+        "finalized_features": [
+            {"name": name, "min_version_level": level, "max_version_level": level}
+            for name, level in image.features.items()
+        ],
+        "finalized_features_epoch": image.revision,
+    }
+
+
+HANDLER = Handler(api_key=18, versions=(0, 4), handle=handle)

@@ -23,7 +23,7 @@ from barnabas.rpc.v1.controller_pb2 import (
 async def handle(request: Request) -> Answer:
     # A topic that is named twice gets one result, as in Kafka; the controller, which is told of both, refuses it.
     message = CreatePartitionsRequest(
-        topics=[_new_partitions(topic) for topic in request.body.topics],
+        topics=[_new_partitions(request.image, topic) for topic in request.body.topics],
         validate_only=request.body.validate_only,
     )
     try:
@@ -48,9 +48,12 @@ async def handle(request: Request) -> Answer:
     return {"results": [_answer(name, result) for name, result in by_name.items()]}
 
 
-def _new_partitions(topic: Any) -> NewPartitions:
+def _new_partitions(image: MetadataImage, topic: Any) -> NewPartitions:
+    """Clients assign the new partitions alone; to the controller each is named by its number."""
+    known = image.topics.get(topic.name)
+    first = 0 if known is None else len(known.partitions)
     message = NewPartitions(name=topic.name, partition_count=topic.count)
-    for index, assignment in enumerate(topic.assignments or ()):
+    for index, assignment in enumerate(topic.assignments or (), start=first):
         message.assignments.append(ReplicaAssignment(partition=index, node_ids=assignment.broker_ids))
     return message
 

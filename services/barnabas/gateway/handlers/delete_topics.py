@@ -34,7 +34,9 @@ async def handle(request: Request) -> Answer:
         results = list(response.topics)
     deleted = {result.topic_id for result in results if not result.result.error_code}
     await wait_for_image(request, lambda image: deleted.isdisjoint(image.topics_by_id.keys()))
-    return {"responses": [_answer(request, result) for result in results]}
+    # A topic that is asked for twice is answered once, as in Kafka.
+    answered = {(result.name, result.topic_id): result for result in results}
+    return {"responses": [_answer(request, result) for result in answered.values()]}
 
 
 def _topics(request: Request) -> list[TopicRef]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from barnabas.gateway.handlers.metadata import NO_AUTHORIZED_OPERATIONS
+from barnabas.gateway.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
@@ -42,7 +42,9 @@ async def handle(request: Request) -> Answer:
         "cluster_id": image.cluster_id,
         "controller_id": min(live, default=-1),
         "brokers": brokers,
-        "cluster_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS if request.body.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
     }
 
 
@@ -66,9 +68,4 @@ def _refused(endpoint_type: int) -> dict[str, Any]:
     return {"error_code": code, "error_message": message, "endpoint_type": _BROKERS, "controller_id": -1}
 
 
-HANDLER = Handler(
-    api_key=60,
-    versions=(0, 2),
-    handle=handle,
-    lacks="Authorized operations are never computed: there is no authorizer yet.",
-)
+HANDLER = Handler(api_key=60, versions=(0, 2), handle=handle)

@@ -30,7 +30,12 @@ def _describe(request: Request, resource: Any) -> dict[str, Any]:
                 documentation=request.get("include_documentation", False),
             )
             for setting, read_only in described_settings(
-                image, resource.resource_type, resource.resource_name, request.addressed_node(image)
+                image,
+                resource.resource_type,
+                resource.resource_name,
+                request.addressed_node(image),
+                request.brokers(image),
+                request.client.listener.name,
             )
             if not names or setting.definition.name in names
         ]
@@ -38,16 +43,15 @@ def _describe(request: Request, resource: Any) -> dict[str, Any]:
         return {
             **described,
             "error_code": error.code,
-            "error_message": error.message or None,
+            "error_message": error.message,
             "configs": [],
         }
-    return {**described, "error_message": None, "configs": configs}
+    return {**described, "error_message": "", "configs": configs}
 
 
 HANDLER = Handler(
     api_key=32,
     versions=(1, 4),
     handle=handle,
-    lacks="Broker loggers are refused, groups and client metrics have no settings, and of a broker's own start-up "
-    "settings only its id and rack are known.",
+    lacks="Broker loggers are refused: log levels are set when a service starts.",
 )

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.gateway import limits
+from barnabas.gateway.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from barnabas.gateway.group_calls import call_coordinator
-from barnabas.gateway.handlers.metadata import NO_AUTHORIZED_OPERATIONS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group
@@ -60,6 +60,7 @@ async def _describe(request: Request, group_ids: list[str]) -> Sequence[GroupDes
 
 def _answer(request: Request, group: GroupDescription) -> dict[str, Any]:
     code, message = ErrorCode(group.error_code), group.error_message
+    is_asked = request.get("include_authorized_operations", False) and code is ErrorCode.none
     if code is ErrorCode.group_id_not_found and request.version < _NOT_FOUND_FROM:
         code = ErrorCode.none
     return {
@@ -70,7 +71,7 @@ def _answer(request: Request, group: GroupDescription) -> dict[str, Any]:
         "protocol_type": group.protocol_type,
         "protocol_data": group.protocol,
         "members": [_member(member) for member in group.members],
-        "authorized_operations": NO_AUTHORIZED_OPERATIONS,
+        "authorized_operations": GROUP_OPERATIONS if is_asked else NOT_ASKED_FOR,
     }
 
 
@@ -85,9 +86,4 @@ def _member(member: GroupMemberDescription) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(
-    api_key=15,
-    versions=(0, 6),
-    handle=handle,
-    lacks="Authorized operations are never computed: there is no authorizer yet.",
-)
+HANDLER = Handler(api_key=15, versions=(0, 6), handle=handle)

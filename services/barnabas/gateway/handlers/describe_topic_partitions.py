@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway.handlers.metadata import NO_AUTHORIZED_OPERATIONS, describe_partition
+from barnabas.gateway.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from barnabas.gateway.handlers.metadata import describe_partition
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.effective import effective_broker_setting
@@ -22,7 +23,8 @@ async def handle(request: Request) -> Answer:
         names = _names(request, image)
     except KafkaError as error:
         # There is no place for an error of the whole, nor for a message.
-        return {"topics": [_failed(topic.name, error.code) for topic in request.body.topics]}
+        refused = {"topic_authorized_operations": NOT_ASKED_FOR}
+        return {"topics": [_failed(topic.name, error.code) | refused for topic in request.body.topics]}
     cursor = request.body.cursor
     room = _partition_limit(request, image)
     topics: list[dict[str, Any]] = []
@@ -43,7 +45,7 @@ async def handle(request: Request) -> Answer:
                 "topic_id": topic.topic_id,
                 "is_internal": topic.internal,
                 "partitions": [_partition(request, image, record) for record in topic.partitions[first:end]],
-                "topic_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+                "topic_authorized_operations": TOPIC_OPERATIONS,
             }
         )
         if end < len(topic.partitions):
@@ -94,7 +96,7 @@ def _failed(name: str, code: ErrorCode) -> dict[str, Any]:
         "name": name,
         "topic_id": b"",
         "partitions": [],
-        "topic_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+        "topic_authorized_operations": TOPIC_OPERATIONS,
     }
 
 

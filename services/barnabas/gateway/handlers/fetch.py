@@ -88,7 +88,8 @@ def _wanted(request: Request) -> Iterator[WantedPartition]:
                 partition.partition,
                 partition.fetch_offset,
                 partition.partition_max_bytes,
-                getattr(partition, "current_leader_epoch", -1),
+                # Any negative epoch means that the client knows none.
+                max(-1, getattr(partition, "current_leader_epoch", -1)),
                 getattr(partition, "last_fetched_epoch", -1),
             )
 

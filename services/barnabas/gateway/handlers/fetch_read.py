@@ -12,10 +12,12 @@ from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import NO_LEADER
 from barnabas.rpc.coalesced import CoalescedStream, StreamBroken, Unreachable
-from barnabas.rpc.v1.storage_pb2 import FetchRequest, FetchResult, PartitionFetch, PartitionFetchResult
+from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
+from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.wire.fetch import FetchedPartition
 
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+_UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 _READ_COMMITTED: Final = 1
 
 
@@ -27,8 +29,8 @@ class _NodeRead:
     def __init__(self, message: FetchRequest) -> None:
         self.message = message
         self.indexes: list[int] = []
-        self.stream: CoalescedStream[FetchRequest, FetchResult] | None = None
-        self.future: asyncio.Future[FetchResult] | None = None
+        self.stream: CoalescedStream[FetchRequest, FetchedResult] | None = None
+        self.future: asyncio.Future[FetchedResult] | None = None
 
 
 class FetchRead:
@@ -152,29 +154,32 @@ class FetchRead:
             for task in tasks:
                 task.cancel()
 
-    def _fetched(self, want: WantedPartition, got: PartitionFetchResult) -> FetchedPartition:
-        aborted = None
-        if self._request.body.isolation_level == _READ_COMMITTED and not got.error_code:
+    def _fetched(self, want: WantedPartition, fetched: PartitionFetched) -> FetchedPartition:
+        got = fetched.fields
+        code = client_code(got.error_code)
+        if code is not ErrorCode.none:
+            return self._failed(want, code)
+        aborted = diverging = None
+        if self._request.body.isolation_level == _READ_COMMITTED:
             aborted = [(entry.producer_id, entry.first_offset) for entry in got.aborted_transactions]
-        diverging = None
         if got.HasField("diverging"):
             diverging = (got.diverging.leader_epoch, got.diverging.end_offset)
-        code = client_code(got.error_code)
         return FetchedPartition(
             want.partition,
             code,
             got.high_watermark,
             got.last_stable_offset,
             got.log_start_offset,
-            got.records,
+            fetched.records,
             aborted,
             diverging,
-            self._current_leader(want) if code in _LEADER_ERRORS else None,
+            None,
         )
 
     def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:
         leader = self._current_leader(want) if code in _LEADER_ERRORS else None
-        return FetchedPartition(want.partition, code, -1, -1, -1, b"", None, None, leader)
+        aborted = () if code in _UNKNOWN else None  # nothing more than a habit of Kafka's
+        return FetchedPartition(want.partition, code, -1, -1, -1, b"", aborted, None, leader)
 
     def _current_leader(self, want: WantedPartition) -> tuple[int, int] | None:
         image = self._request.image

@@ -18,6 +18,8 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _BATCHED_FROM: Final = 4
+_NO_ERROR: Final = "NONE"
+"""What Kafka says in versions 1 to 3 where nothing is wrong."""
 
 
 async def handle(request: Request) -> Answer:
@@ -28,7 +30,7 @@ async def handle(request: Request) -> Answer:
     found = [_find(request, key, key_type) for key in keys]
     if request.version >= _BATCHED_FROM:
         return {"coordinators": found}
-    return found[0]
+    return {**found[0], "error_message": found[0]["error_message"] or _NO_ERROR}
 
 
 def _find(request: Request, key: str, key_type: int) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def _find(request: Request, key: str, key_type: int) -> dict[str, Any]:
         return _missing(key, ErrorCode.coordinator_not_available)
     return {
         "error_code": ErrorCode.none,
-        "error_message": None,
+        "error_message": "",
         "key": key,
         "node_id": broker.node_id,
         "host": broker.host,

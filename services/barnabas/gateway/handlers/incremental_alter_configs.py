@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): single settings of topics and brokers set, deleted, added to, taken from (KIP-339).
+"""IncrementalAlterConfigs (key 44): single settings set, deleted, added to, taken from (KIP-339).
 
 v1 is flexible. All changes of a resource are made or none; resources do not touch one another. The answer comes when
 this gateway knows what was set.
@@ -80,5 +80,5 @@ HANDLER = Handler(
     api_key=44,
     versions=(0, 1),
     handle=handle,
-    lacks="Only topics and brokers can be configured: not broker loggers, groups or client metrics.",
+    lacks="Broker loggers are refused: log levels are set when a service starts.",
 )

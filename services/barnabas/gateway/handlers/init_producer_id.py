@@ -17,6 +17,8 @@ async def handle(request: Request) -> Answer:
         is_empty = not request.body.transactional_id
         code = ErrorCode.invalid_request if is_empty else ErrorCode.transactional_id_authorization_failed
         return {"error_code": code, **_NO_PRODUCER}
+    if (request.get("producer_id", -1) == -1) != (request.get("producer_epoch", -1) == -1):
+        return {"error_code": ErrorCode.invalid_request, **_NO_PRODUCER}
     # A producer without transactions gets a new id whatever it had: the storage nodes know it by its id alone.
     return {"producer_id": await request.parts.producer_ids.allocate(), "producer_epoch": 0}
 

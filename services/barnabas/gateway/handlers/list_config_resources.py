@@ -1,6 +1,6 @@
 """ListConfigResources (key 74): the resources that have, or can have, a configuration (KIP-1142).
 
-v0 lists client metrics only (KIP-714), of which there are none yet. v1 lists the types asked for, all when none is
+v0 lists client metrics only (KIP-714). v1 lists the types asked for, all when none is
 named: topics and brokers as they are, groups and client metrics as far as something is set on them.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.gateway.config_resources import BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
+from barnabas.gateway.config_resources import BROKER_LOGGER_RESOURCE
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 
 _TYPES: Final = (

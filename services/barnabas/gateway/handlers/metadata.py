@@ -7,46 +7,64 @@ top-level error.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Final
 
+from barnabas.gateway.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.topic_creation import create_missing_topics
-from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import MetadataImage, TopicImage
 from barnabas.metadata.topic_names import topic_name_problem
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 
 _BY_ID_FROM: Final = 12
-"""Versions 10 and 11 have room for ids in the request, but the answer needs names."""
-
-NO_AUTHORIZED_OPERATIONS = -(2**31)
-"""Kafka's "not asked for"."""
+_IDS_ASKED_BUT_NOT_ANSWERED: Final = (10, 11)
+"""Versions that have room for ids in the request while the answer needs names: a request with an id is refused."""
 
 
 async def handle(request: Request) -> Answer:
     wanted = request.body.topics
+    if request.version in _IDS_ASKED_BUT_NOT_ANSWERED and wanted:
+        for topic in wanted:
+            if topic.name is None or topic.topic_id is not None:
+                raise KafkaError(ErrorCode.invalid_request, f"Name topics, or use version {_BY_ID_FROM}.")
     if wanted is None or (request.version == 0 and not wanted):
         image = request.image
         topics = [_describe(request, image, topic) for _, topic in sorted(image.topics.items())]
+    elif request.version >= _BY_ID_FROM and any(topic.topic_id for topic in wanted):
+        image = request.image
+        ids = dict.fromkeys(topic.topic_id for topic in wanted)
+        topics = [_by_id(request, image, topic_id) for topic_id in ids]
     else:
         failures = await _create_missing(request)
         image = request.image
-        topics = [_named(request, image, topic, failures) for topic in wanted]
+        # A topic that is asked for twice is answered once, as in Kafka.
+        names = dict.fromkeys(topic.name for topic in wanted)
+        topics = [_named(request, image, name, failures) for name in names]
     brokers = request.brokers(image)
     return {
         "brokers": [endpoint._asdict() for endpoint in brokers.values()],
         "cluster_id": image.cluster_id,
         "controller_id": min(brokers, default=-1),
         "topics": topics,
-        "cluster_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+        "cluster_authorized_operations": (
+            CLUSTER_OPERATIONS
+            if request.get("include_cluster_authorized_operations", False)
+            else NOT_ASKED_FOR
+        ),
     }
 
 
 async def _create_missing(request: Request) -> dict[str, ErrorCode]:
     """Create the topics that are not there, where broker and client both allow it; returns the failures."""
     image = request.image
-    missing = {topic.name for topic in request.body.topics if topic.name and topic.name not in image.topics}
+    missing = {
+        topic.name
+        for topic in request.body.topics
+        if topic.name is not None and topic.name not in image.topics
+    }
     legal = sorted(name for name in missing if topic_name_problem(name) is None)
     failures = dict.fromkeys(missing.difference(legal), ErrorCode.invalid_topic_exception)
     allowed = request.get("allow_auto_topic_creation", True) and auto_creation_enabled(image)
@@ -61,28 +79,31 @@ def auto_creation_enabled(image: MetadataImage) -> bool:
 
 
 def _named(
-    request: Request, image: MetadataImage, wanted: Any, failures: dict[str, ErrorCode]
+    request: Request, image: MetadataImage, name: str | None, failures: dict[str, ErrorCode]
 ) -> dict[str, Any]:
-    if wanted.name is None and request.version < _BY_ID_FROM:
-        topic_id, topic, missing = b"", None, ErrorCode.invalid_request
-    elif wanted.name is None:
-        topic_id = wanted.topic_id.bytes if wanted.topic_id else b""
-        topic = image.topics_by_id.get(topic_id)
-        missing = ErrorCode.unknown_topic_id
-    else:
-        topic_id = b""
-        topic = image.topics.get(wanted.name)
-        missing = failures.get(wanted.name, ErrorCode.unknown_topic_or_partition)
+    if name is None:
+        return _missing(ErrorCode.unknown_topic_id, None)
+    topic = image.topics.get(name)
     if topic is not None:
         return _describe(request, image, topic)
+    return _missing(failures.get(name, ErrorCode.unknown_topic_or_partition), name)
+
+
+def _by_id(request: Request, image: MetadataImage, topic_id: uuid.UUID | None) -> dict[str, Any]:
+    """Once a request has an id, its names count for nothing: the Java client sends "" beside each id."""
+    wanted = topic_id.bytes if topic_id else b""
+    topic = image.topics_by_id.get(wanted)
+    return _describe(request, image, topic) if topic else _missing(ErrorCode.unknown_topic_id, None, wanted)
+
+
+def _missing(code: ErrorCode, name: str | None, topic_id: bytes = b"") -> dict[str, Any]:
     return {
-        "error_code": missing,
-        # From v12 the name may be null, before that it is always there.
-        "name": wanted.name if request.version >= _BY_ID_FROM else wanted.name or "",
+        "error_code": code,
+        "name": name,
         "topic_id": topic_id,
         "is_internal": False,
         "partitions": [],
-        "topic_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+        "topic_authorized_operations": NOT_ASKED_FOR,
     }
 
 
@@ -93,7 +114,9 @@ def _describe(request: Request, image: MetadataImage, topic: TopicImage) -> dict
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [describe_partition(request, image, record) for record in topic.partitions],
-        "topic_authorized_operations": NO_AUTHORIZED_OPERATIONS,
+        "topic_authorized_operations": (
+            TOPIC_OPERATIONS if request.get("include_topic_authorized_operations", False) else NOT_ASKED_FOR
+        ),
     }
 
 
@@ -111,9 +134,4 @@ def describe_partition(request: Request, image: MetadataImage, record: Partition
     }
 
 
-HANDLER = Handler(
-    api_key=3,
-    versions=(0, 13),
-    handle=handle,
-    lacks="Authorized operations are never computed: there is no authorizer yet.",
-)
+HANDLER = Handler(api_key=3, versions=(0, 13), handle=handle)

@@ -23,6 +23,7 @@ from barnabas.rpc.v1.coordinator_pb2 import (
     OffsetCommitTopicResult,
 )
 
+_NOT_FOUND_FROM: Final = 9
 _TOPIC_ID_FROM: Final = 10
 _NOT_COMMITTED_HERE: Final = None
 
@@ -38,7 +39,13 @@ async def handle(request: Request) -> Answer:
         )
     else:
         response = OffsetCommitResponse()
-    committed = iter([partition.error_code for topic in response.topics for partition in topic.partitions])
+    committed = iter(
+        [
+            _known_code(request, partition.error_code)
+            for topic in response.topics
+            for partition in topic.partitions
+        ]
+    )
     return {
         "topics": [
             _answer(
@@ -49,6 +56,13 @@ async def handle(request: Request) -> Answer:
             for topic, topic_codes in zip(request.body.topics, codes, strict=True)
         ]
     }
+
+
+def _known_code(request: Request, code: int) -> int:
+    """A member of a group that does not exist belongs to no generation, as older clients know it."""
+    if code == ErrorCode.group_id_not_found and request.version < _NOT_FOUND_FROM:
+        return ErrorCode.illegal_generation
+    return code
 
 
 def _sort_out(request: Request) -> tuple[list[list[ErrorCode | None]], OffsetCommitRequest]:
@@ -133,5 +147,4 @@ HANDLER = Handler(
     api_key=8,
     versions=(2, 10),
     handle=handle,
-    lacks="A member's commit to a group that does not exist is answered with ILLEGAL_GENERATION in every version.",
 )

@@ -18,6 +18,7 @@ from barnabas.kernel.tracing import Span, start_span
 from barnabas.metadata.image import NO_LEADER
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
+from barnabas.rpc.append_frames import AppendBatches
 from barnabas.rpc.coalesced import StreamBroken, Unreachable
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
 from barnabas.wire.produce import (
@@ -78,7 +79,7 @@ class _Produce:
 
     def _send(self) -> list[Any]:
         """Hand the batches to their leaders' streams now, in the order of the connection; returns what to await."""
-        requests: dict[int, AppendRequest] = {}
+        requests: dict[int, AppendBatches] = {}
         places: dict[int, list[Place]] = {}
         sizes: dict[int, int] = {}
         for topic_index, topic in enumerate(self._request.body.topic_data):
@@ -93,8 +94,8 @@ class _Produce:
                     requests[leader] = self._new_request()
                     places[leader], sizes[leader] = [], 0
                 records = data.records or b""  # none at all is refused by the leader, like any bad batch
-                requests[leader].partitions.append(
-                    PartitionAppend(topic_id=topic_id, partition=data.index, leader_epoch=-1, records=records)
+                requests[leader].add(
+                    PartitionAppend(topic_id=topic_id, partition=data.index, leader_epoch=-1), records
                 )
                 places[leader].append(place)
                 sizes[leader] += len(records)
@@ -108,10 +109,12 @@ class _Produce:
             for data in topic.partition_data
         )
 
-    def _new_request(self) -> AppendRequest:
+    def _new_request(self) -> AppendBatches:
         body = self._request.body
-        return AppendRequest(
-            acks=body.acks, timeout_ms=milliseconds(body.timeout), traceparent=self._span.traceparent
+        return AppendBatches(
+            AppendRequest(
+                acks=body.acks, timeout_ms=milliseconds(body.timeout), traceparent=self._span.traceparent
+            )
         )
 
     def _topic_id(self, topic: Any) -> bytes:
@@ -135,14 +138,14 @@ class _Produce:
             return NO_LEADER, ErrorCode.not_leader_or_follower
         return record.leader, ErrorCode.none
 
-    def _append(self, node_id: int, request: AppendRequest, size_bytes: int, places: list[Place]) -> Any:
+    def _append(self, node_id: int, request: AppendBatches, size_bytes: int, places: list[Place]) -> Any:
         """Queue the request on the leader's stream (before the first await) and return what waits for the result."""
         connection = self._request.parts.links.storage(node_id)
         future = connection.appends.send(request, size_bytes) if connection is not None else None
         return self._finish(future, request, places)
 
     async def _finish(
-        self, future: asyncio.Future[AppendResult] | None, request: AppendRequest, places: list[Place]
+        self, future: asyncio.Future[AppendResult] | None, request: AppendBatches, places: list[Place]
     ) -> None:
         try:
             if future is None:
@@ -168,7 +171,7 @@ class _Produce:
                     self._current_leader(sent.topic_id, sent.partition) if code in _LEADER_ERRORS else None,
                 )
 
-    def _fail(self, places: list[Place], request: AppendRequest, code: ErrorCode) -> None:
+    def _fail(self, places: list[Place], request: AppendBatches, code: ErrorCode) -> None:
         for place, sent in zip(places, request.partitions, strict=True):
             self._results[place] = _failed(sent.partition, code)
 

@@ -1,18 +1,26 @@
 """SyncGroup (key 14): the leader's assignment goes to the members, whose calls wait for it.
 
-v3 adds static members (KIP-345), v5 the protocol's type and name (KIP-559).
+v3 adds static members (KIP-345), v5 the protocol's type and name (KIP-559), which a
+member must say.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.gateway.group_calls import LONGEST_REBALANCE_SECONDS, call_coordinator
 from barnabas.gateway.limits import JOIN_GRACE_SECONDS
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
+
+_PROTOCOL_FROM: Final = 5
 
 
 async def handle(request: Request) -> Answer:
     body = request.body
+    if request.version >= _PROTOCOL_FROM and (body.protocol_type is None or body.protocol_name is None):
+        return {"error_code": ErrorCode.inconsistent_group_protocol}
     message = SyncGroupRequest(
         group_id=body.group_id,
         generation_id=body.generation_id,

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from barnabas.gateway.handlers import (
+    alter_client_quotas,
     alter_configs,
     api_versions,
     create_partitions,
@@ -15,14 +16,18 @@ from barnabas.gateway.handlers import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     fetch,
     find_coordinator,
+    get_telemetry_subscriptions,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -38,7 +43,9 @@ from barnabas.gateway.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    push_telemetry,
     sync_group,
+    update_features,
 )
 from barnabas.gateway.request import Handler
 
@@ -70,8 +77,15 @@ _MODULES: Final = (
     incremental_alter_configs,
     list_partition_reassignments,
     offset_delete,
+    describe_client_quotas,
+    alter_client_quotas,
+    describe_user_scram_credentials,
+    describe_quorum,
+    update_features,
     describe_cluster,
     describe_producers,
+    get_telemetry_subscriptions,
+    push_telemetry,
     list_config_resources,
     describe_topic_partitions,
 )

@@ -70,6 +70,21 @@ class ControllerStub:
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
                 response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
                 _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/barnabas.rpc.v1.Controller/AlterClientQuotas',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.UpdateFeatures = channel.unary_unary(
+                '/barnabas.rpc.v1.Controller/UpdateFeatures',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.UpdateFeaturesRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.UpdateFeaturesResponse.FromString,
+                _registered_method=True)
+        self.DescribeQuorum = channel.unary_unary(
+                '/barnabas.rpc.v1.Controller/DescribeQuorum',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.DescribeQuorumRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.DescribeQuorumResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServicer:
@@ -127,6 +142,27 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterClientQuotas(self, request, context):
+        """Sets the quotas of users, client ids and addresses (KIP-546).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateFeatures(self, request, context):
+        """Raises or lowers finalized features; all of them or none (KIP-584).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeQuorum(self, request, context):
+        """Tells who keeps the metadata and how far each copy is (KIP-595).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -164,6 +200,21 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.AllocateProducerIds,
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
                     response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.SerializeToString,
+            ),
+            'UpdateFeatures': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFeatures,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.UpdateFeaturesRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.UpdateFeaturesResponse.SerializeToString,
+            ),
+            'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeQuorum,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.DescribeQuorumRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.DescribeQuorumResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -356,6 +407,87 @@ class Controller:
             '/barnabas.rpc.v1.Controller/AllocateProducerIds',
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Controller/AlterClientQuotas',
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFeatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Controller/UpdateFeatures',
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.UpdateFeaturesRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.UpdateFeaturesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeQuorum(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Controller/DescribeQuorum',
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.DescribeQuorumRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.DescribeQuorumResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,12 @@ class ControllerStub:
     """Replaces the whole dynamic configuration of topics and brokers."""
     AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]
     """Hands out a block of producer ids that no one else will get."""
+    AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AlterClientQuotasRequest, _controller_pb2.AlterClientQuotasResponse]
+    """Sets the quotas of users, client ids and addresses (KIP-546)."""
+    UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_controller_pb2.UpdateFeaturesRequest, _controller_pb2.UpdateFeaturesResponse]
+    """Raises or lowers finalized features; all of them or none (KIP-584)."""
+    DescribeQuorum: _grpc.UnaryUnaryMultiCallable[_controller_pb2.DescribeQuorumRequest, _controller_pb2.DescribeQuorumResponse]
+    """Tells who keeps the metadata and how far each copy is (KIP-595)."""
 
 @_typing.type_check_only
 class ControllerAsyncStub(ControllerStub):
@@ -73,6 +79,12 @@ class ControllerAsyncStub(ControllerStub):
     """Replaces the whole dynamic configuration of topics and brokers."""
     AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
     """Hands out a block of producer ids that no one else will get."""
+    AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_controller_pb2.AlterClientQuotasRequest, _controller_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
+    """Sets the quotas of users, client ids and addresses (KIP-546)."""
+    UpdateFeatures: _aio.UnaryUnaryMultiCallable[_controller_pb2.UpdateFeaturesRequest, _controller_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
+    """Raises or lowers finalized features; all of them or none (KIP-584)."""
+    DescribeQuorum: _aio.UnaryUnaryMultiCallable[_controller_pb2.DescribeQuorumRequest, _controller_pb2.DescribeQuorumResponse]  # type: ignore[assignment]
+    """Tells who keeps the metadata and how far each copy is (KIP-595)."""
 
 class ControllerServicer(metaclass=_abc_1.ABCMeta):
     """What every other service asks of the controller."""
@@ -135,5 +147,29 @@ class ControllerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.AllocateProducerIdsResponse, _abc.Awaitable[_controller_pb2.AllocateProducerIdsResponse]]:
         """Hands out a block of producer ids that no one else will get."""
+
+    @_abc_1.abstractmethod
+    def AlterClientQuotas(
+        self,
+        request: _controller_pb2.AlterClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.AlterClientQuotasResponse, _abc.Awaitable[_controller_pb2.AlterClientQuotasResponse]]:
+        """Sets the quotas of users, client ids and addresses (KIP-546)."""
+
+    @_abc_1.abstractmethod
+    def UpdateFeatures(
+        self,
+        request: _controller_pb2.UpdateFeaturesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.UpdateFeaturesResponse, _abc.Awaitable[_controller_pb2.UpdateFeaturesResponse]]:
+        """Raises or lowers finalized features; all of them or none (KIP-584)."""
+
+    @_abc_1.abstractmethod
+    def DescribeQuorum(
+        self,
+        request: _controller_pb2.DescribeQuorumRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.DescribeQuorumResponse, _abc.Awaitable[_controller_pb2.DescribeQuorumResponse]]:
+        """Tells who keeps the metadata and how far each copy is (KIP-595)."""
 
 def add_ControllerServicer_to_server(servicer: ControllerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

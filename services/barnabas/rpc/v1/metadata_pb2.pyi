@@ -26,7 +26,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class MetadataRecord(_message.Message):
     """One fact about the cluster. The key names it, the value replaces whatever was known under that key.
     Keys: "cluster", "nodes/<id>", "gateways/<id>", "coordinators/<id>", "topics/<name>",
-    "partitions/<topic id in hex>/<index>", "configs/<resource type>/<resource name>", "producer-ids".
+    "partitions/<topic id in hex>/<index>", "configs/<resource type>/<resource name>", "producer-ids",
+    "features/<name>", "client-quotas/<entity>".
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -40,6 +41,8 @@ class MetadataRecord(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    FEATURE_FIELD_NUMBER: _builtins.int
+    CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """The key that this record is stored under."""
     @_builtins.property
@@ -74,6 +77,14 @@ class MetadataRecord(_message.Message):
     def producer_ids(self) -> Global___ProducerIdsRecord:
         """Key "producer-ids"."""
 
+    @_builtins.property
+    def feature(self) -> Global___FeatureRecord:
+        """Key "features/<name>"."""
+
+    @_builtins.property
+    def client_quota(self) -> Global___ClientQuotaRecord:
+        """Key "client-quotas/<entity>", where <entity> is canonical: one entity has one key."""
+
     def __init__(
         self,
         *,
@@ -86,12 +97,14 @@ class MetadataRecord(_message.Message):
         partition: Global___PartitionRecord | None = ...,
         config: Global___ConfigRecord | None = ...,
         producer_ids: Global___ProducerIdsRecord | None = ...,
+        feature: Global___FeatureRecord | None = ...,
+        client_quota: Global___ClientQuotaRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "gateway", b"gateway", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "topic", b"topic", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "feature", b"feature", "gateway", b"gateway", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "topic", b"topic", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "gateway", b"gateway", "key", b"key", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "topic", b"topic", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "feature", b"feature", "gateway", b"gateway", "key", b"key", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "topic", b"topic", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["cluster", "node", "gateway", "coordinator", "topic", "partition", "config", "producer_ids"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["cluster", "node", "gateway", "coordinator", "topic", "partition", "config", "producer_ids", "feature", "client_quota"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 
@@ -125,6 +138,26 @@ class NodeRecord(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ConfigsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NODE_ID_FIELD_NUMBER: _builtins.int
     INCARNATION_ID_FIELD_NUMBER: _builtins.int
     NODE_EPOCH_FIELD_NUMBER: _builtins.int
@@ -132,6 +165,7 @@ class NodeRecord(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
+    CONFIGS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """The broker id."""
     incarnation_id: _builtins.str
@@ -148,6 +182,10 @@ class NodeRecord(_message.Message):
     """
     fenced: _builtins.bool
     """A fenced node leads nothing and is not shown to clients."""
+    @_builtins.property
+    def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The broker settings of the node's configuration file, under Kafka's names, as they were written there."""
+
     def __init__(
         self,
         *,
@@ -158,10 +196,11 @@ class NodeRecord(_message.Message):
         rack: _builtins.str = ...,
         position: _builtins.int | None = ...,
         fenced: _builtins.bool = ...,
+        configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "address", b"address", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "address", b"address", "configs", b"configs", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
     _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
@@ -420,3 +459,107 @@ class ProducerIdsRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProducerIdsRecord: _TypeAlias = ProducerIdsRecord  # noqa: Y015
+
+@_typing.final
+class FeatureRecord(_message.Message):
+    """The finalized level of one feature (KIP-584). A feature without a record is at level 0."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Kafka's name of the feature, such as metadata.version."""
+    level: _builtins.int
+    """The level that all services must act on."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        level: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeatureRecord: _TypeAlias = FeatureRecord  # noqa: Y015
+
+@_typing.final
+class ClientQuotaRecord(_message.Message):
+    """The quotas of one entity (KIP-546)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ValuesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ENTITY_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entity(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEntityPart]:
+        """What the quotas belong to: a user, a client id, both together, or an ip; each type once."""
+
+    @_builtins.property
+    def values(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """Kafka's quota key, such as producer_byte_rate, to its value. Never empty: without values there is no record."""
+
+    def __init__(
+        self,
+        *,
+        entity: _abc.Iterable[Global___QuotaEntityPart] | None = ...,
+        values: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientQuotaRecord: _TypeAlias = ClientQuotaRecord  # noqa: Y015
+
+@_typing.final
+class QuotaEntityPart(_message.Message):
+    """One part of a quota's entity."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    type: _builtins.str
+    """Kafka's entity type: user, client-id or ip."""
+    name: _builtins.str
+    """The entity's name; absent for the default of its type."""
+    def __init__(
+        self,
+        *,
+        type: _builtins.str = ...,
+        name: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "name", b"name"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "name", b"name", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
+
+Global___QuotaEntityPart: _TypeAlias = QuotaEntityPart  # noqa: Y015

@@ -1,0 +1,40 @@
+"""One client of a benchmark, as a process of its own: `python bench/client.py WHAT JSON` prints a line of JSON.
+
+A process apart, so that its processor time can be told from the server's and from that of the other clients.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def main() -> None:
+    what, arguments = sys.argv[1], json.loads(sys.argv[2])
+    print(json.dumps(_run(what, arguments)), flush=True)
+
+
+def _run(what: str, arguments: dict[str, Any]) -> dict[str, float]:
+    if what == "requests":
+        from clients.requests import request_rate
+
+        return request_rate(**arguments)
+    if what == "produce_at_rate":
+        from clients.latency import produce_at_rate
+
+        return produce_at_rate(**arguments)
+    if what == "consume_latencies":
+        from clients.latency import consume_latencies
+
+        return consume_latencies(**arguments, announce=lambda: print("reading", flush=True))
+    from clients import librdkafka
+
+    return {"seconds": getattr(librdkafka, what)(**arguments)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""From the JSON of a run to a table, a plot, and the figures in docs/performance.md.
+
+python bench/report.py build/bench/TIME.json [--docs]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from figures import FIGURES, Spread, paired_ratios, spread_of
+
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+OURS: Final = "barnabas"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of one workload, of all runs. `ratio` is above 1 where Barnabas is the better one."""
+
+    workload: str
+    figure: str
+    ours: Spread
+    theirs: Spread | None
+    ratio: Spread | None
+
+    @property
+    def title(self) -> str:
+        return f"{FIGURES[self.figure].title}, {FIGURES[self.figure].unit}"
+
+
+def rows_of(result: dict[str, Any]) -> list[Row]:
+    """All rows of a result, in the order in which they were measured."""
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for entry in result["entries"]:
+        for figure, value in entry["figures"].items():
+            if figure in FIGURES:
+                by_system = values.setdefault((entry["workload"], figure), {})
+                by_system.setdefault(entry["system"], []).append(value)
+    rows = []
+    for (workload, figure), by_system in values.items():
+        ours = by_system[OURS]
+        theirs = next((found for name, found in by_system.items() if name != OURS), None)
+        ratios = paired_ratios(figure, ours, theirs) if theirs else []
+        rows.append(
+            Row(
+                workload,
+                figure,
+                spread_of(ours),
+                spread_of(theirs) if theirs else None,
+                spread_of(ratios) if ratios and FIGURES[figure].is_compared else None,
+            )
+        )
+    return rows
+
+
+def number(value: float, figure: str) -> str:
+    return f"{value:,.{FIGURES[figure].digits}f}"
+
+
+def ranged(spread: Spread, figure: str) -> str:
+    """The median, with the range behind it where there was more than one run."""
+    text = number(spread.median, figure)
+    if spread.low != spread.high:
+        text += f" ({number(spread.low, figure)}-{number(spread.high, figure)})"
+    return text
+
+
+def ratio_text(ratio: Spread | None) -> str:
+    if ratio is None:
+        return ""
+    text = f"{ratio.median:.2f}"
+    return text if ratio.low == ratio.high else f"{text} ({ratio.low:.2f}-{ratio.high:.2f})"
+
+
+def conditions(result: dict[str, Any]) -> str:
+    """One paragraph: when, on what, how often."""
+    machine = result["machine"]
+    beside = f", beside {result['against']} (Java {machine['java']})" if result["against"] else ""
+    return (
+        f"{result['began'][:10]}, {machine['cores']} cores of {machine['processor']}, {machine['memory']}, shared by "
+        f"servers and clients; Linux {machine['kernel']}, Python {machine['python']}, librdkafka "
+        f"{machine['librdkafka']}{beside}. {result['runs']} pairs of runs of about {result['seconds']:.0f} s each, the "
+        f"systems in turn; load before the start {result['load_before']:.2f}; {result['minutes']} minutes in all."
+    )
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """The table on the terminal: median and range of each system, ratio and its range."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Barnabas beside {result['against']}" if result["against"] else "Barnabas")
+    table.add_column("figure", no_wrap=True)
+    table.add_column("Barnabas", justify="right")
+    if result["against"]:
+        table.add_column(result["against"], justify="right")
+        table.add_column("ratio", justify="right")
+    workload = ""
+    for row in rows_of(result):
+        if row.workload != workload:
+            workload = row.workload
+            table.add_section()
+            table.add_row(f"[bold]{workload}")
+        cells = [f"  {row.title}", ranged(row.ours, row.figure)]
+        if row.theirs is not None:
+            ratio = ratio_text(row.ratio)
+            colour = "green" if row.ratio and row.ratio.median >= 1 else "yellow"
+            cells += [ranged(row.theirs, row.figure), f"[{colour}]{ratio}" if ratio else ""]
+        table.add_row(*cells)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    console.print(conditions(result), soft_wrap=True)
+    if result["against"]:
+        console.print("A ratio is above 1 where Barnabas is the better one; the range is that of the pairs.")
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """The ratios as bars on a logarithmic axis, with the range of the pairs; without ratios, nothing."""
+    rows = [row for row in rows_of(result) if row.ratio is not None]
+    if not rows:
+        return
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import FuncFormatter
+
+    figure, axes = pyplot.subplots(figsize=(11, 1.5 + 0.27 * len(rows)), layout="constrained")
+    for place, row in enumerate(rows):
+        assert row.ratio is not None
+        ratio = row.ratio
+        colour = "#2a7f62" if ratio.median >= 1 else "#c8663a"
+        axes.barh(place, ratio.median - 1, left=1, color=colour, height=0.7)
+        axes.plot([ratio.low, ratio.high], [place, place], color="black", linewidth=1)
+        axes.annotate(f" {ratio.median:.2f} ", (ratio.high if ratio.median >= 1 else ratio.low, place),
+                      ha="left" if ratio.median >= 1 else "right", va="center", fontsize=7)  # fmt: skip
+    axes.set_yticks(range(len(rows)), [f"{row.workload}: {row.title}" for row in rows], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    low = min(row.ratio.low for row in rows if row.ratio)
+    high = max(row.ratio.high for row in rows if row.ratio)
+    axes.set_xlim(min(low, 1) / 1.5, max(high, 1) * 1.5)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.axvline(1, color="black", linewidth=1)
+    axes.grid(axis="x", which="both", alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.set_title(
+        f"Barnabas beside {result['against']}, {result['began'][:10]}, {result['machine']['cores']} cores\n"
+        "ratio of each pair of runs: median and range; right of 1 Barnabas is the better one",
+        fontsize=9,
+    )
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The figures as the page has them: one table a workload."""
+    return "\n".join([conditions(result), "", *_markdown_lines(result)])
+
+
+def _markdown_lines(result: dict[str, Any]) -> Iterator[str]:
+    heads = ["figure", "Barnabas", *([result["against"], "ratio"] if result["against"] else [])]
+    workload = ""
+    for row in rows_of(result):
+        if row.workload != workload:
+            if workload:
+                yield ""
+            workload = row.workload
+            yield from (
+                f"**{workload}**",
+                "",
+                f"| {' | '.join(heads)} |",
+                "|---" + "|---:" * (len(heads) - 1) + "|",
+            )
+        cells = [row.title, ranged(row.ours, row.figure)]
+        if row.theirs is not None:
+            cells += [ranged(row.theirs, row.figure), ratio_text(row.ratio)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def fill_in(page: str, result: dict[str, Any]) -> str:
+    """`page` with the figures of `result` between its marks; ValueError without them."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks the marks {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{markdown(result)}\n{END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Show a result of `make bench` again, or put it into the docs."
+    )
+    parser.add_argument("result", type=Path, help="a JSON file that `make bench` wrote")
+    parser.add_argument(
+        "--docs", action="store_true", help="write the figures and the plot into docs/performance.md"
+    )
+    arguments = parser.parse_args()
+    result = json.loads(arguments.result.read_text())
+    print_table(result)
+    if arguments.docs:
+        page = DOCS / "performance.md"
+        page.write_text(fill_in(page.read_text(), result))
+        draw(result, DOCS / "performance.png")
+
+
+if __name__ == "__main__":
+    main()

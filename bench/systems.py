@@ -1,0 +1,172 @@
+"""The two systems that are measured, each started as a user starts it: one node, fresh data, loopback only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from processes import ProcessTree
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+JARS: Final = REPOSITORY / "build" / "jars" / "kafka-tools"
+
+KAFKA_HEAP: Final = ("-Xmx1G", "-Xms1G")
+"""kafka-server-start.sh's default."""
+
+KAFKA_JVM: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+"""kafka-run-class.sh's performance options."""
+
+STOP_SECONDS_MAX: Final = 60.0
+
+_PROPERTIES: Final = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={directory}/logs
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+num.partitions=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+log.segment.delete.delay.ms=1000
+"""
+"""The values of the server.properties that Apache Kafka ships, on free ports. The last one is added: deleted topics
+leave the disk soon, so that what one run wrote is not still on its way there during the next."""
+
+
+@dataclass
+class System:
+    """A process tree that serves, or begins to serve, the Kafka protocol at `port`."""
+
+    name: str
+    port: int
+    tree: ProcessTree
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+Starting = Callable[[], contextlib.AbstractContextManager[System]]
+"""Starts a system with fresh data and yields at once, before it is ready; stops it and removes the data at the end."""
+
+
+@contextlib.contextmanager
+def barnabas(checkout: Path | None = None) -> Iterator[System]:
+    """`barnabas up`: a gateway, a storage node, a controller, a coordinator and their supervisor.
+
+    With `checkout` the code is that of another work tree, run by this one's Python and libraries.
+    """
+    with _data_directory("barnabas") as directory:
+        port, http_port = _free_ports(2)
+        command = [sys.executable, "-m", "barnabas", "up", "--port", str(port), "--http-port", str(http_port)]
+        environment = dict(os.environ)
+        if checkout is not None:
+            environment["PYTHONPATH"] = str(checkout.resolve() / "services")
+        with _running([*command, "--data-dir", f"{directory}/data"], directory, environment) as process:
+            yield System("barnabas", port, ProcessTree(process.pid))
+
+
+@contextlib.contextmanager
+def kafka() -> Iterator[System]:
+    """Apache Kafka, one process that is broker and KRaft controller. Formatting its disk is not part of the start."""
+    if not any(JARS.glob("kafka_*.jar")):
+        raise SystemExit(f"{JARS} has no Kafka: `make jars` fetches it, or use --against none")
+    with _data_directory("kafka") as directory:
+        port, controller_port = _free_ports(2)
+        properties = directory / "server.properties"
+        properties.write_text(
+            _PROPERTIES.format(port=port, controller_port=controller_port, directory=directory)
+        )
+        java = ["java", "-cp", f"{JARS}/*"]
+        cluster_id = subprocess.run(
+            [*java, "kafka.tools.StorageTool", "random-uuid"], check=True, capture_output=True, text=True
+        ).stdout.split()[-1]
+        format_command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+        subprocess.run(format_command, check=True, capture_output=True)
+        command = ["java", *KAFKA_HEAP, *KAFKA_JVM, *java[1:], "kafka.Kafka", str(properties)]
+        with _running(command, directory, dict(os.environ)) as process:
+            yield System("kafka", port, ProcessTree(process.pid))
+
+
+def kafka_version() -> str:
+    """The version of the jars."""
+    name = next(JARS.glob("kafka-clients-*.jar")).stem
+    return name.removeprefix("kafka-clients-")
+
+
+@contextlib.contextmanager
+def _data_directory(name: str) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=os.environ.get("BENCH_DATA_DIR")))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _running(
+    command: list[str], directory: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[Any]]:
+    with (directory / "output.log").open("w") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=environment,
+        )
+    try:
+        yield process
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[0]} ended while it was measured")
+    except Exception:
+        print((directory / "output.log").read_text()[-3000:], file=sys.stderr)
+        raise
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in sockets]

@@ -1,0 +1,103 @@
+"""Flags that several commands have, declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from barnabas.cli.refusal import usage
+from barnabas.cli.text.output import OutputFormat
+
+if TYPE_CHECKING:
+    from barnabas.cli.kafka.connection import Connection
+
+BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP_SERVER"
+COMPLETION_SECONDS_MAX: Final = 2.0
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topic names for the shell's completion; none when the cluster does not answer soon."""
+    try:
+        from barnabas.cli.kafka.connection import connect
+
+        connection = connect(ctx.params.get("bootstrap_server") or "", ctx.params.get("command_config"))
+        metadata = connection.admin().list_topics(timeout=COMPLETION_SECONDS_MAX)
+    except Exception:  # a completion that fails must not disturb the line that is being typed
+        return []
+    return sorted(name for name in metadata.topics if name.startswith(incomplete))
+
+
+ConfigFile = Path | None
+CONFIG_HELP: Final = "Client properties, in librdkafka's names or the Java client's."
+PROPERTY_HELP: Final = "One client property; repeatable."
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT",
+        envvar=BOOTSTRAP_VARIABLE,
+        help="Where the cluster is; several with commas. Default: localhost:9092.",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help=CONFIG_HELP,
+    ),
+]
+CommandProperty = Annotated[
+    list[str] | None,
+    typer.Option("--command-property", "-X", metavar="NAME=VALUE", help=PROPERTY_HELP),
+]
+Output = Annotated[OutputFormat, typer.Option("--output", help="How the result is written.")]
+Topic = Annotated[
+    str,
+    typer.Option("--topic", metavar="TOPIC", help="The topic.", autocompletion=complete_topic),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC",
+        help="A topic, or a regular expression for names; repeatable.",
+        autocompletion=complete_topic,
+    ),
+]
+
+
+def connect(
+    bootstrap: str, command_config: Path | None, properties: Sequence[str] | None = None
+) -> Connection:
+    """The cluster that the flags name; imports librdkafka only now."""
+    from barnabas.cli.kafka.connection import connect as connect_with
+
+    return connect_with(bootstrap, command_config, properties)
+
+
+def chosen(flags: Mapping[str, bool], word: str | None, command: str) -> str:
+    """The one action asked for, by a flag (`--list`) or by a word (`list`); Refused for none and for two."""
+    given = [name for name, is_set in flags.items() if is_set]
+    if word is not None and word not in flags:
+        raise usage(f"{command} does not know {word!r}: it has {', '.join(flags)}")
+    if word is not None and word not in given:
+        given.append(word)
+    if len(given) == 1:
+        return given[0]
+    wanted = ", ".join(f"--{name}" for name in flags)
+    if not given:
+        raise usage(f"say what to do with {command}: one of {wanted}")
+    raise usage(f"{' and '.join('--' + name for name in given)} at once: give one of {wanted}")
+
+
+def application(function: Any, **settings: Any) -> typer.Typer:
+    """A Typer with one command, as `commands/NAME.py` exports it."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=False)
+    app.command(**settings)(function)
+    return app

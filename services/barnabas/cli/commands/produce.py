@@ -1,0 +1,232 @@
+"""`barnabas produce`: kafka-console-producer and `kcat -P`."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli.commands import flags
+from barnabas.cli.refusal import Refused, usage
+
+if TYPE_CHECKING:
+    from barnabas.cli.kafka.producing import Sender
+    from barnabas.cli.text.envelope import Header
+    from barnabas.cli.text.record_input import LineShape, Read
+
+
+class InputFormat(enum.StrEnum):
+    """How records stand in the input."""
+
+    lines = "lines"
+    json = "json"
+
+
+FilesFlag = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FILE]...", help="A record each, or lines with -l. Default: stdin.", show_default=False
+    ),
+]
+TopicFlag = Annotated[
+    str,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC",
+        help="Where to; JSON may name it.",
+        autocompletion=flags.complete_topic,
+    ),
+]
+PartitionFlag = Annotated[int, typer.Option("--partition", "-p", min=-1, help="-1: by key, or any.")]
+KeySeparatorFlag = Annotated[
+    str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="What ends the key in a line.")
+]
+KeyFlag = Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")]
+DelimiterFlag = Annotated[
+    str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What stands between records.")
+]
+HeaderFlag = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable.")
+]
+CompressionCodecFlag = Annotated[
+    str,
+    typer.Option("--compression-codec", "-z", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd."),
+]
+NullFlag = Annotated[bool, typer.Option("--null", "-Z", help="Empty keys and values are null.")]
+LinesFlag = Annotated[bool, typer.Option("--lines", "-l", help="Files are read as lines.")]
+InputFlag = Annotated[
+    InputFormat, typer.Option("--input", help="lines, or what consume --output json wrote.")
+]
+JsonFlag = Annotated[bool, typer.Option("-J", help="As --input json.")]
+KeepPartitionsFlag = Annotated[
+    bool, typer.Option("--keep-partitions", help="Into the partitions that the JSON names.")
+]
+PropertyFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "--reader-property",
+        metavar="NAME=VALUE",
+        help="parse.key, key.separator, parse.headers, null.marker, ... as kafka-console-producer has them.",
+    ),
+]
+AcksFlag = Annotated[
+    str, typer.Option("--acks", "--request-required-acks", metavar="ACKS", help="all, 1 or 0.")
+]
+IdempotenceFlag = Annotated[
+    bool, typer.Option("--idempotence/--no-idempotence", help="Each record once and in order.")
+]
+CommandConfigFlag = Annotated[
+    flags.ConfigFile,
+    typer.Option("--command-config", "--producer.config", "-F", metavar="FILE", help=flags.CONFIG_HELP),
+]
+CommandPropertyFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--command-property", "--producer-property", "-X", metavar="NAME=VALUE", help=flags.PROPERTY_HELP
+    ),
+]
+
+
+def produce(
+    files: FilesFlag = None,
+    topic: TopicFlag = "",
+    partition: PartitionFlag = -1,
+    key_separator: KeySeparatorFlag = None,
+    key: KeyFlag = None,
+    delimiter: DelimiterFlag = "\\n",
+    header: HeaderFlag = None,
+    compression_codec: CompressionCodecFlag = "none",
+    null: NullFlag = False,
+    lines: LinesFlag = False,
+    input_: InputFlag = InputFormat.lines,
+    json_: JsonFlag = False,
+    keep_partitions: KeepPartitionsFlag = False,
+    property_: PropertyFlag = None,
+    acks: AcksFlag = "all",
+    idempotence: IdempotenceFlag = True,
+    bootstrap_server: flags.BootstrapServer = "",
+    command_config: CommandConfigFlag = None,
+    command_property: CommandPropertyFlag = None,
+) -> None:
+    """Send records from lines, files or JSON (kafka-console-producer, kcat -P)."""
+    from barnabas.cli.kafka.properties import parse_pairs
+    from barnabas.cli.text import record_input
+    from barnabas.cli.text.escapes import unescape
+
+    is_json = json_ or input_ is InputFormat.json
+    if not topic and not is_json:
+        raise usage("produce needs a --topic")
+    properties = parse_pairs(property_ or (), "--property")
+    if is_json and (properties or key_separator is not None):
+        raise usage("--input json has keys and headers of its own: leave --property and --key-separator out")
+    shape = record_input.shape_of(properties, key_separator, is_empty_null=null)
+    headers = [record_input.parse_header(text) for text in header or ()]
+    separator = unescape(delimiter)
+    if not separator:
+        raise usage("--delimiter is empty")
+    settings = producer_settings(compression_codec, acks, is_idempotent=idempotence)
+    connection = flags.connect(bootstrap_server, command_config, command_property)
+    from barnabas.cli.kafka.producing import Sender, size_errors_named
+
+    content = Content(
+        paths=tuple(files or ()),
+        is_json=is_json,
+        has_lines=lines or is_json or not files,
+        separator=separator,
+        headers=tuple(headers),
+        key=None if key is None else key.encode(errors="surrogateescape"),
+        keeps_partition=keep_partitions,
+    )
+    with Sender(connection, topic, partition=partition, settings=settings) as sender, size_errors_named():
+        send_all(sender, content, shape)
+
+
+app = flags.application(produce)
+
+
+@dataclass(frozen=True)
+class Content:
+    """Where the records come from, and what every one of them gets."""
+
+    paths: tuple[Path, ...]
+    is_json: bool
+    has_lines: bool
+    """Whether files hold many records, or are one each."""
+    separator: bytes
+    headers: tuple[Header, ...]
+    key: bytes | None
+    keeps_partition: bool
+
+
+def send_all(sender: Sender, content: Content, shape: LineShape) -> None:
+    """Send everything there is; raises Refused that says at which record it stopped."""
+    from barnabas.cli.text import record_input
+
+    read = record_input.json_reader() if content.is_json else record_input.line_reader(shape)
+    if not content.has_lines:
+        for path in content.paths:
+            _send_pieces(sender, [path.read_bytes()], read, content, first=1)
+        return
+    is_plain = not content.is_json and shape.is_value_only and content.key is None
+    number = 1
+    for pieces in _pieces(content.paths, content.separator):
+        if is_plain:
+            sender.send_values(pieces, content.headers)
+        else:
+            kept = [piece for piece in pieces if piece.strip()] if content.is_json else pieces
+            _send_pieces(sender, kept, read, content, first=number)
+        number += len(pieces)
+
+
+def producer_settings(compression: str, acks: str, *, is_idempotent: bool) -> dict[str, Any]:
+    """librdkafka's settings for these flags. Raises Refused for what it does not take."""
+    if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise usage(f"--compression-codec {compression}: none, gzip, snappy, lz4 or zstd")
+    if acks not in ("all", "-1", "0", "1"):
+        raise usage(f"--acks {acks}: all, 1 or 0")
+    is_all = acks in ("all", "-1")
+    return {
+        "compression.type": compression,
+        "acks": "all" if is_all else acks,
+        "enable.idempotence": is_idempotent and is_all,
+        "linger.ms": 0 if sys.stdin.isatty() else 20,
+    }
+
+
+def _send_pieces(
+    sender: Sender, pieces: Sequence[bytes], read: Read, content: Content, *, first: int
+) -> None:
+    """Send each piece; a refusal says at which of them."""
+    for at, piece in enumerate(pieces):
+        try:
+            record = read(piece)
+        except Refused as error:
+            raise Refused(
+                f"record {first + at} of the input: {error}; the {sender.sent} before it are sent"
+            ) from error
+        if content.key is not None and record.key is None:
+            record = record._replace(key=content.key)
+        sender.send(record, content.headers, keeps_partition=content.keeps_partition)
+    sender.poll()
+
+
+def _pieces(paths: Sequence[Path], delimiter: bytes) -> Iterator[list[bytes]]:
+    """The pieces of stdin, or of each file in turn."""
+    from barnabas.cli.text.pieces import split_input
+
+    if not paths:
+        yield from split_input(sys.stdin.fileno(), delimiter)
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            yield from split_input(descriptor, delimiter)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,107 @@
+"""What `topics --describe` shows: a line for each topic with its configs, a row for each partition."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import TopicCollection
+
+from barnabas.cli.kafka import answers, configs
+from barnabas.cli.kafka.connection import Connection
+from barnabas.cli.kafka.topics import matching_topics, no_such_topic
+from barnabas.cli.text.output import Column, OutputFormat, show_document, show_rows
+
+if TYPE_CHECKING:
+    from barnabas.cli.commands.topics import TopicFlags
+
+COLUMNS: Final = (
+    Column("topic", "TOPIC", "cyan"),
+    Column("partition", "PARTITION", is_number=True),
+    Column("leader", "LEADER", "green", is_number=True),
+    Column("replicas", "REPLICAS"),
+    Column("isr", "ISR"),
+)
+TOPIC_COLUMNS: Final = (
+    Column("topic", "TOPIC", "cyan"),
+    Column("topicId", "TOPIC-ID"),
+    Column("partitionCount", "PARTITIONS", is_number=True),
+    Column("replicationFactor", "REPLICAS", is_number=True),
+    Column("configs", "CONFIGS"),
+)
+NO_LEADER: Final = "none"
+
+
+def describe_topics(
+    connection: Connection, patterns: Sequence[str], more: TopicFlags, output: OutputFormat
+) -> None:
+    """The topics that match; with a filter only the partitions it keeps, and topics that have some."""
+    admin = connection.admin()
+    names = matching_topics(
+        connection.cluster(admin).topics, patterns, exclude_internal=more.exclude_internal
+    )
+    if not names:
+        if more.if_exists or not patterns:
+            return
+        raise no_such_topic(patterns)
+    found = answers.all_of(admin.describe_topics(TopicCollection(names)))
+    settings = configs.topic_configs(admin, names)
+    topics = [topic_row(found[name], settings[name]) for name in names]
+    if "overrides" in more.filters:
+        topics = [topic for topic in topics if topic["configs"]]
+    _apply_filters(topics, more.filters - {"overrides"}, settings)
+    if output is not OutputFormat.table:
+        show_document(topics, output)
+        return
+    if not more.filters - {"overrides"}:
+        show_rows(topics, TOPIC_COLUMNS, output, title="topics")
+        sys.stdout.write("\n")
+    if "overrides" not in more.filters:
+        rows = [{"topic": topic["topic"], **part} for topic in topics for part in topic["partitions"]]
+        show_rows(rows, COLUMNS, output, title="partitions")
+
+
+def topic_row(description: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """One topic as plain data."""
+    partitions = [
+        {
+            "partition": part.id,
+            "leader": NO_LEADER if part.leader is None or part.leader.id < 0 else part.leader.id,
+            "replicas": [node.id for node in part.replicas],
+            "isr": [node.id for node in part.isr],
+        }
+        for part in description.partitions
+    ]
+    return {
+        "topic": description.name,
+        "topicId": str(description.topic_id),
+        "partitionCount": len(partitions),
+        "replicationFactor": max((len(part["replicas"]) for part in partitions), default=0),
+        "internal": description.is_internal,
+        "configs": {name: entry.value for name, entry in sorted(settings.items()) if entry.is_own},
+        "partitions": partitions,
+    }
+
+
+def is_kept(partition: Mapping[str, Any], filters: frozenset[str], min_isr: int) -> bool:
+    """Whether one of the filters asks for this partition."""
+    replicas, isr = len(partition["replicas"]), len(partition["isr"])
+    return (
+        ("under-replicated" in filters and isr < replicas)
+        or ("unavailable" in filters and partition["leader"] == NO_LEADER)
+        or ("under-min-isr" in filters and isr < min_isr)
+        or ("at-min-isr" in filters and isr == min_isr)
+    )
+
+
+def _apply_filters(
+    topics: list[dict[str, Any]], filters: frozenset[str], settings: Mapping[str, Mapping[str, Any]]
+) -> None:
+    if not filters:
+        return
+    for topic in topics:
+        least = settings[topic["topic"]].get("min.insync.replicas")
+        min_isr = int(least.value) if least is not None else 1
+        topic["partitions"] = [part for part in topic["partitions"] if is_kept(part, filters, min_isr)]
+    topics[:] = [topic for topic in topics if topic["partitions"]]

@@ -1,0 +1,147 @@
+"""docs/configuration.md, written from the tables of settings: `python -m barnabas.cli.configuration_page`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, get_type_hints
+
+from barnabas.controller.config import ControllerConfig
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.gateway.config import GatewayConfig
+from barnabas.kernel.config import ENVIRONMENT_PREFIX, property_name
+from barnabas.metadata.broker_settings import AREAS, BROKER_SETTINGS
+from barnabas.metadata.client_metrics_settings import CLIENT_METRICS_SETTINGS
+from barnabas.metadata.config_def import ConfigDef, UpdateMode
+from barnabas.metadata.group_settings import GROUP_SETTINGS
+from barnabas.metadata.settings import effects
+from barnabas.metadata.settings_table import rows_of
+from barnabas.metadata.topic_settings import TOPIC_SETTINGS
+from barnabas.storage.config import StorageConfig
+
+SERVICES: Final[Mapping[str, type]] = {
+    "Gateway": GatewayConfig,
+    "Storage node": StorageConfig,
+    "Controller": ControllerConfig,
+    "Coordinator": CoordinatorConfig,
+}
+
+_READERS: Final = {
+    "storage": effects.STORAGE,
+    "controller": effects.CONTROLLER,
+    "gateway": effects.GATEWAY,
+    "coordinator": effects.COORDINATOR,
+}
+
+_CHANGES: Final = {
+    UpdateMode.READ_ONLY: "at start",
+    UpdateMode.PER_BROKER: "one broker",
+    UpdateMode.CLUSTER_WIDE: "any time",
+}
+
+_INTRODUCTION: Final = f"""\
+# Configuration
+
+Written by `python -m barnabas.cli.configuration_page` from the tables of settings; a test holds this page to it.
+
+Barnabas knows every setting of Apache Kafka 4.3 under Kafka's name, with Kafka's type, default and valid values. What
+it does not act on yet is checked, kept and shown all the same, so that tools and scripts find what they expect; the
+column *Effect* says so.
+
+Where settings go:
+
+- **A cluster on one machine:** `barnabas up --override num.partitions=3 --override log.retention.hours=24` sets broker
+  settings for all of its services; repeat the flag for more.
+- **A service by itself:** `python -m barnabas.storage --config FILE` reads a properties file (`name=value`, one a
+  line), and the environment (`{ENVIRONMENT_PREFIX}NODE_ID=1` for `node.id`), which wins. The file of a storage node
+  takes every broker setting; those that the controller, gateway or coordinator acts on belong into their files too.
+- **While it runs:** `kafka-configs --alter` for topics, brokers (`--entity-default` for all of them), groups and client
+  metrics. *Change* says what can: `any time` for one broker or all of them, `one broker` for one only, `at start` not
+  at all.
+
+A wrong name or value is refused in one line. What counts is, in this order: what was set on the topic or group, on the
+broker, on all brokers, in the file, and Kafka's default.
+"""
+
+_HEADER: Final = (
+    "| Setting | Type | Default | Valid values | Change | Effect | Meaning |",
+    "|---|---|---|---|---|---|---|",
+)
+
+
+def lines() -> Iterator[str]:
+    """The page, line by line."""
+    yield from _INTRODUCTION.splitlines()
+    yield from _section("## Topics", TOPIC_SETTINGS.values())
+    yield from ("", "## Brokers")
+    for module, title in AREAS.items():
+        names = sorted(row[0] for row in rows_of(module))
+        yield from _section(f"### {title}", (BROKER_SETTINGS[name] for name in names))
+    yield from _section("## Groups", GROUP_SETTINGS.values())
+    yield from _section("## Client metrics", CLIENT_METRICS_SETTINGS.values())
+    yield from ("", "## The services' own files", "")
+    yield "Kafka's names where Kafka has the setting; the defaults are those of a service that is started by itself."
+    for title, config_type in SERVICES.items():
+        yield from (
+            "",
+            f"### {title}",
+            "",
+            "| Setting | Type | Default | Unit | Meaning |",
+            "|---|---|---|---|---|",
+        )
+        yield from _service_rows(config_type)
+
+
+def page() -> str:
+    """The whole of docs/configuration.md."""
+    return "".join(f"{line}\n" for line in lines())
+
+
+def _section(title: str, definitions: Iterable[ConfigDef]) -> Iterator[str]:
+    yield from ("", title, "", *_HEADER)
+    for definition in definitions:
+        yield _row(
+            f"`{definition.name}`",
+            definition.type.name.lower(),
+            _default(definition.default),
+            definition.valid_values,
+            _CHANGES[definition.update_mode],
+            _effect(definition),
+            definition.documentation,
+        )
+
+
+def _effect(definition: ConfigDef) -> str:
+    readers = [reader for reader, names in _READERS.items() if definition.name in names]
+    if not readers and definition.has_effect:
+        readers = ["gateway" if definition.name in CLIENT_METRICS_SETTINGS else "storage"]
+    return ", ".join(readers) or "none"
+
+
+def _default(text: str | None) -> str:
+    if text is None:
+        return ""
+    return f"`{text}`" if text else "(empty)"
+
+
+def _service_rows(config_type: type) -> Iterator[str]:
+    types = get_type_hints(config_type)
+    for field in dataclasses.fields(config_type):
+        if field.metadata.get("others"):
+            yield _row("*any broker setting*", "", "", "", field.metadata["help"])
+            continue
+        value = field.default
+        text = ",".join(value) if isinstance(value, tuple) else str(value)
+        shown = text.lower() if isinstance(value, bool) else text
+        kind = "list" if isinstance(value, tuple) else types[field.name].__name__
+        unit, meaning = field.metadata["unit"], field.metadata["help"]
+        yield _row(f"`{property_name(field.name)}`", kind, _default(shown), unit, meaning)
+
+
+def _row(*cells: str) -> str:
+    return "|" + "|".join(f" {cell.replace('|', chr(92) + '|')} " if cell else " " for cell in cells) + "|"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

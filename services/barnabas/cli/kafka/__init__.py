@@ -1,0 +1,1 @@
+"""Talking to a Kafka cluster from the command line."""

@@ -1,0 +1,1 @@
+"""What commands print, and what they read: tables, progress bars, record formats."""

@@ -1,0 +1,96 @@
+"""Which settings Barnabas acts on, by who reads them; all others are checked, kept and shown, and change nothing.
+
+A unit test looks for each of these names in the service that is said to read it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TOPIC: Final = frozenset(
+    (
+        "cleanup.policy",
+        "delete.retention.ms",
+        "flush.messages",
+        "flush.ms",
+        "index.interval.bytes",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+    )
+)
+"""What the log of a partition obeys; the broker settings that topics fall back to have the effect of these."""
+
+STORAGE: Final = frozenset(
+    (
+        "broker.rack",
+        "fetch.max.bytes",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.enable",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.dirs",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.retention.check.interval.ms",
+        "node.id",
+        "num.recovery.threads.per.data.dir",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+    )
+)
+
+CONTROLLER: Final = frozenset(
+    (
+        "broker.session.timeout.ms",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "num.partitions",
+        "offsets.topic.num.partitions",
+        "offsets.topic.segment.bytes",
+    )
+)
+
+GATEWAY: Final = frozenset(
+    (
+        "advertised.listeners",
+        "auto.create.topics.enable",
+        "broker.rack",
+        "connections.max.idle.ms",
+        "fetch.max.bytes",
+        "listeners",
+        "max.connections",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "queued.max.request.bytes",
+        "socket.request.max.bytes",
+        "telemetry.max.bytes",
+    )
+)
+
+COORDINATOR: Final = frozenset(
+    (
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
+        "offset.metadata.max.bytes",
+        "offsets.commit.timeout.ms",
+        "offsets.load.buffer.size",
+        "offsets.retention.check.interval.ms",
+        "offsets.retention.minutes",
+    )
+)
+
+BROKER: Final = STORAGE | CONTROLLER | GATEWAY | COORDINATOR

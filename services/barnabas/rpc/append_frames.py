@@ -1,0 +1,78 @@
+"""Writing an AppendFrame with one copy of the records: small fields through protobuf, batches joined in between.
+
+Built from message objects alone, record bytes would be copied into the message and again into its encoding. The result
+is an AppendFrame like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.rpc.v1.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
+
+_LENGTH_DELIMITED: Final = 2
+
+
+def _tag(number: int) -> bytes:
+    assert number < 16, "a tag of one byte"
+    return bytes([number << 3 | _LENGTH_DELIMITED])
+
+
+_REQUEST: Final = _tag(AppendFrame.DESCRIPTOR.fields_by_name["requests"].number)
+_PARTITION: Final = _tag(AppendRequest.DESCRIPTOR.fields_by_name["partitions"].number)
+_RECORDS: Final = _tag(PartitionAppend.DESCRIPTOR.fields_by_name["records"].number)
+
+
+class AppendBatches:
+    """An AppendRequest whose record batches are beside it: `head` has no partitions, `partitions` no records."""
+
+    __slots__ = ("correlation_id", "head", "partitions", "records")
+
+    def __init__(self, head: AppendRequest) -> None:
+        self.head = head
+        self.partitions: list[PartitionAppend] = []
+        self.records: list[bytes] = []
+        self.correlation_id = 0
+
+    def add(self, partition: PartitionAppend, records: bytes) -> None:
+        """One more partition and what is to be appended to it."""
+        self.partitions.append(partition)
+        self.records.append(records)
+
+
+def encode_append_frame(requests: Sequence[AppendRequest | AppendBatches]) -> bytes:
+    """The AppendFrame that holds `requests`."""
+    pieces: list[bytes] = []
+    for request in requests:
+        if isinstance(request, AppendBatches):
+            _add_batches(pieces, request)
+        else:
+            encoded = request.SerializeToString()
+            pieces += (_REQUEST + _varint(len(encoded)), encoded)
+    return b"".join(pieces)
+
+
+def _add_batches(pieces: list[bytes], request: AppendBatches) -> None:
+    request.head.correlation_id = request.correlation_id
+    head = request.head.SerializeToString()
+    at = len(pieces)
+    pieces += (b"", head)
+    size = len(head)
+    for partition, records in zip(request.partitions, request.records, strict=True):
+        fields = partition.SerializeToString() + _RECORDS + _varint(len(records))
+        prefix = _PARTITION + _varint(len(fields) + len(records)) + fields
+        pieces += (prefix, records)
+        size += len(prefix) + len(records)
+    pieces[at] = _REQUEST + _varint(size)
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,107 @@
+"""Reading a FetchResultFrame without copying the records: they stay where gRPC has put them.
+
+Protobuf would copy them into a message, and once more out of it. Here the frame is walked field by field; only the
+small fields of each partition go through protobuf. Field numbers and wire types are those of storage.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.rpc.v1.storage_pb2 import FetchResult, FetchResultFrame, PartitionFetchResult
+
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+_RESULT: Final = FetchResultFrame.DESCRIPTOR.fields_by_name["results"].number
+_CORRELATION_ID: Final = FetchResult.DESCRIPTOR.fields_by_name["correlation_id"].number
+_PARTITION: Final = FetchResult.DESCRIPTOR.fields_by_name["partitions"].number
+_RECORDS: Final = PartitionFetchResult.DESCRIPTOR.fields_by_name["records"].number
+
+WALKED_BYTES_MIN: Final = 4096
+"""A smaller partition's result is decoded as it is: copying its records costs less than looking for them."""
+
+
+class PartitionFetched(NamedTuple):
+    """One partition's result. The records are in `records`, whether or not they are in `fields` as well."""
+
+    fields: PartitionFetchResult
+    records: bytes | memoryview
+
+
+@dataclass(slots=True)
+class FetchedResult:
+    """The results of one FetchRequest, in its order."""
+
+    correlation_id: int
+    partitions: list[PartitionFetched]
+
+
+def decode_fetch_results(frame: bytes) -> list[FetchedResult]:
+    """The results in an encoded FetchResultFrame. Raises ValueError, IndexError or DecodeError when it is none."""
+    return [
+        _result(frame, start, end)
+        for number, start, end in _fields(frame, 0, len(frame))
+        if number == _RESULT
+    ]
+
+
+def _result(frame: bytes, start: int, end: int) -> FetchedResult:
+    correlation_id = 0
+    partitions: list[PartitionFetched] = []
+    for number, value_start, value_end in _fields(frame, start, end):
+        if number == _PARTITION:
+            partitions.append(_partition(frame, value_start, value_end))
+        elif number == _CORRELATION_ID:
+            correlation_id, _ = _varint(frame, value_start)
+    return FetchedResult(correlation_id, partitions)
+
+
+def _partition(frame: bytes, start: int, end: int) -> PartitionFetched:
+    if end - start < WALKED_BYTES_MIN:
+        fields = PartitionFetchResult.FromString(frame[start:end])
+        return PartitionFetched(fields, fields.records)
+    small: list[bytes] = []
+    records = memoryview(b"")
+    position = start
+    for number, value_start, value_end in _fields(frame, start, end):
+        if number == _RECORDS:
+            records = memoryview(frame)[value_start:value_end]
+        else:
+            small.append(frame[position:value_end])
+        position = value_end
+    return PartitionFetched(PartitionFetchResult.FromString(b"".join(small)), records)
+
+
+def _fields(frame: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(field number, start of its value, end of its value) of each field of the message between the offsets."""
+    while position < end:
+        tag, position = _varint(frame, position)
+        wire_type = tag & 7
+        if wire_type == _DELIMITED:
+            size, position = _varint(frame, position)
+            value_end = position + size
+        elif wire_type == _VARINT:
+            _, value_end = _varint(frame, position)
+        elif wire_type in (_FIXED32, _FIXED64):
+            value_end = position + (4 if wire_type == _FIXED32 else 8)
+        else:
+            raise ValueError(f"wire type {wire_type} is unknown")
+        if value_end > end:
+            raise ValueError("a field does not fit in its message")
+        yield tag >> 3, position, value_end
+        position = value_end
+
+
+def _varint(frame: bytes, position: int) -> tuple[int, int]:
+    byte = frame[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        position += 1
+        byte = frame[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+        shift += 7

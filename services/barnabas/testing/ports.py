@@ -1,0 +1,52 @@
+"""Free ports that no other test cluster on this machine takes, however many start at the same moment."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import sys
+from typing import Final
+
+from barnabas.testing.failures import ClusterFailed
+
+PORTS: Final = range(20_000, 32_000)
+"""Below the ports that the system gives to outgoing connections, which could take one between check and use."""
+
+ATTEMPTS_MAX: Final = 1_000
+
+
+class ReservedPorts:
+    """Owns `count` ports in a row until `close`: nobody listens there, and no other owner has one of them.
+
+    The claim on a port is a name in Linux's abstract socket space: it needs no file and ends with the process. Where
+    there is no such space, only the check that nobody listens remains.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._claims = contextlib.ExitStack()
+        self.first = self._reserve(count)
+
+    def close(self) -> None:
+        self._claims.close()
+
+    def _reserve(self, count: int) -> int:
+        chance = random.SystemRandom()  # plugins seed the other one alike in each process
+        for _ in range(ATTEMPTS_MAX):
+            first = chance.randrange(PORTS.start, PORTS.stop - count)
+            with contextlib.ExitStack() as claims, contextlib.suppress(OSError):
+                for port in range(first, first + count):
+                    if sys.platform == "linux":
+                        claim = claims.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                        claim.bind(f"\0barnabas-port-{port}")
+                    socket.create_server(("127.0.0.1", port)).close()
+                self._claims = claims.pop_all()
+                return first
+        raise ClusterFailed(f"no {count} free ports in a row between {PORTS.start} and {PORTS.stop}")
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` ports in a row on which nobody listens now."""
+    reserved = ReservedPorts(count)
+    reserved.close()
+    return reserved.first

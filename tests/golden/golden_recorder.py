@@ -1,0 +1,53 @@
+"""Plays the session to a real Apache Kafka and to Barnabas, side by side."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final
+
+import golden_scenarios  # noqa: F401  (puts the scenarios on the list)
+from golden_comparison import Found, as_json, ranges
+from golden_session import Cluster, advertised, play, shared_ranges
+from real_kafka import RealKafka
+from running_cluster import Cluster as Barnabas
+
+RECORDINGS: Final = Path(__file__).resolve().parents[2] / "build" / "golden"
+"""Where both recordings are left, for looking at; nothing reads them."""
+
+KAFKA_SETTINGS: Final = {
+    # As `barnabas up` has it: a lone consumer starts at once.
+    "group.initial.rebalance.delay.ms": "0",
+    # Fewer partitions to load before groups can be asked for.
+    "offsets.topic.num.partitions": "4",
+}
+
+
+def record(only: str = "") -> tuple[Cluster, Cluster]:
+    """(Kafka's side, ours), each with its recorded answers; of the scenarios whose name contains `only`."""
+    with RealKafka(settings=KAFKA_SETTINGS) as kafka, Barnabas() as barnabas:
+        versions = shared_ranges(advertised(kafka.port), advertised(barnabas.port))
+        sides = Cluster(kafka.port, versions), Cluster(barnabas.port, versions)
+        players = [threading.Thread(target=play, args=(side, only)) for side in sides]
+        for player in players:
+            player.start()
+        for player in players:
+            player.join()
+    RECORDINGS.mkdir(parents=True, exist_ok=True)
+    for name, side in zip((f"kafka-{kafka.version}", "barnabas"), sides, strict=True):
+        (RECORDINGS / f"{name}.json").write_text(as_json(side.answers))
+    return sides
+
+
+def summary(found: list[Found]) -> list[str]:
+    """One line for differences that are alike in all but their step and their place in a list."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        path = "/".join("*" if part.lstrip("-").isdigit() else part[:60] for part in one.path.split("/"))
+        key = (one.api, ranges(one.versions), one.scenario, path, one.kafka[:150], one.ours[:150])
+        alike.setdefault(key, []).append(one.step)
+    return [
+        f"{api} v{versions} | {scenario}: {'; '.join(dict.fromkeys(steps))} | {path or '(the whole answer)'} | "
+        f"Kafka: {kafka} | Barnabas: {ours}"
+        for (api, versions, scenario, path, kafka, ours), steps in alike.items()
+    ]

@@ -1,0 +1,179 @@
+"""How commands behave: on a terminal, in a pipe, when interrupted, and when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from command_line import CommandLine, executable
+
+SECONDS_MAX: Final = 60.0
+
+
+@pytest.fixture
+def run(cluster: Any) -> CommandLine:
+    return CommandLine(cluster.bootstrap)
+
+
+@pytest.fixture
+def topic(run: CommandLine) -> str:
+    name = f"manners-{uuid.uuid4().hex[:12]}"
+    run("topics", "create", name)
+    return name
+
+
+def on_terminal(run: CommandLine, *arguments: str, **environment: str) -> str:
+    """What a command writes when all three of its streams are a terminal."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [str(executable()), *arguments],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**run.environment, **environment},
+        start_new_session=True,
+    )
+    os.close(follower)
+    output = b""
+    deadline = time.monotonic() + SECONDS_MAX
+    try:
+        while time.monotonic() < deadline:
+            if select.select([leader], [], [], 0.2)[0]:
+                try:
+                    data = os.read(leader, 65_536)
+                except OSError:  # the terminal's last user has gone
+                    break
+                if not data:
+                    break
+                output += data
+        assert process.wait(SECONDS_MAX) == 0, output.decode(errors="replace")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(leader)
+    return output.decode()
+
+
+def test_a_terminal_gets_tables_in_colour(run: CommandLine, topic: str) -> None:
+    shown = on_terminal(run, "topics", "--describe", "--topic", topic)
+    assert "╭" in shown
+    assert "\x1b[36m" in shown, "topics are cyan"
+    plain = on_terminal(run, "topics", "--describe", "--topic", topic, NO_COLOR="1")
+    assert "╭" in plain
+    assert "\x1b[36m" not in plain
+    piped = run("topics", "--describe", "--topic", topic).text
+    assert "╭" not in piped
+    assert "\x1b" not in piped
+
+
+def test_a_terminal_gets_a_progress_bar(run: CommandLine, topic: str) -> None:
+    words = (
+        "perf",
+        "produce",
+        "--topic",
+        topic,
+        "--num-records",
+        "300",
+        "--record-size",
+        "9",
+        "--throughput",
+        "300",
+    )
+    assert "sending" in on_terminal(run, *words)
+    assert "sending" not in run(*words).stderr
+
+
+def test_following_until_interrupted(run: CommandLine, topic: str) -> None:
+    with subprocess.Popen(
+        [str(executable()), "consume", "-t", topic, "-o", "beginning"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=run.environment,
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        for word in ("first", "second"):
+            run("produce", "-t", topic, stdin=f"{word}\n")
+            assert follower.stdout.readline() == f"{word}\n".encode()
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(SECONDS_MAX) == 130
+        assert follower.stderr.read() == b""
+
+
+def test_a_reader_that_leaves(run: CommandLine, topic: str) -> None:
+    run("produce", "-t", topic, stdin="x" * 99 + "\n" + ("y" * 99 + "\n") * 20_000)
+    done = subprocess.run(
+        ["bash", "-c", f"barnabas consume -t {topic} -e | head -n 1; echo ${{PIPESTATUS[0]}}"],
+        env=run.environment,
+        capture_output=True,
+        timeout=SECONDS_MAX,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [b"x" * 99, b"141"]
+    assert done.stderr == b""
+
+
+def test_refusals_are_one_line_with_a_way_out(run: CommandLine, topic: str, tmp_path: Path) -> None:
+    assert run.refused("topics", "--list", "-b", "localhost:1") == (
+        "cannot reach localhost:1 (connection refused): is it running? `barnabas up` starts one"
+    )
+    assert "no such option: --frob" in run.refused("topics", "--frob", status=2).lower()
+    assert "one of --create" in run.refused("topics", status=2)
+    assert "barnabas topics --list" in run.refused("consume", "-t", "no-such-topic")
+    assert "message.max.bytes" in run.refused(
+        "produce", "-t", topic, "-X", "message.max.bytes=1000", stdin="x" * 5000
+    )
+    assert "no such file" in run.refused("dump-log", str(tmp_path / "0.log"), status=2)
+    config = tmp_path / "client.properties"
+    config.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=geheim\nx.y=1\n"
+    )
+    result = run("topics", "--list", "--command-config", str(config), status=2)
+    assert "x.y" in result.stderr
+    assert "geheim" not in result.stderr
+
+
+def test_completion(run: CommandLine, topic: str) -> None:
+    assert "_barnabas_completion" in run("--show-completion", "bash").text
+
+    def complete(words: str, at: int) -> list[str]:
+        asked = {"_BARNABAS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        done = subprocess.run(
+            [str(executable())],
+            env={**run.environment, **asked},
+            capture_output=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        return done.stdout.decode().split()
+
+    assert complete("barnabas to", 1) == ["topics"]
+    assert "--from-beginning" in complete("barnabas consume --from", 2)
+    assert complete(f"barnabas consume --topic {topic[:-2]}", 3) == [topic]
+
+
+def test_help_and_up_do_not_import_the_client(run: CommandLine) -> None:
+    script = (
+        "import sys; sys.argv = ['barnabas', '--help']\n"
+        "from barnabas.cli.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert not {'confluent_kafka', 'kio', 'yaml', 'grpc'} & set(sys.modules), sorted(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [str(executable().parent / "python"), "-c", script],
+        env=run.environment,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    for command in ("topics", "perf", "dump-log"):
+        assert command in done.stdout.decode()

@@ -1,0 +1,87 @@
+"""Fetching clients' packages through the ordinary clients of their registries, into folders that may be written to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+FETCH_SECONDS_MAX: Final = 300.0
+BUILD_SECONDS_MAX: Final = 900.0
+"""Compiling on a machine that does other things too."""
+
+
+def run(
+    command: Sequence[str], *, cwd: Path, seconds: float, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run to the end or for `seconds`; what was printed by then comes back either way, with status 124 when late."""
+    try:
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        printed = late.stdout or b""
+        text = printed if isinstance(printed, str) else printed.decode(errors="replace")
+        return subprocess.CompletedProcess(command, 124, text)
+
+
+def must(command: Sequence[str], *, cwd: Path, seconds: float) -> str:
+    """Run and return what was printed; raises RuntimeError with the end of it when it fails."""
+    done = run(command, cwd=cwd, seconds=seconds)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
+    return done.stdout
+
+
+def source_distribution(name: str, version: str, work: Path) -> Path:
+    """The unpacked source distribution of a Python package."""
+    if not (folders := list(work.glob(f"{name.replace('-', '_')}-{version}"))):
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        must([*pip, f"{name}=={version}"], cwd=work, seconds=FETCH_SECONDS_MAX)
+        (archive,) = work.glob(f"{name.replace('-', '_')}-{version}.tar.gz")
+        with tarfile.open(archive) as packed:
+            packed.extractall(work, filter="data")
+        folders = list(work.glob(f"{name.replace('-', '_')}-{version}"))
+    return folders[0]
+
+
+def python_packages(requirements: Sequence[str], folder: Path) -> None:
+    """Install packages into a folder of their own."""
+    if not folder.is_dir():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+        must([*pip, *requirements], cwd=folder.parent, seconds=FETCH_SECONDS_MAX)
+
+
+def go_module(module: str, version: str, work: Path) -> Path:
+    """A copy of a Go module, because the module cache may not be written to."""
+    folder = work / f"{module.rpartition('/')[2]}-{version}"
+    if not folder.is_dir():
+        found = must(
+            ["go", "mod", "download", "-json", f"{module}@{version}"], cwd=work, seconds=FETCH_SECONDS_MAX
+        )
+        shutil.copytree(json.loads(found[found.index("{") :])["Dir"], folder)
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(path.stat().st_mode | 0o200)
+    return folder
+
+
+def go_test_program(folder: Path, package: str, program: Path) -> Path:
+    """The compiled tests of one package."""
+    if not program.is_file():
+        command = ["go", "test", "-mod=mod", "-c", "-o", str(program), package]
+        must(command, cwd=folder, seconds=BUILD_SECONDS_MAX)
+    return program

@@ -1,0 +1,23 @@
+"""docs/configuration.md says what the tables of settings say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.cli.configuration_page import page
+from barnabas.metadata.broker_settings import BROKER_SETTINGS
+from barnabas.metadata.topic_settings import TOPIC_SETTINGS
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_committed_page_is_the_tables() -> None:
+    assert PAGE.read_text() == page(), (
+        "write it anew: python -m barnabas.cli.configuration_page > docs/configuration.md"
+    )
+
+
+def test_every_setting_is_on_the_page() -> None:
+    text = page()
+    for name in [*BROKER_SETTINGS, *TOPIC_SETTINGS]:
+        assert f"\n| `{name}` | " in text, name

@@ -1,0 +1,95 @@
+"""Finalized features: what a cluster starts with, and UpdateFeatures as a decision."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.controller.core.features import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    finalize_release_levels,
+    update_features,
+)
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION, SUPPORTED_FEATURES
+from barnabas.metadata.image import MetadataImage, feature_key
+from barnabas.rpc.v1 import controller_pb2 as pb
+from barnabas.rpc.v1.metadata_pb2 import FeatureRecord, MetadataRecord
+
+
+def image_at(level: int) -> MetadataImage:
+    record = FeatureRecord(name=METADATA_VERSION, level=level)
+    return MetadataImage().apply([MetadataRecord(key=feature_key(METADATA_VERSION), feature=record)], 1)
+
+
+def update(
+    image: MetadataImage, *updates: tuple[str, int, int], validate_only: bool = False
+) -> tuple[MetadataImage, pb.UpdateFeaturesResponse]:
+    request = pb.UpdateFeaturesRequest(
+        updates=[
+            pb.FeatureUpdate(name=name, level=level, upgrade_type=kind) for name, level, kind in updates
+        ],
+        validate_only=validate_only,
+    )
+    decision = update_features(image, request)
+    return image.apply(decision.records, 2), decision.response
+
+
+def test_a_cluster_without_levels_gets_those_of_the_release_once() -> None:
+    decision = finalize_release_levels(MetadataImage())
+    image = MetadataImage().apply(decision.records, 1)
+    assert image.features == {METADATA_VERSION: RELEASE_METADATA_VERSION}
+    assert not finalize_release_levels(image).records
+    assert not finalize_release_levels(image_at(20)).records, "a level that was chosen stays"
+
+
+def test_an_upgrade_is_stored() -> None:
+    image, response = update(image_at(20), (METADATA_VERSION, 25, UPGRADE))
+    assert image.features == {METADATA_VERSION: 25}
+    assert [result.error_code for result in response.results] == [0]
+
+
+def test_validate_only_and_the_same_level_store_nothing() -> None:
+    image, response = update(image_at(20), (METADATA_VERSION, 25, UPGRADE), validate_only=True)
+    assert (image.features, response.result.error_code) == ({METADATA_VERSION: 20}, 0)
+    for kind in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        _, response = update(image_at(20), (METADATA_VERSION, 20, kind))
+        assert response.result.error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "reason"),
+    [
+        ("nope", 1, UPGRADE, "does not know"),
+        ("nope", 0, SAFE_DOWNGRADE, "does not know"),
+        ("group.version", 1, UPGRADE, "does not support"),
+        (METADATA_VERSION, 31, UPGRADE, "levels 7 to 30"),
+        (METADATA_VERSION, 6, SAFE_DOWNGRADE, "levels 7 to 30"),
+        (METADATA_VERSION, -1, SAFE_DOWNGRADE, "less than 0"),
+        (METADATA_VERSION, 19, UPGRADE, "ask for a safe or unsafe downgrade"),
+        (METADATA_VERSION, 21, SAFE_DOWNGRADE, "would be an upgrade"),
+        (METADATA_VERSION, 19, SAFE_DOWNGRADE, "metadata would be lost"),
+        (METADATA_VERSION, 19, UNSAFE_DOWNGRADE, "unsafe downgrade"),
+        (METADATA_VERSION, 20, 0, "upgrade type 0"),
+        (METADATA_VERSION, 20, 9, "upgrade type 9"),
+    ],
+)
+def test_refused(name: str, level: int, kind: int, reason: str) -> None:
+    image, response = update(image_at(20), (name, level, kind))
+    assert response.result.error_code == ErrorCode.invalid_update_version
+    assert reason in response.result.error_message
+    assert image.features == {METADATA_VERSION: 20}
+
+
+def test_all_or_none() -> None:
+    image, response = update(image_at(20), (METADATA_VERSION, 25, UPGRADE), ("nope", 1, UPGRADE))
+    assert image.features == {METADATA_VERSION: 20}
+    assert "nope" in response.result.error_message
+    assert not response.results
+
+
+def test_off_can_always_be_asked_for() -> None:
+    for name, levels in SUPPORTED_FEATURES.items():
+        if levels.low == 0:
+            assert update(image_at(20), (name, 0, SAFE_DOWNGRADE))[1].result.error_code == 0

@@ -1,0 +1,73 @@
+"""Parts of barnabas.testing that need no cluster."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import sys
+
+import pytest
+
+from barnabas import testing
+from barnabas.testing.fault import Fault
+from barnabas.testing.ports import ReservedPorts
+
+
+def test_ports_are_in_a_row_free_and_claimed_by_one_alone() -> None:
+    owners = [ReservedPorts(3) for _ in range(20)]
+    try:
+        ports = [owner.first + index for owner in owners for index in range(3)]
+        assert len(set(ports)) == 60
+        for port in ports:
+            socket.create_server(("127.0.0.1", port)).close()
+        if sys.platform == "linux":
+            with (
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim,
+                pytest.raises(OSError, match="in use"),
+            ):
+                claim.bind(f"\0barnabas-port-{ports[0]}")
+    finally:
+        for owner in owners:
+            owner.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
+        claim.bind(f"\0barnabas-port-{ports[0]}")
+
+
+def test_a_record_in_other_forms() -> None:
+    record = testing.Record("t", 0, 7, b"k", b'{"a": 1}', timestamp_ms=1_000)
+    assert (record.text, record.json()) == ('{"a": 1}', {"a": 1})
+    assert record.timestamp == datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
+    assert testing.Record("t", 0, 8, None, None).text == ""
+
+
+def test_a_fault_keeps_its_hits_after_its_end() -> None:
+    hits = [1]
+    with Fault("a fault", lambda: hits[0], lambda: hits[0]) as fault:
+        assert fault.hits == 1
+        fault.wait_for_hits(1)
+        hits[0] = 2
+        with pytest.raises(testing.TimedOut, match="a fault happened 2 times"):
+            fault.wait_for_hits(3, timeout=0)
+    hits[0] = 9
+    fault.remove()
+    assert fault.hits == 2
+
+
+def test_the_package_names_what_it_has() -> None:
+    assert [getattr(testing, name).__name__ for name in testing.__all__] == testing.__all__
+    with pytest.raises(AttributeError, match="Klaster"):
+        _ = testing.Klaster
+
+
+def test_a_topic_is_its_name() -> None:
+    cluster = testing.Cluster()
+    try:
+        topic = cluster.topic("orders")
+        assert topic == "orders"
+        assert topic.name == "orders"
+        assert {"orders": 1}[topic] == 1
+        with pytest.raises(testing.ClusterFailed, match="not running"):
+            cluster.services()
+    finally:
+        cluster.close()
+    assert not cluster.data_dir.exists()
