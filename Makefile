@@ -45,6 +45,10 @@ bench: .setup/dev ## Measure beside Apache Kafka: throughput, latency, start, me
 	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
 	@exec python bench/run.py $(ARGS)
 
+suites: .setup/dev ## Run other clients' own test suites against a cluster (tests/suites)
+	@deploy/setup/programs.sh go
+	@exec python tests/suites/run.py $(ARGS)
+
 protos: .setup/dev ## Write the gRPC stubs anew from protos/
 	$(PROTOC) --python_out=services --grpc_python_out=services --mypy_out=services --mypy_grpc_out=services $(PROTOS)
 

@@ -45,7 +45,10 @@ _NO_SUCH_FEATURES: Final = (
     "Features whose requests are not served yet (transactions, the newer groups) are supported at level 0 only, not "
     "finalized, and cannot be set to a higher level."
 )
-_NO_TRANSACTIONS: Final = "Transactions are not served yet: whatever names a transactional id is refused before anything else is seen."
+_NO_TRANSACTIONS: Final = (
+    "Transactions are not served yet: whatever names a transactional id is refused "
+    "before anything else is seen."
+)
 _CREATED_AT_ONCE: Final = (
     "A topic that comes to be because it is asked for is in the same answer, with its leaders, or the reason why it "
     "could not be created; Kafka creates it after it has answered UNKNOWN_TOPIC_OR_PARTITION."
