@@ -1,4 +1,4 @@
-"""Client quotas, and clients' telemetry."""
+"""Client quotas: altered, described."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from golden_session import Run, scenario
 
-DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 48, 49, 71, 72
+DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 Entity = dict[str, str | None]
@@ -105,15 +105,3 @@ def describe_client_quotas(run: Run) -> None:
     gone = [{**row, "ops": [{"key": "producer_byte_rate", "value": 0.0, "remove": True}]} for row in entries]
     run.quietly(ALTER_CLIENT_QUOTAS, {"entries": gone, "validate_only": False})
     run.settle()
-
-
-@scenario(GET_TELEMETRY_SUBSCRIPTIONS)
-def get_telemetry_subscriptions(run: Run) -> None:
-    run.ask("first", {"client_instance_id": None})
-
-
-@scenario(PUSH_TELEMETRY)
-def push_telemetry(run: Run) -> None:
-    run.ask(
-        "unknown client", {"client_instance_id": bytes(15) + b"\x07", "subscription_id": 1, "metrics": b""}
-    )

@@ -83,6 +83,7 @@ class KafkaGo(Suite):
     registry = "the Go module proxy"
     what = "package kafka"
     seconds_max = 900.0
+    host = "localhost"
     port = 9092
     settings = ("message.max.bytes=200000000",)
     reasons = (

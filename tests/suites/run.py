@@ -36,9 +36,10 @@ def run_suite(suite: Suite) -> list[Result]:
     WORK.mkdir(parents=True, exist_ok=True)
     folder = suite.fetch(WORK)
     flags = [part for setting in suite.settings for part in ("--override", setting)]
-    cluster = Cluster(flags=tuple(flags))
+    cluster = Cluster(flags=("--host", suite.host, *flags))
     if suite.port is not None:
-        cluster.port, cluster.bootstrap = suite.port, f"127.0.0.1:{suite.port}"
+        cluster.port = suite.port
+    cluster.bootstrap = f"{suite.host}:{cluster.port}"
     with cluster:
         results = suite.run(folder, cluster.bootstrap)
     known = {reason.why for reason in suite.reasons}

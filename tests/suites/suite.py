@@ -21,6 +21,8 @@ class Suite(abc.ABC):
     """For all tests together, without fetching and compiling."""
     settings: ClassVar[tuple[str, ...]] = ()
     """Broker settings that its own broker is given too, NAME=VALUE."""
+    host: ClassVar[str] = "127.0.0.1"
+    """The name under which its tests expect a broker."""
     port: ClassVar[int | None] = None
     """The port that its tests insist on."""
     reasons: ClassVar[tuple[Reason, ...]] = ()

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SHOWN_MAX: Final = 60
 NOT_IN_A_REAL_KAFKA: Final = {71, 72}
-"""Served here, and by Kafka only with a plugin of one's own (KIP-714)."""
+"""The telemetry APIs: Kafka shows them only where a plugin takes the metrics (KIP-714)."""
 
 
 @pytest.fixture(scope="module")
