@@ -42,13 +42,12 @@ def compare(kafka: Mapping[Step, Plain], ours: Mapping[Step, Plain]) -> list[Fou
     versions: dict[tuple[str, str, str, str, str, str], list[int]] = {}
     for step in dict.fromkeys([*kafka, *ours]):
         differing = fields_that_differ(kafka.get(step, ABSENT), ours.get(step, ABSENT))
-        for path, left, right in differing:
+        for differing_field in differing:
             # Names carry the version of their run: without it the same difference is the same in all versions.
             own = re.compile(f"{step.scenario.replace('_', '[_.]')}-{step.version}-")
-            key = tuple(own.sub("", text) for text in (path, left, right))
-            versions.setdefault((api_name(step.api_key), step.scenario, step.name, *key), []).append(
-                step.version
-            )
+            path, left, right = (own.sub("", text) for text in differing_field)
+            key = (api_name(step.api_key), step.scenario, step.name, path, left, right)
+            versions.setdefault(key, []).append(step.version)
     return [
         Found(api, scenario, step, tuple(sorted(set(numbers))), path, left, right)
         for (api, scenario, step, path, left, right), numbers in versions.items()

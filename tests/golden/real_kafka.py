@@ -27,6 +27,9 @@ JARS: Final = Path(__file__).resolve().parents[2] / "build" / "jars" / "kafka-to
 START_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 """For a broker that lives for a minute. A benchmark gives `jvm_flags` of its own."""
 
+DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
+"""Part of util-linux: a test run that is killed leaves no broker behind."""
+
 READY_SECONDS_MAX: Final = 90.0
 """Far above the two or three seconds that a start takes."""
 
@@ -112,7 +115,7 @@ class RealKafka:
             self._format()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(self._properties)),
+                [*DIES_WITH_US, *self._java("kafka.Kafka", str(self._properties))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -60,7 +60,7 @@ def produce_acknowledged(run: Run) -> None:
     for acks in (1, -1, 2, -2):
         run.ask(f"acks {acks}", produce_body(topic, {0: GOOD}, acks=acks))
     run.post(PRODUCE, run.version, produce_body(topic, {1: GOOD}, acks=0))
-    offsets = {
+    offsets: dict[str, Any] = {
         "replica_id": -1,
         "topics": [{"name": topic.name, "partitions": [{"partition_index": 1, "timestamp": LATEST}]}],
     }

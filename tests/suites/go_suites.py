@@ -87,7 +87,7 @@ class KafkaGo(Suite):
     port = 9092
     settings = ("message.max.bytes=200000000",)
     reasons = (
-        Reason("Txn|Transactional|EndTxn|InitProducerId", TRANSACTIONS),
+        Reason("Txn|Transactional|EndTxn|InitProducerId|FindCoordinator", TRANSACTIONS),
         Reason("ACL|Scram|SASL|Sasl", SECURITY),
         Reason(
             "ElectLeaders|AlterPartitionReassignments", "moving and electing replicas waits for replication"
