@@ -70,7 +70,7 @@ async def test_killed_and_started_again_it_knows_all_it_answered(
     async with asyncio.timeout(WAIT_SECONDS_MAX), open_channel(f"unix:{tmp_path}/c.sock") as channel:
         stub: ControllerAsyncStub = ControllerStub(channel)
         async with controller_process(config) as process:
-            watch = await registered(stub, pb.WatchRequest(node=node))
+            watch, _ = await registered(stub, pb.WatchRequest(node=node))
 
             async def create_many() -> None:
                 for number in range(10_000):
@@ -85,26 +85,33 @@ async def test_killed_and_started_again_it_knows_all_it_answered(
                 await create_many()
             watch.cancel()
         async with controller_process(config):
-            watch = await registered(stub, pb.WatchRequest(node=node))
-            image = await next_image(watch)
+            watch, image = await registered(stub, pb.WatchRequest(node=node))
             assert answered <= set(image.topics)
             assert all(p.leader == 1 for t in image.topics.values() for p in t.partitions)
             watch.cancel()
 
 
-async def registered(stub: ControllerAsyncStub, request: pb.WatchRequest) -> Watching:
-    """A stream that the controller has accepted."""
+async def registered(stub: ControllerAsyncStub, request: pb.WatchRequest) -> tuple[Watching, MetadataImage]:
+    """A stream that the active controller has accepted, and the image when its node is in it, not fenced."""
     while True:
         watch = stub.Watch(request, wait_for_ready=True)
+        try:
+            await next_image(watch)  # a controller that is not active yet refuses here
+            return watch, await image_with_node(stub, request.node.node_id)
+        except grpc.aio.AioRpcError:
+            watch.cancel()
+        await asyncio.sleep(0.02)
+
+
+async def image_with_node(stub: ControllerAsyncStub, node_id: int) -> MetadataImage:
+    while True:
         observer = stub.Watch(pb.WatchRequest(), wait_for_ready=True)
         try:
             image = await next_image(observer)
-            if 1 in image.nodes and not image.nodes[1].fenced:
-                return watch
-        except grpc.aio.AioRpcError:
-            pass
         finally:
             observer.cancel()
+        if node_id in image.nodes and not image.nodes[node_id].fenced:
+            return image
         await asyncio.sleep(0.02)
 
 
