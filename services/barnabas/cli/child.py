@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import socket
@@ -20,17 +21,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
+_PRCTL: Final = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 NOTIFICATION_BYTES_MAX: Final = 4096
 STDERR_DESCRIPTOR: Final = 2
 
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """What to run: `name` is the instance (storage-1), `service` its kind (storage)."""
+    """What to run: `name` is the instance (storage-1), `service` its kind (storage).
+
+    `arguments` are those of `command` that are the service's own.
+    """
 
     name: str
     service: str
     command: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
     http_socket: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,34 +53,41 @@ async def start_child(
         pass_fds=() if lock_descriptor < 0 else (lock_descriptor,),
         # Ctrl-C reaches every process of the terminal's group: children stop when told to, in order.
         start_new_session=True,
-        preexec_fn=_die_with(os.getpid()),
+        preexec_fn=functools.partial(die_with, os.getpid()),
     )
 
 
+def bind_readiness_socket(path: str) -> socket.socket:
+    """Where sd_notify messages of one child arrive, from now on."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    sock.bind(path)
+    return sock
+
+
 @contextlib.contextmanager
-def readiness_socket(path: str, on_ready: Callable[[bool], None]) -> Iterator[None]:
-    """Listen at `path` for sd_notify messages of one child while the context is open.
+def watch_readiness(sock: socket.socket, on_ready: Callable[[bool], None]) -> Iterator[None]:
+    """Read what a child says of itself while the context is open; closes and unlinks `sock` at its end.
 
     `on_ready` gets True for READY=1 and False for STOPPING=1.
     """
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(FileNotFoundError):
+
+    def receive() -> None:
+        with contextlib.suppress(BlockingIOError):
+            for line in sock.recv(NOTIFICATION_BYTES_MAX).splitlines():
+                if line in (b"READY=1", b"STOPPING=1"):
+                    on_ready(line == b"READY=1")
+
+    loop.add_reader(sock, receive)
+    try:
+        yield
+    finally:
+        loop.remove_reader(sock)
+        path = sock.getsockname()
+        sock.close()
         os.unlink(path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
-        sock.bind(path)
-
-        def receive() -> None:
-            with contextlib.suppress(BlockingIOError):
-                for line in sock.recv(NOTIFICATION_BYTES_MAX).splitlines():
-                    if line in (b"READY=1", b"STOPPING=1"):
-                        on_ready(line == b"READY=1")
-
-        loop.add_reader(sock, receive)
-        try:
-            yield
-        finally:
-            loop.remove_reader(sock)
-            os.unlink(path)
 
 
 def describe_exit(status: int) -> str:
@@ -87,15 +100,12 @@ def describe_exit(status: int) -> str:
         return f"was killed by signal {-status}"
 
 
-def _die_with(parent: int) -> Callable[[], None] | None:
-    if sys.platform != "linux":
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    death_signal = int(signal.SIGKILL)
+def die_with(parent: int) -> None:
+    """In a child: end when `parent` does, even if that is killed; does nothing where the kernel has no such thing.
 
-    def prepare() -> None:  # runs in the child between fork and exec: nothing that could block or take memory
-        prctl(PR_SET_PDEATHSIG, death_signal)
+    It runs between fork and exec: nothing here may block or import.
+    """
+    if _PRCTL is not None:
+        _PRCTL(PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() != parent:  # the parent died before the kernel knew of our wish
             os._exit(1)
-
-    return prepare

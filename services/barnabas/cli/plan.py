@@ -154,5 +154,6 @@ class _Planner:
         path = self._directory.run / f"{name}.properties"
         lines = "".join(f"{setting}={text}\n" for setting, text in more.items())
         path.write_text(to_properties(config) + lines, encoding="utf-8")
-        command = (sys.executable, "-m", f"barnabas.{service}", "--config", str(path.absolute()))
-        return ServiceSpec(name, service, command, http_socket=str(self._http(name)))
+        arguments = ("--config", str(path.absolute()))
+        command = (sys.executable, "-m", f"barnabas.{service}", *arguments)
+        return ServiceSpec(name, service, command, arguments, http_socket=str(self._http(name)))

@@ -10,15 +10,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.backoff import Backoff, BackoffLimits
-from barnabas.cli.child import ServiceSpec, describe_exit, readiness_socket, start_child
+from barnabas.cli.child import (
+    ServiceSpec,
+    bind_readiness_socket,
+    describe_exit,
+    start_child,
+    watch_readiness,
+)
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.service import EXIT_USER_ERROR
+
+if TYPE_CHECKING:
+    from barnabas.cli.forked import ForkedProcess
 
 REPEATED_STOP_SECONDS: Final = 1.0
 """Requests to stop within this time are one: a signal to a process group arrives directly and through `make`."""
@@ -42,12 +52,16 @@ class Surroundings:
 class SupervisedService:
     """Owns one service's process: starts it, starts it again, ends it."""
 
-    def __init__(self, spec: ServiceSpec, surroundings: Surroundings) -> None:
+    def __init__(
+        self, spec: ServiceSpec, surroundings: Surroundings, forked: ForkedProcess | None = None
+    ) -> None:
+        """`forked` is the service's first process, if it runs already."""
         self.spec = spec
         self.restarts = 0
         self._surroundings = surroundings
         self._backoff = Backoff(surroundings.backoff)
-        self._process: asyncio.subprocess.Process | None = None
+        self._forked = forked
+        self._process: asyncio.subprocess.Process | ForkedProcess | None = None
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._released = asyncio.Event()
@@ -125,9 +139,11 @@ class SupervisedService:
             self._signal(self._process.kill)
 
     async def _run_once(self) -> int:
-        path = self._surroundings.sockets / f"{self.spec.name}.notify"
-        with readiness_socket(str(path), self._on_ready):
-            self._process = await start_child(self.spec, str(path), self._surroundings.lock_descriptor)
+        path = str(self._surroundings.sockets / f"{self.spec.name}.notify")
+        forked, self._forked = self._forked, None
+        readiness = bind_readiness_socket(path) if forked is None else forked.readiness
+        with watch_readiness(readiness, self._on_ready):
+            self._process = forked or await start_child(self.spec, path, self._surroundings.lock_descriptor)
             if self._stopping.is_set():  # `stop` came while the process was being made
                 self._signal(self._process.terminate)
             try:
@@ -151,10 +167,18 @@ class SupervisedService:
 class Supervisor:
     """Owns the services of one cluster from start to stop."""
 
-    def __init__(self, stages: Sequence[Sequence[ServiceSpec]], surroundings: Surroundings) -> None:
-        """`stages` in the order in which they stop; they all start at once."""
+    def __init__(
+        self,
+        stages: Sequence[Sequence[ServiceSpec]],
+        surroundings: Surroundings,
+        forked: Mapping[str, ForkedProcess] = MappingProxyType({}),
+    ) -> None:
+        """`stages` in the order in which they stop; they all start at once. `forked` run already, by their names."""
         self._clock = surroundings.clock
-        self._stages = [[SupervisedService(spec, surroundings) for spec in stage] for stage in stages]
+        self._stages = [
+            [SupervisedService(spec, surroundings, forked.get(spec.name)) for spec in stage]
+            for stage in stages
+        ]
         self.services = [service for stage in self._stages for service in stage]
         self._stopping = asyncio.Event()
         self._stopping_since = 0.0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from barnabas.cli.data_directory import DataDirectory
+from barnabas.cli.forked import fork_services
 from barnabas.cli.options import WILDCARD_HOSTS, UpOptions, UpRefused, bracketed, describe_ports
 from barnabas.cli.plan import plan_cluster
 from barnabas.cli.ports import check_ports
@@ -43,7 +44,9 @@ def run_up(options: UpOptions, *, started: float) -> int:
         check_ports(options)
         stages = plan_cluster(options, directory)
         surroundings = Surroundings(directory.sockets, SystemClock(), _say, directory.lock_descriptor)
-        supervisor = Supervisor(stages, surroundings)
+        specs = [spec for stage in stages for spec in stage]
+        forked = fork_services(specs, directory.sockets, directory.lock_descriptor)
+        supervisor = Supervisor(stages, surroundings, forked)
         status = asyncio.run(_run(options, supervisor, directory.sockets, started))
         if supervisor.ended_now:
             shutil.rmtree(options.data_dir, ignore_errors=True)

@@ -77,11 +77,7 @@ def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT
     `load` imports the service and returns its config type and `serve`. `serve(config, context)` must return soon
     after `context.stopping` is set, with everything closed.
     """
-    # kio registers strategies with Hypothesis when it is installed, at a cost of 0.2 s that only tests need: so the
-    # service is imported after this line and not before.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
-    # gRPC's own lines repeat in other words what we say.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    prepare_imports()
     import uvloop
 
     try:
@@ -96,6 +92,14 @@ def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT
         sys.exit(EXIT_USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def prepare_imports() -> None:
+    """What must be so before any service is imported; may be called again."""
+    # kio registers strategies with Hypothesis when it is installed, at a cost of 0.2 s that only tests need.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
+    # gRPC's own lines repeat in other words what we say.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def _check_shared_settings(config: ServiceConfig) -> None:

@@ -98,6 +98,8 @@ class MetadataSubscription:
                     if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                         raise RegistrationRefused(error.details()) from error
                     reason = error.details() or error.code().name
+                    if error.code() == grpc.StatusCode.UNAVAILABLE:
+                        await self._reopen()
                 if self._connected:
                     log.warning("lost the controller", address=self._addresses[self._active], reason=reason)
                     self._connected = False
@@ -112,6 +114,12 @@ class MetadataSubscription:
         finally:
             for channel in self._channels:
                 await channel.close(grace=None)
+
+    async def _reopen(self) -> None:
+        """A fresh channel connects at once; gRPC lets an address that failed rest for 100 ms at least."""
+        old = self._channels[self._active]
+        self._channels[self._active] = open_channel(self._addresses[self._active])
+        await old.close(grace=None)
 
     def _replay(self, delta: MetadataDelta) -> None:
         old = self._image

@@ -1,0 +1,129 @@
+"""Processes that were forked, not started: their exit status, signals, and what they inherit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.backoff import BackoffLimits
+from barnabas.cli.child import ServiceSpec, bind_readiness_socket
+from barnabas.cli.forked import ForkedProcess
+from barnabas.cli.supervisor import Supervisor, Surroundings
+from barnabas.kernel.clock import SystemClock
+
+
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="barnabas-", dir="/tmp") as path:
+        yield Path(path)
+
+
+def forked(sockets: Path, name: str, act: Callable[[], None]) -> ForkedProcess:
+    """A child that says it is ready, does `act` and exits with status 7."""
+    path = str(sockets / f"{name}.notify")
+    readiness = bind_readiness_socket(path)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+                sock.sendto(b"READY=1", path)
+            act()
+        finally:
+            os._exit(7)
+    return ForkedProcess(pid, readiness)
+
+
+async def test_status_of_one_that_ends_by_itself_for_all_who_wait(sockets: Path) -> None:
+    process = forked(sockets, "a", lambda: None)
+    with process.readiness:
+        assert await asyncio.gather(process.wait(), process.wait()) == [7, 7]
+        assert await process.wait() == 7
+        with pytest.raises(ProcessLookupError):
+            process.terminate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_status_of_one_that_a_signal_ended(sockets: Path, number: signal.Signals) -> None:
+    process = forked(sockets, "a", signal.pause)
+    with process.readiness:
+        process.send_signal(number)
+        assert await process.wait() == -number
+
+
+async def test_a_forked_service_that_ends_is_started_again_by_its_command(sockets: Path) -> None:
+    code = (
+        "import os, signal, socket;"
+        "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'READY=1', os.environ['NOTIFY_SOCKET']);"
+        "signal.pause()"
+    )
+    spec = ServiceSpec("a", "storage", (sys.executable, "-S", "-c", code))
+    lines: list[str] = []
+    surroundings = Surroundings(
+        sockets, SystemClock(), lines.append, backoff=BackoffLimits(first=0.01, longest=0.04)
+    )
+    first = forked(sockets, "a", signal.pause)  # it is ready before anybody listens
+    supervisor = Supervisor([[spec]], surroundings, {"a": first})
+    ready = asyncio.Event()
+    running = asyncio.create_task(supervisor.run(ready.set))
+    await ready.wait()
+    (service,) = supervisor.services
+    assert service.pid == first.pid
+    os.kill(first.pid, signal.SIGKILL)
+    while service.pid in (None, first.pid):
+        await asyncio.sleep(0)
+    await service.wait_ready()
+    assert lines == ["a was killed by SIGKILL; starting it again in 0.01 s"]
+    supervisor.begin_stopping()
+    assert await running == 0
+
+
+FORK_ONE = """
+import os, signal, sys, types
+from pathlib import Path
+from barnabas.cli.child import ServiceSpec
+from barnabas.cli import forked
+
+def serve(service, load):
+    with open(sys.argv[-1], "w") as report:
+        opened = {int(name): os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
+                  if os.path.exists(f"/proc/self/fd/{name}")}
+        opened.pop(report.fileno())
+        print(sorted(opened), opened[0], os.getsid(0) == os.getpid(), Path("/proc/self/comm").read_text().strip(),
+              service, sys.argv[:-1], os.environ["NOTIFY_SOCKET"], os.path.samestat(os.fstat(1), os.fstat(2)),
+              file=report)
+    raise SystemExit(78)
+
+forked.run_service = serve
+folder, report = Path(sys.argv[1]), sys.argv[2]
+secret, lock = os.open(folder, os.O_RDONLY), os.open(folder, os.O_RDONLY)
+spec = ServiceSpec("storage-1", "storage", (), ("--config", report))
+process = forked.fork_services([spec], folder, lock)["storage-1"]
+_, status = os.waitpid(process.pid, 0)
+print(os.waitstatus_to_exitcode(status), lock)
+"""
+
+
+def test_what_a_forked_service_has_of_its_supervisor(sockets: Path) -> None:
+    report = sockets / "report"
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK_ONE, str(sockets), str(report)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    status, lock = run.stdout.split()
+    assert status == "78"
+    assert report.read_text() == (
+        f"[0, 1, 2, {lock}] /dev/null True storage-1 storage ['storage-1', '--config'] "
+        f"{sockets}/storage-1.notify True\n"
+    )
