@@ -63,6 +63,12 @@ class KafkaClient:
             self._admin = AdminClient(self._config)
         return self._admin
 
+    @property
+    def producer(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer({**self._config, "enable.idempotence": True, "linger.ms": 0})
+        return self._producer
+
     def close(self) -> None:
         """Let go of the connections; what was not sent yet is lost."""
         if self._producer is not None:
@@ -75,6 +81,7 @@ class KafkaClient:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Raises ClusterFailed for a refusal, such as one of a topic that is there already."""
         topic = NewTopic(name, partitions, 1, config=dict(config))
+        _ = self.producer  # most tests will need it, and librdkafka asks for its producer id every 500 ms only
         try:
             self.admin.create_topics([topic], request_timeout=REQUEST_SECONDS)[name].result(REQUEST_SECONDS)
         except KafkaException as error:
@@ -101,8 +108,7 @@ class KafkaClient:
         timeout: float,
     ) -> list[Record]:
         """Send and wait for every acknowledgement; raises TimedOut or ClusterFailed."""
-        if self._producer is None:
-            self._producer = Producer({**self._config, "enable.idempotence": True, "linger.ms": 0})
+        producer = self.producer
         sent: list[Record] = []
         errors: list[KafkaError] = []
 
@@ -119,22 +125,21 @@ class KafkaClient:
                 topic, value, key, partition, on_delivery=on_delivery, timestamp=timestamp_ms, headers=headers
             )
             count += 1
-        waiting = self._producer.flush(timeout)
+        waiting = producer.flush(timeout)
         if waiting:
-            self._producer.purge()
-            self._producer.flush(1)
+            producer.purge()
+            producer.flush(1)
             raise TimedOut(f"{waiting} of {count} records to {topic} were not acknowledged in {timeout:g} s")
         if errors:
             raise ClusterFailed(f"{len(errors)} of {count} records to {topic} failed: {errors[0].str()}")
         return sorted(sent, key=_place)
 
     def _send(self, *arguments: Any, **options: Any) -> None:
-        assert self._producer is not None
         while True:
             try:
-                self._producer.produce(*arguments, **options)
+                self.producer.produce(*arguments, **options)
             except BufferError:  # as full as it may be: wait for acknowledgements
-                self._producer.poll(POLL_SECONDS)
+                self.producer.poll(POLL_SECONDS)
             else:
                 return
 
