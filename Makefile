@@ -46,7 +46,8 @@ bench: .setup/dev ## Measure beside Apache Kafka: throughput, latency, start, me
 	@exec python bench/run.py $(ARGS)
 
 suites: .setup/dev ## Run other clients' own test suites against a cluster (tests/suites)
-	@deploy/setup/programs.sh go
+	@deploy/setup/programs.sh go java mvn
+	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
 	@exec python tests/suites/run.py $(ARGS)
 
 protos: .setup/dev ## Write the gRPC stubs anew from protos/

@@ -99,6 +99,14 @@ def test_configs(run: CommandLine, topic: str) -> None:
         "configs", "--alter", "--topic", topic, "--add-config", "retention.ms=x"
     )
     assert "--entity-type" in run.refused("configs", "--describe", status=2)
+    assert "no broker 99" in run.refused("configs", "--describe", "--broker", "99")
+    assert "is called no.such" in run.refused(
+        "configs", "--alter", "--topic", topic, "--delete-config", "no.such"
+    )
+    quota = ["--user", topic, "--client-defaults"]
+    run("configs", "--alter", *quota, "--add-config", "producer_byte_rate=1000")
+    (row,) = run("configs", "--describe", *quota, "--output", "json").data
+    assert (row["name"], row["value"]) == ("producer_byte_rate", 1000)
 
 
 def test_produce_and_consume_as_kcat_does(run: CommandLine, topic: str) -> None:
@@ -111,7 +119,13 @@ def test_produce_and_consume_as_kcat_does(run: CommandLine, topic: str) -> None:
     theirs = kcat(run, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", format_)
     assert run("consume", "-t", topic, "-o", "beginning", "-e", "-f", format_).stdout == theirs
     assert theirs.count(b"trace=a1,none=NULL") == 500
-    for flags in (["-K", "|"], ["-o", "-7"], ["-p", "1", "-o", "490", "-c", "3"], ["-Z", "-K:", "-D;"]):
+    for flags in (
+        ["-p", "1", "-o", "501", "-s", "key=s", "-s", "value=<hs$", "-c", "9", "-K,"],
+        ["-K", "|"],
+        ["-o", "-7"],
+        ["-p", "1", "-o", "490", "-c", "3"],
+        ["-Z", "-K:", "-D;"],
+    ):
         start = [] if "-o" in flags else ["-o", "beginning"]
         theirs = kcat(run, "-C", "-t", topic, "-e", "-q", *start, *flags)
         assert run("consume", "-t", topic, "-e", *start, *flags).stdout == theirs, flags
@@ -132,11 +146,18 @@ def test_flags_of_kafkas_console_tools(run: CommandLine, topic: str) -> None:
         *kafkas,
     )
     assert ours.decode() == theirs.stdout
+    tuned = "--sync --batch-size 999 --timeout 1 --max-memory-bytes 99999 --max-block-ms 9000 --retry-backoff-ms 9"
+    tuned += " --request-timeout-ms 1500 --message-send-max-retries 3 --metadata-expiry-ms 9999 --compression-codec"
+    sent = run(
+        "produce", "--topic", topic, *tuned.split(), "--request-required-acks", "1", "-Tc1", stdin="c\nd\n"
+    )
+    assert sent.stdout == b"c\n", "-T repeats what is sent, -c 1 ends after one"
     line = run.refused("produce", "--topic", topic, "--property", "parse.key=true", stdin="a\tb\nalone\n")
     assert line == "record 2 of the input: no key separator in the line; the 1 before it are sent"
     assert sorted(run("consume", "--topic", topic, "--from-beginning", "--timeout-ms", "1500").lines) == [
         "",
         "b",
+        "c",
         "v1",
     ]
 
@@ -153,7 +174,7 @@ def test_json_there_and_back(run: CommandLine, topic: str) -> None:
     copy = f"{topic}-copy"
     run("topics", "create", copy, "--partitions", "2")
     run("produce", "-J", "-t", copy, "--keep-partitions", stdin=first.stdout)
-    second = run("consume", "-t", copy, "-e", "-J")
+    second = run("consume", "-t", copy, "-e", "--output", "json")
 
     def facts(records: list[Any]) -> list[Any]:
         return sorted(json.dumps({**one, "topic": ""}) for one in records)
@@ -163,6 +184,11 @@ def test_json_there_and_back(run: CommandLine, topic: str) -> None:
     assert by_value["null"]["timestamp"] == 1_600_000_000_000
     assert by_value["null"]["headers"] == [["a", None], ["a", "é"]]
     assert by_value['{"base64": "AP8="}']["key"] == ""
+    run("produce", "-t", copy, "-p", "0", "-k", "k", "-H", "a=b", "-H", "c", stdin="é\n")
+    last = ["-t", copy, "-p", "0", "-o", "-1", "-e", "-q", "-J"]
+    theirs = json.loads(kcat(run, "-C", *last))
+    del theirs["broker"]  # librdkafka's Python binding does not tell it
+    assert run("consume", *last).records == [theirs]
     assert "record 1 of the input: not JSON" in run.refused("produce", "-t", topic, "-J", stdin="oops\n")
 
 
@@ -188,7 +214,7 @@ def test_groups_as_kafkas_tool_sees_them(run: CommandLine, topic: str, tmp_path:
     run("produce", "-t", topic, "-p", "0", stdin="a\nb\nc\nd\n")
     assert run("consume", "-t", topic, "-G", group, "--from-beginning", "-c", "3").lines == ["a", "b", "c"]
     assert run("consume", "-t", topic, "-G", group, "-e").lines == ["d"]
-    assert group in run("groups", "--list").lines
+    assert group in run("groups", "--list", "--type", "classic", "--state", "empty", "--output", "json").text
     reset = ["groups", "--reset-offsets", "--group", group]
     run(*reset, "--topic", f"{topic}:0", "--to-offset", "1", "--execute")
     rows = run("groups", "--describe", "--group", group, "--output", "json").data
@@ -241,12 +267,15 @@ def test_offsets_and_records_deleted(run: CommandLine, topic: str, tmp_path: Pat
 
 def test_the_cluster_itself(run: CommandLine, cluster: Any, topic: str) -> None:
     run("produce", "-t", topic, "-p", "0", stdin="a\nb\nc\n")
-    (broker,) = run("cluster", "brokers", "--output", "json").data
+    (broker,) = run("cluster", "list-endpoints", "--output", "json").data
     assert (broker["id"], broker["port"], broker["isController"]) == (1, cluster.port, True)
     assert re.fullmatch(r"Cluster ID: \S+\n", run("cluster", "id").text)
     versions = {row["api"]: row for row in run("cluster", "api-versions", "--output", "json").data}
     assert versions["Fetch"]["max"] >= 16
-    run("cluster", "features")
+    refused = run.refused("cluster", "features", "upgrade", "--feature", "streams.version=99")
+    assert "INVALID_UPDATE_VERSION" in refused
+    (quorum,) = run("cluster", "quorum", "--output", "json").data
+    assert quorum["maxFollowerLag"] == 0
     rows = run("log-dirs", "--describe", "--topic-list", topic, "--output", "json").data
     assert [(row["broker"], row["partition"], row["offsetLag"]) for row in rows] == [(1, 0, 0), (1, 1, 0)]
     assert rows[0]["size"] > rows[1]["size"] == 0
@@ -287,10 +316,13 @@ def test_perf(run: CommandLine, topic: str) -> None:
         "2000",
         "--record-size",
         "100",
+        "--warmup-records",
+        "500",
         "--output",
         "json",
     )
     assert sent.data["records"] == 2000
+    assert sent.data["steadyState"]["records"] == 1500
     assert sent.data["latency50"] <= sent.data["latency99_9"] <= sent.data["latencyMax"]
     paced = run(
         *(
@@ -305,7 +337,7 @@ def test_perf(run: CommandLine, topic: str) -> None:
             "--throughput",
             "400",
         ),
-        *("--producer-props", "acks=1,enable.idempotence=false", "--print-metrics"),
+        *("--print-metrics", "--producer-props", "acks=1", "linger.ms=0"),
     )
     line, _, metrics = paced.text.partition("\n")
     assert re.fullmatch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -132,6 +133,13 @@ def test_refusals_are_one_line_with_a_way_out(run: CommandLine, topic: str, tmp_
         "produce", "-t", topic, "-X", "message.max.bytes=1000", stdin="x" * 5000
     )
     assert "no such file" in run.refused("dump-log", str(tmp_path / "0.log"), status=2)
+    assert "no partition 9" in run.refused(
+        "delete-records", "--topic", topic, "--partition", "9", "--offset", "0"
+    )
+    assert "only a JVM can load" in run.refused("consume", "-t", topic, "--formatter", "a.B", status=2)
+    assert "use --bootstrap-server" in run.refused(
+        "cluster", "quorum", "--bootstrap-controller", "a:1", status=2
+    )
     config = tmp_path / "client.properties"
     config.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=geheim\nx.y=1\n"
@@ -141,8 +149,52 @@ def test_refusals_are_one_line_with_a_way_out(run: CommandLine, topic: str, tmp_
     assert "geheim" not in result.stderr
 
 
+def test_a_disk_that_is_full(run: CommandLine, topic: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [str(executable()), "topics", "--list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=run.environment,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "barnabas: cannot read or write (No space left on device): is the disk full, or the output closed?"
+    ]
+
+
+def test_a_member_without_partitions_stays(run: CommandLine, topic: str) -> None:
+    words = [str(executable()), "consume", "-t", topic, "-G", f"group-{topic}", "-o", "beginning", "-q"]
+    members = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=run.environment)
+        for _ in range(2)
+    ]
+    try:
+        deadline = time.monotonic() + SECONDS_MAX
+        found: list[int] = []
+        while sorted(found) != [0, 1] and time.monotonic() < deadline:
+            described = ["groups", "--describe", "--group", f"group-{topic}", "--members", "--output", "json"]
+            done = subprocess.run(
+                [str(executable()), *described], capture_output=True, env=run.environment, check=False
+            )
+            found = [row["partitionCount"] for row in json.loads(done.stdout or b"[]")]
+        assert sorted(found) == [0, 1], "one has the partition, the other waits"
+        assert [member.poll() for member in members] == [None, None]
+    finally:
+        for member in members:
+            member.send_signal(signal.SIGINT)
+            member.communicate(timeout=SECONDS_MAX)
+    assert [member.returncode for member in members] == [130, 130]
+
+
 def test_completion(run: CommandLine, topic: str) -> None:
-    assert "_barnabas_completion" in run("--show-completion", "bash").text
+    for shell, word in (
+        ("bash", "complete -o"),
+        ("zsh", "#compdef barnabas"),
+        ("fish", "--command barnabas"),
+    ):
+        assert word in run("--show-completion", shell).text
 
     def complete(words: str, at: int) -> list[str]:
         asked = {"_BARNABAS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}

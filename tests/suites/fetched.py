@@ -1,4 +1,7 @@
-"""Fetching clients' packages through the ordinary clients of their registries, into folders that may be written to."""
+"""Fetching clients' packages through the ordinary clients of their registries, into folders that may be written to.
+
+What is fetched gets its name only when it is whole, so that an interrupted run leaves nothing that looks complete.
+"""
 
 from __future__ import annotations
 
@@ -49,21 +52,25 @@ def must(command: Sequence[str], *, cwd: Path, seconds: float) -> str:
 
 def source_distribution(name: str, version: str, work: Path) -> Path:
     """The unpacked source distribution of a Python package."""
-    if not (folders := list(work.glob(f"{name.replace('-', '_')}-{version}"))):
+    folder = work / f"{name.replace('-', '_')}-{version}"
+    if not folder.is_dir():
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
         must([*pip, f"{name}=={version}"], cwd=work, seconds=FETCH_SECONDS_MAX)
-        (archive,) = work.glob(f"{name.replace('-', '_')}-{version}.tar.gz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(work, filter="data")
-        folders = list(work.glob(f"{name.replace('-', '_')}-{version}"))
-    return folders[0]
+        part = _fresh_part(folder)
+        with tarfile.open(work / f"{folder.name}.tar.gz") as packed:
+            packed.extractall(part, filter="data")
+        (part / folder.name).rename(folder)
+        part.rmdir()
+    return folder
 
 
 def python_packages(requirements: Sequence[str], folder: Path) -> None:
     """Install packages into a folder of their own."""
     if not folder.is_dir():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+        part = _fresh_part(folder)
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(part)]
         must([*pip, *requirements], cwd=folder.parent, seconds=FETCH_SECONDS_MAX)
+        part.rename(folder)
 
 
 def go_module(module: str, version: str, work: Path) -> Path:
@@ -73,10 +80,20 @@ def go_module(module: str, version: str, work: Path) -> Path:
         found = must(
             ["go", "mod", "download", "-json", f"{module}@{version}"], cwd=work, seconds=FETCH_SECONDS_MAX
         )
-        shutil.copytree(json.loads(found[found.index("{") :])["Dir"], folder)
-        for path in [folder, *folder.rglob("*")]:
+        part = _fresh_part(folder)
+        shutil.copytree(json.loads(found[found.index("{") :])["Dir"], part, dirs_exist_ok=True)
+        for path in [part, *part.rglob("*")]:
             path.chmod(path.stat().st_mode | 0o200)
+        part.rename(folder)
     return folder
+
+
+def _fresh_part(folder: Path) -> Path:
+    """An empty folder beside `folder`, for what is still on its way into it."""
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    return part
 
 
 def go_test_program(folder: Path, package: str, program: Path) -> Path:

@@ -72,7 +72,7 @@ class FranzGo(Suite):
         results = read_go_output(done.stdout)
         if not results:
             raise RuntimeError(f"{self.name} ran no test:\n{done.stdout[-2000:]}")
-        return [*results, Result("TestTxnEtl", Outcome.FAILED, "not started")]
+        return [*results, Result("TestTxnEtl", Outcome.NOT_APPLICABLE, "not started")]
 
 
 class KafkaGo(Suite):
@@ -89,8 +89,29 @@ class KafkaGo(Suite):
     reasons = (
         Reason("Txn|Transactional|EndTxn|InitProducerId|FindCoordinator", TRANSACTIONS),
         Reason("ACL|Scram|SASL|Sasl", SECURITY),
+        Reason("^TestReadTruncatedMessages$", "skips itself: it is about Kafka 0.10.1"),
         Reason(
-            "ElectLeaders|AlterPartitionReassignments", "moving and electing replicas waits for replication"
+            "^TestConsumerGroupWithMissingTopic$", "skips itself where topics are created by their mention"
+        ),
+        Reason(
+            "^TestConn$",
+            "one case asks for the topics that it has just deleted and wants them gone, although auto-creation is on:"
+            " here the answer has them again already (see compatibility.md, Metadata)",
+            Outcome.FAILED,
+        ),
+        Reason(
+            "^TestWriter$", "one of its cases wants a listener with SASL beside the plain one", Outcome.FAILED
+        ),
+        Reason(
+            "^TestReaderReadCompactedMessage$",
+            "wants segment.bytes=200; since Kafka 4, 1 MiB is the least (KIP-1030)",
+            Outcome.FAILED,
+        ),
+        Reason(
+            "^TestReaderConsumerGroup$",
+            "one case wants each of two readers of three partitions to get half of the records; another calls a"
+            " function that it left nil, and panics",
+            Outcome.FAILED,
         ),
     )
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import date
+from typing import Final
 
 from results import Outcome, Result
 from suite import Suite
 
-HEAD = """# Clients' own tests against Barnabas
+HEAD: Final = """# Clients' own tests against Barnabas
 
 Written by `make suites` (`tests/suites/run.py`), which fetches clients' packages from their registries, starts a
-cluster of one node for each and runs the tests that the packages carry. Nothing of them is kept here. *Not applicable*
-means that a test needs what Barnabas does not serve yet, or skips itself; each has its reason below.
+cluster of one node for each and runs the tests that the packages carry; then it does the same with {kafka},
+also of one node and on the same machine. Nothing of the packages is kept here. *Not applicable* means that a test needs
+what Barnabas does not serve yet, or skips itself. Below, each test that did not pass has its reason, and what became of
+it at {kafka}.
 
 """
 
-WITHOUT_TESTS = """## Not run
+WITHOUT_TESTS: Final = """## Not run
 
 | client | why |
 |---|---|
@@ -28,17 +31,22 @@ WITHOUT_TESTS = """## Not run
 | rdkafka, rskafka, samsa (crates.io), node-rdkafka (npm) | not yet set up: they compile C first |
 """
 
+AT_KAFKA: Final = {Outcome.PASSED: "passes", Outcome.FAILED: "fails", Outcome.NOT_APPLICABLE: "skipped"}
+NOT_SEEN: Final = "not run"
 
-def page(found: Mapping[Suite, list[Result]], moment: date) -> str:
-    """The whole page."""
-    rows = "".join(_row(suite, results) for suite, results in found.items())
+Found = Mapping[Suite, list[Result]]
+
+
+def page(ours: Found, theirs: Found, kafka: str, moment: date) -> str:
+    """The whole page; `theirs` are the results against the real Kafka that is called `kafka`."""
+    rows = "".join(_row(suite, results, theirs[suite]) for suite, results in ours.items())
     table = (
-        f"Last run: {moment.isoformat()}.\n\n"
-        "| client | version | from | tests | passed | failed | not applicable |\n"
-        "|---|---|---|---|---:|---:|---:|\n" + rows
+        f"Last run: {moment.isoformat()}. Passed / failed / not applicable, or skipped:\n\n"
+        f"| client | version | from | tests | Barnabas | {kafka} |\n"
+        "|---|---|---|---|---:|---:|\n" + rows
     )
-    details = "\n".join(_details(suite, results) for suite, results in found.items())
-    return f"{HEAD}{table}\n{details}\n{WITHOUT_TESTS}"
+    details = "\n".join(_details(suite, results, theirs[suite], kafka) for suite, results in ours.items())
+    return f"{HEAD.format(kafka=kafka)}{table}\n{details}\n{WITHOUT_TESTS}"
 
 
 def counts(results: list[Result]) -> Counter[Outcome]:
@@ -46,23 +54,29 @@ def counts(results: list[Result]) -> Counter[Outcome]:
     return Counter(result.outcome for result in results)
 
 
-def _row(suite: Suite, results: list[Result]) -> str:
-    number = counts(results)
-    cells = [suite.name, suite.version, suite.registry, suite.what]
-    cells += [str(number[outcome]) for outcome in Outcome]
+def _row(suite: Suite, ours: list[Result], theirs: list[Result]) -> str:
+    cells = [suite.name, suite.version, suite.registry, suite.what, _score(ours), _score(theirs)]
     return f"| {' | '.join(cells)} |\n"
 
 
-def _details(suite: Suite, results: list[Result]) -> str:
+def _score(results: list[Result]) -> str:
+    number = counts(results)
+    return " / ".join(str(number[outcome]) for outcome in Outcome)
+
+
+def _details(suite: Suite, ours: list[Result], theirs: list[Result], kafka: str) -> str:
+    at_kafka = {result.name: AT_KAFKA[result.outcome] for result in theirs}
     lines = [f"## {suite.name}", ""]
-    by_reason: dict[tuple[Outcome, str], list[str]] = defaultdict(list)
-    for result in results:
-        if result.outcome is not Outcome.PASSED:
-            by_reason[result.outcome, result.reason].append(result.name)
-    if not by_reason:
+    groups: dict[tuple[Outcome, str, str], list[str]] = defaultdict(list)
+    for result in ours:
+        there = at_kafka.get(result.name, NOT_SEEN)
+        if result.outcome is not Outcome.PASSED or there == AT_KAFKA[Outcome.FAILED]:
+            groups[result.outcome, result.reason, there].append(result.name)
+    if not groups:
         return "\n".join([*lines, "All pass.", ""])
-    lines += ["| outcome | tests | why |", "|---|---|---|"]
-    for (outcome, reason), names in sorted(by_reason.items()):
+    lines += [f"| outcome | tests | why | {kafka} |", "|---|---|---|---|"]
+    for (outcome, reason, there), names in sorted(groups.items()):
         text = reason.replace("|", "\\|").replace("\n", " ")
-        lines.append(f"| {outcome} | {', '.join(f'`{name}`' for name in sorted(names))} | {text} |")
+        named = ", ".join(f"`{name}`" for name in sorted(names))
+        lines.append(f"| {outcome} | {named} | {text} | {there} |")
     return "\n".join([*lines, ""])

@@ -1,13 +1,16 @@
-"""Runs clients' own suites of tests against Barnabas and writes docs/client-suites.md.
+"""Runs clients' own suites of tests against Barnabas and a real Apache Kafka, and writes docs/client-suites.md.
 
-    python tests/suites/run.py                  all suites, then the page
-    python tests/suites/run.py kafka-python     some of them; the page stays
+    python tests/suites/run.py                          all suites against both, then the page
+    python tests/suites/run.py kafka-python             some of them against Barnabas; the page stays
+    python tests/suites/run.py --kafka kafka-python     against Apache Kafka; the page stays
+    python tests/suites/run.py --page                   the page alone, from the last runs' outcomes in build/suites
 
-It exits with 1 when a test fails that has no known reason.
+It exits with 1 when a test fails against Barnabas that has no known reason.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -17,38 +20,49 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "golden")]
 
+from brokers import BROKERS, kafka_name  # noqa: E402
 from go_suites import FranzGo, KafkaGo  # noqa: E402
 from page import counts, page  # noqa: E402
 from python_suites import KafkaPython  # noqa: E402
 from results import Outcome, Result, explained  # noqa: E402
-from running_cluster import Cluster  # noqa: E402
 from suite import Suite  # noqa: E402
 
 SUITES: Final[tuple[Suite, ...]] = (KafkaPython(), FranzGo(), KafkaGo())
 WORK: Final = ROOT / "build" / "suites"
 PAGE: Final = ROOT / "docs" / "client-suites.md"
 
+Found = dict[Suite, list[Result]]
 
-def run_suite(suite: Suite) -> list[Result]:
-    """Fetch one suite and run it against a cluster of its own."""
+
+def run_suite(suite: Suite, broker: str) -> list[Result]:
+    """Fetch one suite and run it against a broker of its own; the outcomes go to build/suites too."""
     WORK.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    print(f"{suite.name} {suite.version} against {broker}", flush=True)
     folder = suite.fetch(WORK)
-    flags = [part for setting in suite.settings for part in ("--override", setting)]
-    cluster = Cluster(flags=("--host", suite.host, *flags))
-    if suite.port is not None:
-        cluster.port = suite.port
-    cluster.bootstrap = f"{suite.host}:{cluster.port}"
-    with cluster:
-        results = suite.run(folder, cluster.bootstrap)
-    known = {reason.why for reason in suite.reasons}
-    final = explained(results, suite.reasons)
-    (WORK / f"{suite.name}.json").write_text(json.dumps([vars(result) for result in final], indent=1))
-    for result in final:
-        if result.outcome is Outcome.FAILED and result.reason not in known:
-            print(f"  {result.name}: {result.reason}", flush=True)
-    return final
+    with BROKERS[broker](suite) as bootstrap:
+        results = suite.run(folder, bootstrap)
+    if broker == "barnabas":
+        results = explained(results, suite.reasons)
+    _outcomes(suite, broker).write_text(json.dumps([vars(each) for each in results], indent=1))
+    for result in unexplained(suite, results):
+        print(f"  {result.name}: {result.reason}", flush=True)
+    number = counts(results)
+    told = ", ".join(f"{number[outcome]} {outcome}" for outcome in Outcome)
+    print(f"{suite.name}: {told} in {time.monotonic() - start:.0f} s", flush=True)
+    return results
+
+
+def _outcomes(suite: Suite, broker: str) -> Path:
+    return WORK / f"{suite.name}.{broker}.json"
+
+
+def last_results(suite: Suite, broker: str) -> list[Result]:
+    """What the last run of the suite came to."""
+    rows = json.loads(_outcomes(suite, broker).read_text())
+    return [Result(row["name"], Outcome(row["outcome"]), row["reason"]) for row in rows]
 
 
 def unexplained(suite: Suite, results: list[Result]) -> list[Result]:
@@ -57,29 +71,36 @@ def unexplained(suite: Suite, results: list[Result]) -> list[Result]:
     return [result for result in results if result.outcome is Outcome.FAILED and result.reason not in known]
 
 
-def main(names: list[str]) -> int:
-    """Run the named suites, or all and write the page; returns the exit status."""
-    if unknown := set(names) - {suite.name for suite in SUITES}:
-        print(
-            f"no suite {', '.join(sorted(unknown))}: there are {', '.join(suite.name for suite in SUITES)}",
-            file=sys.stderr,
-        )
-        return 2
-    found: dict[Suite, list[Result]] = {}
-    for suite in SUITES:
-        if names and suite.name not in names:
-            continue
-        start = time.monotonic()
-        print(f"{suite.name} {suite.version}", flush=True)
-        found[suite] = run_suite(suite)
-        number = counts(found[suite])
-        told = ", ".join(f"{number[outcome]} {outcome}" for outcome in Outcome)
-        print(f"{suite.name}: {told} in {time.monotonic() - start:.0f} s", flush=True)
-    if not names:
-        PAGE.write_text(page(found, datetime.now(UTC).date()))
-        print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 1 if any(unexplained(suite, results) for suite, results in found.items()) else 0
+def main() -> int:
+    """Run the named suites, or all against both and write the page; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Run clients' own tests.")
+    names = [suite.name for suite in SUITES]
+    parser.add_argument("suites", nargs="*", choices=[[], *names], metavar="SUITE", help=", ".join(names))
+    parser.add_argument("--kafka", action="store_true", help="against Apache Kafka in place of Barnabas")
+    parser.add_argument("--page", action="store_true", help="write the page from the last runs' outcomes")
+    wanted = parser.parse_args()
+    suites = [suite for suite in SUITES if not wanted.suites or suite.name in wanted.suites]
+    ours: Found = {}
+    if not wanted.page and not wanted.kafka:
+        ours = {suite: run_suite(suite, "barnabas") for suite in suites}
+    if not wanted.page and (wanted.kafka or not wanted.suites):
+        for suite in suites:
+            run_suite(suite, "kafka")
+    if wanted.page or not (wanted.suites or wanted.kafka):
+        _write_page()
+    return 1 if _has_unexplained(ours) else 0
+
+
+def _write_page() -> None:
+    ours: Found = {suite: last_results(suite, "barnabas") for suite in SUITES}
+    theirs: Found = {suite: last_results(suite, "kafka") for suite in SUITES}
+    PAGE.write_text(page(ours, theirs, kafka_name(), datetime.now(UTC).date()))
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+def _has_unexplained(found: Found) -> bool:
+    return any(unexplained(suite, results) for suite, results in found.items())
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

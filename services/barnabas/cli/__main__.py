@@ -6,11 +6,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from barnabas.cli.lazy_commands import LazyCommands
+from barnabas.cli.lazy_commands import LazyCommands, refusal_of_system
 from barnabas.cli.options import (
     COORDINATORS_MAX,
     GATEWAYS_MAX,
@@ -31,6 +31,7 @@ app = typer.Typer(
     help="Barnabas: a Kafka-compatible distributed commit log.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
@@ -120,26 +121,43 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except Exception as error:
+        refused = refusal_of_system(error)
+        if refused is not None:
+            _refuse(str(refused), refused.status)
         # Usage errors: Typer does not export their base class, but each can say itself in one line.
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
-        message = str(format_message())
-        if message:
-            _refuse(message.replace("\n", " "), USAGE)
-        sys.exit(USAGE)
+        _refuse_usage(str(format_message()).replace("\n", " ").rstrip("."), getattr(error, "ctx", None))
     sys.exit(status)
 
 
-def _refuse(message: str, status: int) -> None:
+def _refuse_usage(message: str, context: Any) -> NoReturn:
+    """A wrong command line: what is wrong with it, and where the right one is described."""
+    if message:
+        command = context.command_path if context is not None else "barnabas"
+        _refuse(f"{message}: `{command} --help` shows what there is", USAGE)
+    sys.exit(USAGE)
+
+
+def _refuse(message: str, status: int) -> NoReturn:
     typer.echo(f"barnabas: {message}", err=True)
+    _drop_output()
     sys.exit(status)
 
 
 def _leave_broken_pipe() -> None:
     """Whoever read our output has gone: leave quietly, also past the flush at the interpreter's end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     sys.exit(PIPE_CLOSED)
+
+
+def _drop_output() -> None:
+    """Write out what there is, or forget it where that fails: the interpreter would complain at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

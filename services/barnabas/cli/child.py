@@ -36,9 +36,9 @@ class ServiceSpec:
     name: str
     service: str
     command: tuple[str, ...]
-    arguments: tuple[str, ...] = ()
     http_socket: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
 
 
 async def start_child(

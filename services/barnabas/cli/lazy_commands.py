@@ -29,6 +29,11 @@ COMMANDS: Final = (
 )
 
 
+SHELLS: Final = ("bash", "zsh", "fish", "powershell", "pwsh")
+PROGRAM: Final = "barnabas"
+COMPLETION_VARIABLE: Final = "_BARNABAS_COMPLETE"
+
+
 class LazyCommands(TyperGroup):
     """The group `barnabas`. Also the one place where what a Kafka client raised becomes a line for the user."""
 
@@ -42,6 +47,13 @@ class LazyCommands(TyperGroup):
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Typer finds out which shell it runs in; `--show-completion zsh` says it.
+        if len(args) > 1 and args[0] in ("--install-completion", "--show-completion") and args[1] in SHELLS:
+            _complete(args[0], args[1])
+            raise typer.Exit
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -57,6 +69,33 @@ class LazyCommands(TyperGroup):
                 refused = refusal_of(error)
                 if refused is not None:
                     raise refused from error
-            if isinstance(error, OSError) and error.filename is not None:
-                raise Refused(f"{error.filename}: {error.strerror}") from error
-            raise
+            refused = refusal_of_system(error)
+            if refused is None:
+                raise
+            raise refused from error
+
+
+def refusal_of_system(error: Exception) -> Refused | None:
+    """The refusal for what the operating system, or a wait, raised; None for an error of another making."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return Refused("the cluster did not answer in time: is every broker of it running?")
+    if isinstance(error, UnicodeDecodeError):
+        return Refused(f"the input is not UTF-8 ({error.reason} at byte {error.start})")
+    if isinstance(error, OSError) and error.filename is not None:
+        return Refused(f"{error.filename}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno is not None:
+        return Refused(f"cannot read or write ({error.strerror}): is the disk full, or the output closed?")
+    return None
+
+
+def _complete(flag: str, shell: str) -> None:
+    from typer import completion as typer_completion
+
+    completion: Any = typer_completion  # does not declare what it exports
+    if flag == "--show-completion":
+        typer.echo(
+            completion.get_completion_script(prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE, shell=shell)
+        )
+        return
+    _, path = completion.install(shell=shell, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE)
+    typer.echo(f"{shell} completion installed in {path}; it works in a new terminal")

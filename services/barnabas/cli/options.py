@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-from barnabas.kernel.service import EXIT_USER_ERROR
 
 NODES_MAX: Final = 64
 GATEWAYS_MAX: Final = 64
@@ -31,9 +30,13 @@ _DECIDED_BY_FLAGS: Final = {
 
 
 class UpRefused(Exception):
-    """The cluster cannot start until the user changes something; the message is one line that says what."""
+    """The cluster cannot start until the user changes something; the message is one line that says what.
 
-    def __init__(self, message: str, status: int = EXIT_USER_ERROR) -> None:
+    The status is that of a service which says the same (`kernel.service.EXIT_USER_ERROR`; its module is not imported
+    here, since it brings asyncio with it and every command would wait for that).
+    """
+
+    def __init__(self, message: str, status: int = os.EX_CONFIG) -> None:
         super().__init__(message)
         self.status = status
 

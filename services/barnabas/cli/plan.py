@@ -156,4 +156,4 @@ class _Planner:
         path.write_text(to_properties(config) + lines, encoding="utf-8")
         arguments = ("--config", str(path.absolute()))
         command = (sys.executable, "-m", f"barnabas.{service}", *arguments)
-        return ServiceSpec(name, service, command, arguments, http_socket=str(self._http(name)))
+        return ServiceSpec(name, service, command, str(self._http(name)), arguments=arguments)

@@ -81,7 +81,8 @@ class KafkaClient:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Raises ClusterFailed for a refusal, such as one of a topic that is there already."""
         topic = NewTopic(name, partitions, 1, config=dict(config))
-        _ = self.producer  # most tests will need it, and librdkafka asks for its producer id every 500 ms only
+        # Most tests will need it, and librdkafka asks for its producer id only every 500 ms.
+        _ = self.producer
         try:
             self.admin.create_topics([topic], request_timeout=REQUEST_SECONDS)[name].result(REQUEST_SECONDS)
         except KafkaException as error:

@@ -105,7 +105,7 @@ def serve(service, load):
 forked.run_service = serve
 folder, report = Path(sys.argv[1]), sys.argv[2]
 secret, lock = os.open(folder, os.O_RDONLY), os.open(folder, os.O_RDONLY)
-spec = ServiceSpec("storage-1", "storage", (), ("--config", report))
+spec = ServiceSpec("storage-1", "storage", (), arguments=("--config", report))
 process = forked.fork_services([spec], folder, lock)["storage-1"]
 _, status = os.waitpid(process.pid, 0)
 print(os.waitstatus_to_exitcode(status), lock)

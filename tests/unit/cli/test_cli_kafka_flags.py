@@ -133,6 +133,10 @@ def test_topics_and_partitions() -> None:
     assert matching_topics(names, ["a.*"]) == ["a", "ab"]
     assert matching_topics(names, ["a,__.*"]) == ["__consumer_offsets", "a"]
     assert matching_topics(names, [], exclude_internal=True) == ["a", "ab"]
+    assert matching_topics(["a.b", "a_b", "axb"], ["a.b"]) == ["a.b"], (
+        "a name that is there means itself alone"
+    )
+    assert matching_topics(["a_b", "axb"], ["a.b"]) == ["a_b", "axb"]
     with pytest.raises(Refused, match="no regular expression"):
         matching_topics(names, ["("])
     assert parse_topic_partitions("t:0,2") == {"t": {0, 2}}
@@ -152,6 +156,7 @@ def test_topics_and_partitions() -> None:
         True,
     ]
     assert offsets.parse_when("earliest-local") == offsets.parse_when("-4") == -4
+    assert offsets.parse_when("earliest-pending-upload") == -6
     assert topics.parse_assignment("0:1,1:2") == [[0, 1], [1, 2]]
     for text in ("a", "0:1,2"):
         with pytest.raises(Refused):
@@ -178,13 +183,18 @@ def test_added_configs(tmp_path: Path) -> None:
 
 
 def test_entities() -> None:
-    def parse(types: list[str], names: list[str], *, default: bool = False, **short: str) -> Any:
-        return configs.parse_entities(types, names, default, short)
+    def parse(
+        types: list[str], names: list[str], *, default: bool = False, all_users: bool = False, **short: str
+    ) -> Any:
+        return configs.parse_entities(types, names, default, short, {"user": all_users, "ip": False})
 
     assert parse(["topics"], ["t"]) == {"topic": "t"}
     assert parse(["brokers"], [], default=True) == {"broker": None}
     assert parse(["users", "clients"], ["u"]) == {"user": "u", "client-id": ""}
     assert parse([], [], topic="t") == {"topic": "t"}
+    assert parse([], [], all_users=True) == {"user": None}
+    with pytest.raises(Refused, match="--user and --user-defaults"):
+        parse([], [], all_users=True, user="u")
     for types, names in ((["tables"], []), ([], []), ([], ["t"]), (["topics", "users"], ["a", "b"])):
         with pytest.raises(Refused):
             parse(types, names)

@@ -10,6 +10,7 @@ import pytest
 from barnabas.cli.options import Advertise, UpOptions, UpRefused
 from barnabas.cli.ports import check_ports
 from barnabas.cli.up import ready_line
+from barnabas.kernel.service import EXIT_USER_ERROR
 
 
 def options(**changes: object) -> UpOptions:
@@ -49,21 +50,53 @@ def test_flags_that_do_not_fit_are_refused(changes: dict[str, object], advice: s
     assert refusal.value.status == 2
 
 
+def reserved(port: int = 0) -> socket.socket:
+    """A socket that keeps `port` (0: any) for this test: bound but not listening, so that it still counts as free.
+
+    Both it and the check set SO_REUSEADDR, which lets two sockets share a port while neither of them listens; the
+    kernel gives such a port to no other process that asks for any. Raises OSError when the port is in use.
+    """
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(("127.0.0.1", port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def free_port_before_a_taken_one() -> tuple[socket.socket, socket.socket]:
+    """Two sockets at successive ports, the first reserved, the second listening.
+
+    The port before one that the kernel chose may be another process's: such a pair is given back and another taken.
+    """
+    while True:
+        taken = socket.create_server(("127.0.0.1", 0))
+        try:
+            return reserved(taken.getsockname()[1] - 1), taken
+        except OSError:
+            taken.close()
+
+
 @pytest.mark.parametrize("offset", [0, 1])
 def test_a_taken_port_is_named_with_its_flag(offset: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    free, taken = free_port_before_a_taken_one()
+    with free, taken:
         port = taken.getsockname()[1]
         with pytest.raises(UpRefused, match=f"port {port} on 127.0.0.1 is taken.*--port"):
             check_ports(options(port=port - offset, nodes=2))
 
 
 def test_a_taken_http_port_is_named_with_its_flag() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
-        free = other.getsockname()[1]
-        other.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken, reserved() as free:
         port = taken.getsockname()[1]
         with pytest.raises(UpRefused, match=f"port {port} .*--http-port"):
-            check_ports(options(port=free, http_port=port))
+            check_ports(options(port=free.getsockname()[1], http_port=port))
+
+
+def test_a_refusal_has_the_status_of_a_service_that_refuses() -> None:
+    assert UpRefused("no").status == EXIT_USER_ERROR
 
 
 def test_a_listener_that_shares_its_port_still_holds_it() -> None:

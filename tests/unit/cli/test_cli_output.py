@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.cli.commands import cluster, group_tables, log_dirs, topic_tables
+from barnabas.cli.commands import cluster_metadata, group_tables, log_dirs, topic_tables
 from barnabas.cli.text.output import Column, OutputFormat, plain_table, plain_text, show_rows
 from barnabas.cli.text.statistics import Window, final_line, percentile
 from barnabas.kernel.errors import ErrorCode
@@ -59,11 +59,16 @@ def test_kafkas_line() -> None:
 
 def test_partitions_that_filters_keep() -> None:
     partition = {"leader": 1, "replicas": [1, 2, 3], "isr": [1, 2]}
-    filters = ("under-replicated", "unavailable", "under-min-isr", "at-min-isr")
+    filters = (
+        "under-replicated-partitions",
+        "unavailable-partitions",
+        "under-min-isr-partitions",
+        "at-min-isr-partitions",
+    )
     kept = [name for name in filters if topic_tables.is_kept(partition, frozenset({name}), 2)]
-    assert kept == ["under-replicated", "at-min-isr"]
+    assert kept == ["under-replicated-partitions", "at-min-isr-partitions"]
     assert topic_tables.is_kept(
-        {**partition, "leader": topic_tables.NO_LEADER}, frozenset({"unavailable"}), 1
+        {**partition, "leader": topic_tables.NO_LEADER}, frozenset({"unavailable-partitions"}), 1
     )
 
 
@@ -105,7 +110,7 @@ def test_rows_of_a_quorum() -> None:
         )
 
     state = SimpleNamespace(leader_id=2, current_voters=[node(1, 5), node(2, 8)], observers=[node(3, 8)])
-    rows = cluster.quorum_rows(state)
+    rows = cluster_metadata.quorum_rows(state)
     assert [(row["node"], row["status"], row["lag"]) for row in rows] == [
         (1, "Follower", 3),
         (2, "Leader", 0),

@@ -29,9 +29,10 @@ SERVE = READY + "ready(); signal.pause()"
 STUBBORN = READY + "signal.signal(signal.SIGTERM, signal.SIG_IGN); ready()\nwhile True: signal.pause()"
 
 SAY_STOP = READY + (
-    "signal.signal(signal.SIGTERM, lambda *_: (open(os.environ['TRACE'], 'a').write(os.environ['NAME'] + ' '),"
-    " sys.exit(0))); ready(); signal.pause()"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); ready(); signal.sigwait([signal.SIGTERM])\n"
+    "open(os.environ['TRACE'], 'a').write(os.environ['NAME'] + ' ')"
 )
+"""No handler: one that Python calls after `pause` has begun to wait would never be called."""
 
 ONCE = READY + (
     "if os.path.exists(os.environ['MARK']): ready(); signal.pause()\n"

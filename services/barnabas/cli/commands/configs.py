@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from barnabas.cli.commands import flags
-from barnabas.cli.refusal import usage
+from barnabas.cli.commands.flag_sets import spread
+from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ BrokerDefaultsFlag = Annotated[bool, typer.Option("--broker-defaults", help="The
 BrokerLoggerFlag = Annotated[str, typer.Option(metavar="ID", help="A broker's log levels.")]
 ClientMetricsFlag = Annotated[str, typer.Option(metavar="NAME", help="A metrics subscription.")]
 GroupFlag = Annotated[str, typer.Option(metavar="GROUP", help="A group.")]
+UserDefaultsFlag = Annotated[bool, typer.Option("--user-defaults", help="The quotas of all users.")]
+ClientDefaultsFlag = Annotated[bool, typer.Option("--client-defaults", help="The quotas of all client ids.")]
+IpDefaultsFlag = Annotated[bool, typer.Option("--ip-defaults", help="The quotas of all addresses.")]
 UserFlag = Annotated[str, typer.Option(metavar="USER", help="A user's quotas.")]
 ClientFlag = Annotated[str, typer.Option(metavar="CLIENT-ID", help="A client id's quotas.")]
 IpFlag = Annotated[str, typer.Option(metavar="ADDRESS", help="An address's quotas.")]
@@ -67,22 +72,55 @@ AllFlag = Annotated[bool, typer.Option("--all", help="Show defaults too.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Let the cluster check, change nothing.")]
 
 
+@dataclass(frozen=True)
+class NameFlags:
+    """Entities by a flag of their own."""
+
+    topic: TopicFlag = ""
+    broker: BrokerFlag = ""
+    broker_defaults: BrokerDefaultsFlag = False
+    broker_logger: BrokerLoggerFlag = ""
+    client_metrics: ClientMetricsFlag = ""
+    group: GroupFlag = ""
+    user: UserFlag = ""
+    client: ClientFlag = ""
+    ip: IpFlag = ""
+    user_defaults: UserDefaultsFlag = False
+    client_defaults: ClientDefaultsFlag = False
+    ip_defaults: IpDefaultsFlag = False
+
+    def short(self) -> dict[str, str]:
+        """Kind to name, empty where it is not given."""
+        return {
+            "topic": self.topic,
+            "broker": self.broker,
+            "broker-logger": self.broker_logger,
+            "client-metrics": self.client_metrics,
+            "group": self.group,
+            "user": self.user,
+            "client-id": self.client,
+            "ip": self.ip,
+        }
+
+    def defaults(self) -> dict[str, bool]:
+        """Kind to whether its defaults are meant."""
+        return {
+            "broker": self.broker_defaults,
+            "user": self.user_defaults,
+            "client-id": self.client_defaults,
+            "ip": self.ip_defaults,
+        }
+
+
+@spread
 def configs(
+    named: NameFlags,
     action: ActionFlag = None,
     describe: DescribeFlag = False,
     alter: AlterFlag = False,
     entity_type: EntityTypeFlag = None,
     entity_name: EntityNameFlag = None,
     entity_default: EntityDefaultFlag = False,
-    topic: TopicFlag = "",
-    broker: BrokerFlag = "",
-    broker_defaults: BrokerDefaultsFlag = False,
-    broker_logger: BrokerLoggerFlag = "",
-    client_metrics: ClientMetricsFlag = "",
-    group: GroupFlag = "",
-    user: UserFlag = "",
-    client: ClientFlag = "",
-    ip: IpFlag = "",
     add_config: AddConfigFlag = "",
     add_config_file: AddConfigFileFlag = None,
     delete_config: DeleteConfigFlag = "",
@@ -90,24 +128,16 @@ def configs(
     dry_run: DryRunFlag = False,
     output: flags.Output = OutputFormat.table,
     bootstrap_server: flags.BootstrapServer = "",
+    bootstrap_controller: flags.BootstrapController = "",
     command_config: flags.CommandConfig = None,
     command_property: flags.CommandProperty = None,
 ) -> None:
     """Show and change configs of topics, brokers, groups, quotas (kafka-configs)."""
     what = flags.chosen({"describe": describe, "alter": alter}, action, "configs")
-    short = {
-        "topic": topic,
-        "broker": broker,
-        "broker-logger": broker_logger,
-        "client-metrics": client_metrics,
-        "group": group,
-        "user": user,
-        "client-id": client,
-        "ip": ip,
-    }
-    entities = parse_entities(entity_type or (), entity_name or (), entity_default or broker_defaults, short)
-    if broker_defaults and not entities:
-        entities = {"broker": None}
+    flags.refuse_controller(bootstrap_controller)
+    entities = parse_entities(
+        entity_type or (), entity_name or (), entity_default, named.short(), named.defaults()
+    )
     values = parse_added(add_config, add_config_file)
     deleted = [word.strip() for word in delete_config.split(",") if word.strip()]
     if what == "alter" and not values and not deleted:
@@ -131,10 +161,20 @@ Entities = dict[str, str | None]
 
 
 def parse_entities(
-    types: Sequence[str], names: Sequence[str], is_default: bool, short: Mapping[str, str]
+    types: Sequence[str],
+    names: Sequence[str],
+    is_default: bool,
+    short: Mapping[str, str],
+    defaults: Mapping[str, bool],
 ) -> Entities:
     """What the flags name: one resource, or a user with a client id, in Kafka's long or short flags."""
     entities: Entities = {kind: name for kind, name in short.items() if name}
+    for default in (kind for kind, is_given in defaults.items() if is_given):
+        if default in entities:
+            raise usage(
+                f"--{default.removesuffix('-id')} and --{default.removesuffix('-id')}-defaults at once"
+            )
+        entities[default] = None
     unnamed = list(names)
     for word in types:
         kind = ENTITY_TYPES.get(word)
@@ -143,7 +183,7 @@ def parse_entities(
         entities[kind] = unnamed.pop(0) if unnamed else (None if is_default else "")
     if unnamed:
         raise usage("every --entity-name needs an --entity-type before it")
-    if not entities and not is_default:
+    if not entities:
         raise usage(
             "name what to look at: --topic, --broker, --group, ... or --entity-type and --entity-name"
         )
@@ -208,8 +248,26 @@ def _alter(
     if name == "" or (name is None and kind != "broker"):
         raise usage(f"name the {kind}, with --entity-name or --{kind}")
     admin = connection.admin()
+    check_broker(connection, admin, kind, name)
+    if deleted and kind in ("topic", "broker", "group") and name:
+        known = cluster_configs.read(connection, admin, kind, name)
+        unknown = [word for word in deleted if word not in known]
+        if unknown:
+            raise Refused(
+                f"no config of {_entity(kind, name)} is called {', '.join(unknown)}: "
+                "`barnabas configs --describe --all` shows what there is"
+            )
     cluster_configs.change(connection, admin, kind, name or "", values, deleted, is_dry_run=is_dry_run)
     say(f"{'would alter' if is_dry_run else 'altered'} configs of {_entity(kind, name)}")
+
+
+def check_broker(connection: Connection, admin: Any, kind: str, name: str | None) -> None:
+    """Raise Refused for a broker that is not there: librdkafka would wait for it to come."""
+    if kind not in ("broker", "broker-logger") or not name:
+        return
+    brokers = {str(number) for number in connection.cluster(admin).brokers}
+    if name not in brokers:
+        raise Refused(f"no broker {name}: `barnabas cluster brokers` shows what there is")
 
 
 def _rows(
@@ -218,6 +276,7 @@ def _rows(
     from barnabas.cli.kafka import configs as cluster_configs
 
     admin = connection.admin()
+    check_broker(connection, admin, kind, name)
     names = [name] if name != "" else _all_names(connection, admin, kind)
     rows: list[dict[str, Any]] = []
     for one in names:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import OutputFormat
 
 if TYPE_CHECKING:
     from barnabas.cli.text.record_format import Render
-
 
 NamesFlag = Annotated[
     list[str] | None,
@@ -69,7 +72,32 @@ DelimiterFlag = Annotated[
     str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What stands between records.")
 ]
 NullFlag = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for null keys and values.")]
-JsonFlag = Annotated[bool, typer.Option("-J", help="As --output json.")]
+JsonFlag = Annotated[bool, typer.Option("-J", help="JSON as kcat writes it.")]
+OffsetShownFlag = Annotated[
+    bool, typer.Option("-O", help="Print offsets in front, with the key separator between.")
+]
+FormatterConfigFlag = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Properties as of --property; those go before.")
+]
+FormatterFlag = Annotated[
+    str,
+    typer.Option(metavar="CLASS", help="Kafka's DefaultMessageFormatter, LoggingMessageFormatter or NoOp..."),
+]
+KeyDeserializerFlag = Annotated[
+    str, typer.Option(metavar="CLASS", help="A Java deserializer, such as LongDeserializer.")
+]
+ValueDeserializerFlag = Annotated[str, typer.Option(metavar="CLASS", help="The same for values.")]
+DecodeFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-s", metavar="[key=|value=]LETTERS", help="Unpack as kcat does: < > b B h H i I q Q c s $."
+    ),
+]
+SkipMessageOnErrorFlag = Annotated[
+    bool, typer.Option("--skip-message-on-error", help="Leave out what cannot be decoded.")
+]
+UnbufferedFlag = Annotated[bool, typer.Option("-u", hidden=True, help="Output is never kept back.")]
+SystestEventsFlag = Annotated[bool, typer.Option("--enable-systest-events", hidden=True, help="Refused.")]
 PropertyFlag = Annotated[
     list[str] | None,
     typer.Option(
@@ -93,7 +121,62 @@ CommandPropertyFlag = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class FormatFlags:
+    """How records are written; `render` is the only one who knows."""
+
+    format_: FormatFlag = ""
+    key_separator: KeySeparatorFlag = None
+    delimiter: DelimiterFlag = "\\n"
+    null: NullFlag = False
+    json_: JsonFlag = False
+    offset_shown: OffsetShownFlag = False
+    property_: PropertyFlag = None
+    formatter_config: FormatterConfigFlag = None
+    formatter: FormatterFlag = ""
+    key_deserializer: KeyDeserializerFlag = ""
+    value_deserializer: ValueDeserializerFlag = ""
+    decode: DecodeFlag = None
+    skip_message_on_error: SkipMessageOnErrorFlag = False
+
+    def render(self, *, is_json: bool) -> Render:
+        """From messages to bytes. Raises Refused for what does not fit together."""
+        from barnabas.cli.text import decoders
+
+        properties = self.properties()
+        key_name = properties.pop("key.deserializer", self.key_deserializer)
+        value_name = properties.pop("value.deserializer", self.value_deserializer)
+        for text in self.decode or ():
+            side, separator, letters = text.partition("=")
+            if separator and side not in ("key", "value"):
+                raise usage(f"-s {text}: write key=LETTERS, value=LETTERS or LETTERS for both")
+            if side == "avro" or letters == "avro":
+                raise usage("-s avro needs a schema registry, which this command does not know")
+            key_name = letters or key_name if separator and side == "key" else key_name
+            value_name = letters or value_name if separator and side == "value" else value_name
+            if not separator:
+                key_name = value_name = text
+        render = choose_render(self, properties, is_json=is_json)
+        if not key_name and not value_name:
+            return render
+        return decoders.decoding(
+            render,
+            decoders.decoder(key_name) if key_name else None,
+            decoders.decoder(value_name) if value_name else None,
+            skips_errors=self.skip_message_on_error,
+        )
+
+    def properties(self) -> dict[str, str]:
+        """Those of Kafka's formatter, from its file and its flags."""
+        from barnabas.cli.kafka.properties import parse_pairs, parse_properties
+
+        found = parse_properties(self.formatter_config.read_text()) if self.formatter_config else {}
+        return found | parse_pairs(self.property_ or (), "--property")
+
+
+@spread
 def consume(
+    formats: FormatFlags,
     names: NamesFlag = None,
     topic: TopicFlag = None,
     include: IncludeFlag = "",
@@ -106,12 +189,8 @@ def consume(
     max_messages: MaxMessagesFlag = None,
     exit_at_end: ExitAtEndFlag = False,
     timeout_ms: TimeoutMsFlag = None,
-    format_: FormatFlag = "",
-    key_separator: KeySeparatorFlag = None,
-    delimiter: DelimiterFlag = "\\n",
-    null: NullFlag = False,
-    json_: JsonFlag = False,
-    property_: PropertyFlag = None,
+    unbuffered: UnbufferedFlag = False,
+    systest_events: SystestEventsFlag = False,
     isolation_level: IsolationLevelFlag = "read_uncommitted",
     quiet: QuietFlag = False,
     output: flags.Output = OutputFormat.table,
@@ -126,14 +205,9 @@ def consume(
     if not patterns:
         raise usage("consume needs a --topic")
     check_words(output, isolation_level)
-    render = choose_render(
-        format_,
-        key_separator,
-        delimiter,
-        property_ or (),
-        is_null_shown=null,
-        is_json=json_ or output is OutputFormat.json,
-    )
+    if systest_events:
+        raise usage("--enable-systest-events is for Kafka's own system tests: use --output json")
+    render = formats.render(is_json=output is OutputFormat.json)
     from barnabas.cli.commands.offsets import parse_numbers
     from barnabas.cli.kafka.positions import parse_span
 
@@ -165,28 +239,29 @@ def check_words(output: OutputFormat, isolation_level: str) -> None:
         raise usage(f"--isolation-level {isolation_level}: read_committed or read_uncommitted")
 
 
-def choose_render(
-    format_: str,
-    key_separator: str | None,
-    delimiter: str,
-    properties: list[str] | tuple[()],
-    *,
-    is_null_shown: bool,
-    is_json: bool,
-) -> Render:
-    """How records are written: JSON, a format, Kafka's properties, or value and delimiter."""
-    from barnabas.cli.kafka.properties import parse_pairs
+def choose_render(formats: FormatFlags, properties: Mapping[str, str], *, is_json: bool) -> Render:
+    """How records are written: JSON, a format, Kafka's properties or formatters, or value and delimiter."""
     from barnabas.cli.text import envelope, record_format
     from barnabas.cli.text.escapes import unescape
 
-    if sum((bool(format_), bool(properties), is_json, key_separator is not None)) > 1:
-        raise usage("one of --format, --key-separator, --property and --output json at a time")
-    null = b"NULL" if is_null_shown else b""
+    has_separator = formats.key_separator is not None or formats.offset_shown
+    ways = (formats.format_, properties or formats.formatter, is_json, formats.json_, has_separator)
+    if sum(map(bool, ways)) > 1:
+        raise usage(
+            "one of --format, --key-separator, --property, --formatter, -J and --output json at a time"
+        )
+    null = b"NULL" if formats.null else b""
     if is_json:
         return envelope.render_envelopes
-    if format_:
-        return record_format.compile_pieces(record_format.parse_format(format_, null))
-    if properties:
-        return record_format.compile_pieces(record_format.kafka_pieces(parse_pairs(properties, "--property")))
-    separator = None if key_separator is None else unescape(key_separator)
-    return record_format.compile_pieces(record_format.kcat_pieces(unescape(delimiter), separator, null))
+    if formats.json_:
+        return envelope.render_kcat_envelopes
+    if formats.format_:
+        return record_format.compile_pieces(record_format.parse_format(formats.format_, null))
+    if properties or formats.formatter:
+        pieces = record_format.formatter_pieces(formats.formatter, properties)
+        return record_format.compile_pieces(pieces)
+    separator = None if formats.key_separator is None else unescape(formats.key_separator)
+    pieces = record_format.kcat_pieces(
+        unescape(formats.delimiter), separator, null, has_offset=formats.offset_shown
+    )
+    return record_format.compile_pieces(pieces)

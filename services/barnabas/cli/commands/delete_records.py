@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -53,6 +54,7 @@ def delete_records(
 
     wanted = [TopicPartition(*one) for one in asked]
     admin = connection.admin()
+    check_there(connection.cluster(admin).topics, asked)
     deleted, failures = answers.sorted_out(admin.delete_records(wanted))
     rows: list[dict[str, Any]] = [
         {
@@ -79,6 +81,20 @@ def delete_records(
 
 
 app = flags.application(delete_records)
+
+
+def check_there(topics: Mapping[str, Any], asked: Iterable[tuple[str, int, int]]) -> None:
+    """Raise Refused for a partition that the cluster does not have: librdkafka would say something else of it."""
+    for name, number, _ in asked:
+        if name not in topics:
+            raise Refused(
+                f"no topic {name}: `barnabas topics --list` shows what there is; nothing was deleted"
+            )
+        if number not in topics[name].partitions:
+            raise Refused(
+                f"topic {name} has no partition {number}: `barnabas topics --describe` shows what there is; "
+                "nothing was deleted"
+            )
 
 
 def read_offsets_file(path: Path) -> list[tuple[str, int, int]]:

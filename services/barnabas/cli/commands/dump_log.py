@@ -5,12 +5,15 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
+from barnabas.cli.commands.shell_command import OptionalValue, ShellCommand
 from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import OutputFormat
 from barnabas.cli.text.progress import progress_bar
@@ -53,11 +56,72 @@ IndexSanityCheckFlag = Annotated[
 VerifyIndexOnlyFlag = Annotated[
     bool, typer.Option("--verify-index-only", help="Indexes: compare with the log, show nothing.")
 ]
+MissingDecoder = Annotated[bool, typer.Option(hidden=True, help="Refused.")]
 MaxMessageSizeFlag = Annotated[int, typer.Option(min=1, metavar="BYTES", help="The largest batch.")]
 MaxBytesFlag = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Of each .log, no more.")]
 
 
+@dataclass(frozen=True)
+class ClassFlags:
+    """Decoder classes of Kafka's, of which the fixed ones have a counterpart here, and decoders that are not here."""
+
+    key_decoder_class: Annotated[
+        str, typer.Option(metavar="CLASS", help="Kafka's StringDecoder, LongDecoder, DefaultDecoder, ...")
+    ] = ""
+    value_decoder_class: Annotated[str, typer.Option(metavar="CLASS", help="The same for values.")] = ""
+    transaction_log_decoder: MissingDecoder = False
+    cluster_metadata_decoder: MissingDecoder = False
+    remote_log_metadata_decoder: MissingDecoder = False
+    share_group_state_decoder: MissingDecoder = False
+
+    @property
+    def are_given(self) -> bool:
+        return bool(self.key_decoder_class or self.value_decoder_class)
+
+    def check(self) -> None:
+        """Raise Refused for a decoder that only Kafka's tool has."""
+        for name, value in vars(self).items():
+            if value is True:
+                raise usage(
+                    f"--{name.replace('_', '-')} is only in kafka-dump-log, which reads these files as well"
+                )
+
+    def decoders(self, key: Decoder, value: Decoder) -> tuple[Decoder, Decoder]:
+        """For keys and for values: what the class is for, else what was given by its word. Raises Refused."""
+        self.check()
+        return _by_class(self.key_decoder_class, key), _by_class(self.value_decoder_class, value)
+
+
+def _by_class(name: str, otherwise: Decoder) -> Decoder:
+    short = name.rpartition(".")[2].removesuffix("Decoder").removesuffix("Deserializer")
+    known = {
+        "": otherwise,
+        "String": Decoder.text,
+        "Long": Decoder.long,
+        "Integer": Decoder.long,
+        "Default": Decoder.hex,
+    }
+    if short not in known:
+        raise usage(f"{name} is a class that only a JVM can load: use --key-decoder and --value-decoder")
+    return known[short]
+
+
+class DumpLogCommand(ShellCommand):
+    """Kafka's decoder classes have a default."""
+
+    optional_values: ClassVar = {
+        f"--{side}-decoder-class": OptionalValue(
+            f"--{side}-decoder-class",
+            (f"--{side}-decoder-class", "StringDecoder"),
+            lambda text: text.endswith(("Decoder", "Deserializer")),
+        )
+        for side in ("key", "value")
+    }
+
+
+@spread
 def dump_log(
+    classes: ClassFlags,
     paths: PathsFlag = None,
     files: FilesFlag = "",
     print_data_log: PrintDataLogFlag = False,
@@ -76,12 +140,14 @@ def dump_log(
     wanted = [*(Path(word) for word in files.split(",") if word), *(paths or ())]
     if not wanted:
         raise usage("dump-log needs --files")
+    key_decoder, value_decoder = classes.decoders(key_decoder, value_decoder)
     from barnabas.cli.dump.batches import DECODERS, BatchFlags
     from barnabas.cli.dump.indexes import IndexFlags
 
     has_data = (
         print_data_log
         or offsets_decoder
+        or classes.are_given
         or key_decoder is not Decoder.text
         or value_decoder is not Decoder.text
     )
@@ -111,7 +177,7 @@ def dump_log(
         )
 
 
-app = flags.application(dump_log)
+app = flags.application(dump_log, DumpLogCommand)
 
 
 def expand(paths: Sequence[Path]) -> Iterator[Path]:

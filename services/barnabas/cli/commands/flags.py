@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from barnabas.cli.commands.shell_command import ShellCommand
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import OutputFormat
 
@@ -56,6 +57,13 @@ CommandProperty = Annotated[
     list[str] | None,
     typer.Option("--command-property", "-X", metavar="NAME=VALUE", help=PROPERTY_HELP),
 ]
+ClusterConfig = Annotated[
+    ConfigFile,
+    typer.Option("--command-config", "--config", "-c", metavar="FILE", help=CONFIG_HELP),
+]
+BootstrapController = Annotated[
+    str, typer.Option("--bootstrap-controller", metavar="HOST:PORT", hidden=True, help="Refused.")
+]
 Output = Annotated[OutputFormat, typer.Option("--output", help="How the result is written.")]
 Topic = Annotated[
     str,
@@ -81,6 +89,14 @@ def connect(
     return connect_with(bootstrap, command_config, properties)
 
 
+def refuse_controller(address: str) -> None:
+    """Raise Refused for --bootstrap-controller: these commands speak to brokers."""
+    if address:
+        raise usage(
+            "--bootstrap-controller is not for this command, which speaks to brokers: use --bootstrap-server"
+        )
+
+
 def chosen(flags: Mapping[str, bool], word: str | None, command: str) -> str:
     """The one action asked for, by a flag (`--list`) or by a word (`list`); Refused for none and for two."""
     given = [name for name, is_set in flags.items() if is_set]
@@ -96,8 +112,8 @@ def chosen(flags: Mapping[str, bool], word: str | None, command: str) -> str:
     raise usage(f"{' and '.join('--' + name for name in given)} at once: give one of {wanted}")
 
 
-def application(function: Any, **settings: Any) -> typer.Typer:
+def application(function: Any, cls: type[ShellCommand] = ShellCommand) -> typer.Typer:
     """A Typer with one command, as `commands/NAME.py` exports it."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=False)
-    app.command(**settings)(function)
+    app.command(cls=cls)(function)
     return app

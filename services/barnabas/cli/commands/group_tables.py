@@ -60,9 +60,12 @@ STATE_COLUMNS: Final = (
 )
 
 
-def list_groups(connection: Connection, states: str, output: OutputFormat, *, with_state: bool) -> None:
-    """Names, one a line in a pipe; with their type and state where these, or only some states, are asked for."""
+def list_groups(
+    connection: Connection, states: str, types: str, output: OutputFormat, *, with_columns: bool
+) -> None:
+    """Names, one a line in a pipe; with their type and state where these, or only some of them, are asked for."""
     wanted = parse_states(word.strip() for word in states.split(",") if word.strip())
+    kept = parse_types(word.strip() for word in types.split(",") if word.strip())
     rows = [
         {
             "group": listing.group_id,
@@ -70,8 +73,9 @@ def list_groups(connection: Connection, states: str, output: OutputFormat, *, wi
             "state": STATES.get(listing.state, "Unknown"),
         }
         for listing in _listings(connection, wanted)
+        if not kept or TYPES.get(listing.type, "Unknown") in kept
     ]
-    plain = None if with_state or wanted else (lambda row: str(row["group"]))
+    plain = None if with_columns or wanted or kept else (lambda row: str(row["group"]))
     show_rows(rows, LIST_COLUMNS, output, title="groups", plain_line=plain)
 
 
@@ -83,6 +87,19 @@ def parse_states(words: Iterable[str]) -> set[ConsumerGroupState]:
     if unknown:
         raise usage(f"no group state is called {', '.join(unknown)}: {', '.join(STATES.values())}")
     return {known[word.lower()] for word in words}
+
+
+def parse_types(words: Iterable[str]) -> set[str]:
+    """Kafka's names of group types, in any case. Raises Refused for those that librdkafka does not see."""
+    known = {name.lower(): name for name in TYPES.values()}
+    found = set()
+    for word in words:
+        if word.lower() in ("share", "streams"):
+            raise usage(f"{word.lower()} groups are not seen by this command: use kafka-groups for them")
+        if word.lower() not in known:
+            raise usage(f"no group type is called {word}: {', '.join(known)}")
+        found.add(known[word.lower()])
+    return found
 
 
 def group_names(connection: Connection) -> list[str]:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
+from barnabas.cli.commands.shell_command import OptionalValue, ShellCommand
 from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
 
 if TYPE_CHECKING:
+    from barnabas.cli.commands.group_reset import Way
     from barnabas.cli.kafka.connection import Connection
 
+STATE_NAMES: Final = (
+    "unknown",
+    "preparingrebalance",
+    "completingrebalance",
+    "assigning",
+    "reconciling",
+    "stable",
+    "dead",
+    "empty",
+    "notready",
+)
+TYPE_NAMES: Final = ("unknown", "consumer", "classic", "share", "streams")
 DELETED_COLUMNS: Final = (
+    Column("group", "GROUP", "cyan"),
     Column("topic", "TOPIC", "cyan"),
     Column("partition", "PARTITION", is_number=True),
     Column("status", "STATUS"),
@@ -45,7 +62,22 @@ StateFlag = Annotated[
     bool, typer.Option("--state", help="With --describe: the group as a whole; with --list: its state.")
 ]
 InStateFlag = Annotated[
-    str, typer.Option(metavar="STATE,...", help="With --list: groups in these states only.")
+    str,
+    typer.Option(metavar="STATE,...", help="With --list: groups in these states only; as --state STATE,..."),
+]
+TypesFlag = Annotated[
+    str,
+    typer.Option(
+        "--of-type",
+        "--group-type",
+        metavar="TYPE,...",
+        help="With --list: groups of these types only (classic, consumer); as --type TYPE,...",
+    ),
+]
+WithTypeFlag = Annotated[bool, typer.Option("--type", help="With --list: the groups' types.")]
+ConsumerFlag = Annotated[bool, typer.Option("--consumer", hidden=True, help="What is listed anyway.")]
+ValidateRegexFlag = Annotated[
+    str, typer.Option(metavar="REGEX", help="Say whether this is an expression for SubscriptionPattern.")
 ]
 VerboseFlag = Annotated[bool, typer.Option("--verbose", help="More columns.")]
 TopicFlag = Annotated[
@@ -74,7 +106,55 @@ TimeoutFlag = Annotated[int, typer.Option(metavar="MS", min=1, help="Wait so lon
 ACTIONS: Final = ("list", "describe", "delete", "delete-offsets", "reset-offsets")
 
 
+@dataclass(frozen=True)
+class ViewFlags:
+    """What of the groups is shown, and which of them."""
+
+    offsets: OffsetsFlag = False
+    members: MembersFlag = False
+    state: StateFlag = False
+    in_state: InStateFlag = ""
+    type_: WithTypeFlag = False
+    types: TypesFlag = ""
+    consumer: ConsumerFlag = False
+    verbose: VerboseFlag = False
+
+
+@dataclass(frozen=True)
+class ResetFlags:
+    """Where offsets go, and whether it is done."""
+
+    to_earliest: ToEarliestFlag = False
+    to_latest: ToLatestFlag = False
+    to_current: ToCurrentFlag = False
+    to_offset: ToOffsetFlag = None
+    shift_by: ShiftByFlag = None
+    to_datetime: ToDatetimeFlag = ""
+    by_duration: ByDurationFlag = ""
+    from_file: FromFileFlag = None
+    dry_run: DryRunFlag = False
+    execute: ExecuteFlag = False
+    export: ExportFlag = False
+
+    def way(self) -> Way:
+        """The flags that say where to."""
+        from barnabas.cli.commands.group_reset import Way
+
+        return Way(
+            self.to_earliest,
+            self.to_latest,
+            self.to_current,
+            self.to_offset,
+            self.shift_by,
+            self.to_datetime,
+            self.by_duration,
+        )
+
+
+@spread
 def groups(
+    view: ViewFlags,
+    reset: ResetFlags,
     action: ActionFlag = None,
     names: NamesFlag = None,
     list_: ListFlag = False,
@@ -84,24 +164,9 @@ def groups(
     reset_offsets: ResetOffsetsFlag = False,
     group: GroupFlag = None,
     all_groups: AllGroupsFlag = False,
-    offsets: OffsetsFlag = False,
-    members: MembersFlag = False,
-    state: StateFlag = False,
-    in_state: InStateFlag = "",
-    verbose: VerboseFlag = False,
+    validate_regex: ValidateRegexFlag = "",
     topic: TopicFlag = None,
     all_topics: AllTopicsFlag = False,
-    to_earliest: ToEarliestFlag = False,
-    to_latest: ToLatestFlag = False,
-    to_current: ToCurrentFlag = False,
-    to_offset: ToOffsetFlag = None,
-    shift_by: ShiftByFlag = None,
-    to_datetime: ToDatetimeFlag = "",
-    by_duration: ByDurationFlag = "",
-    from_file: FromFileFlag = None,
-    dry_run: DryRunFlag = False,
-    execute: ExecuteFlag = False,
-    export: ExportFlag = False,
     timeout: TimeoutFlag = 30_000,
     output: flags.Output = OutputFormat.table,
     bootstrap_server: flags.BootstrapServer = "",
@@ -109,6 +174,12 @@ def groups(
     command_property: flags.CommandProperty = None,
 ) -> None:
     """List, describe, delete and reset consumer groups (kafka-consumer-groups)."""
+    if validate_regex:
+        from barnabas.cli.text.re2 import check_re2
+
+        check_re2(validate_regex)
+        print(f"{validate_regex} is a valid RE2 expression")  # noqa: T201
+        return
     given = zip(ACTIONS, (list_, describe, delete, delete_offsets, reset_offsets), strict=True)
     what = flags.chosen(dict(given), action, "groups")
     named = [*(group or ()), *(names or ())]
@@ -118,25 +189,37 @@ def groups(
 
     named = group_tables.group_names(connection) if all_groups else named
     if what == "list":
-        group_tables.list_groups(connection, in_state, output, with_state=state or verbose)
+        with_columns = view.state or view.type_ or view.verbose
+        group_tables.list_groups(connection, view.in_state, view.types, output, with_columns=with_columns)
     elif what == "describe":
-        view = view_of(offsets, members, state)
-        group_tables.describe_groups(connection, named, view, output, is_verbose=verbose)
+        shown = view_of(view.offsets, view.members, view.state)
+        group_tables.describe_groups(connection, named, shown, output, is_verbose=view.verbose)
     elif what == "delete":
         _delete(connection, named)
     elif what == "delete-offsets":
         _delete_offsets(connection, named, topic or (), output)
     else:
-        scope = group_reset.Scope(tuple(topic or ()), all_topics, from_file)
-        way = group_reset.Way(
-            to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration
-        )
+        scope = group_reset.Scope(tuple(topic or ()), all_topics, reset.from_file)
+        is_executed = reset.execute and not reset.dry_run
         group_reset.reset(
-            connection, named, scope, way, output, is_executed=execute and not dry_run, is_exported=export
+            connection, named, scope, reset.way(), output, is_executed=is_executed, is_exported=reset.export
         )
 
 
-app = flags.application(groups)
+class GroupsCommand(ShellCommand):
+    """`--state` and `--type` stand alone, or with what to list."""
+
+    optional_values: ClassVar = {
+        "--state": OptionalValue("--in-state", ("--state",), lambda text: _are_words(text, STATE_NAMES)),
+        "--type": OptionalValue("--of-type", ("--type",), lambda text: _are_words(text, TYPE_NAMES)),
+    }
+
+
+def _are_words(text: str, known: Sequence[str]) -> bool:
+    return all(word.strip().lower() in known for word in text.split(","))
+
+
+app = flags.application(groups, GroupsCommand)
 
 
 def with_timeout(milliseconds: int, properties: Sequence[str] | None) -> list[str]:

@@ -27,6 +27,7 @@ NAMED_TIMES: Final = {
     "max-timestamp": -3,
     "earliest-local": -4,
     "latest-tiered": -5,
+    "earliest-pending-upload": -6,
 }
 """Kafka's special timestamps in ListOffsets."""
 
@@ -47,8 +48,8 @@ TimeFlag = Annotated[
     typer.Option(
         "--time",
         metavar="TIME",
-        help="latest, earliest, max-timestamp, earliest-local, latest-tiered, milliseconds since the epoch, "
-        "an ISO 8601 time, or 10m ago.",
+        help="latest, earliest, max-timestamp, earliest-local, latest-tiered, earliest-pending-upload, "
+        "milliseconds since the epoch, an ISO 8601 time, or 10m ago.",
     ),
 ]
 ExcludeInternalTopicsFlag = Annotated[
@@ -120,7 +121,7 @@ def parse_when(text: str) -> int:
         return NAMED_TIMES[text]
     if text.lstrip("-").isdigit():
         if int(text) < min(NAMED_TIMES.values()):
-            raise usage(f"--time {text}: -1 is the latest offset, -2 the earliest, and so on to -5")
+            raise usage(f"--time {text}: -1 is the latest offset, -2 the earliest, and so on to -6")
         return int(text)
     import time
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
+from barnabas.cli.commands.shell_command import OptionalValue, ShellCommand
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import Column, OutputFormat
 
@@ -54,16 +58,59 @@ CommandConfigFlag = Annotated[
 ]
 
 
-@app.command()
+@dataclass(frozen=True)
+class PayloadFlags:
+    """What the records hold: exactly one of the three."""
+
+    record_size: RecordSizeFlag = None
+    payload_file: PayloadFileFlag = None
+    payload_delimiter: PayloadDelimiterFlag = "\\n"
+    payload_monotonic: Annotated[
+        bool, typer.Option("--payload-monotonic", help="Values are 0, 1, 2, ... as text.")
+    ] = False
+
+    def check(self) -> None:
+        if sum((self.record_size is not None, self.payload_file is not None, self.payload_monotonic)) != 1:
+            raise usage("give one of --record-size, --payload-file and --payload-monotonic")
+
+
+@dataclass(frozen=True)
+class PaceFlags:
+    """How many records, how fast, and what is reported of them."""
+
+    num_records: NumRecordsFlag = 100_000
+    throughput: ThroughputFlag = -1
+    warmup_records: Annotated[
+        int, typer.Option(min=0, help="So many in the beginning are left out of a second summary.")
+    ] = 0
+    reporting_interval: Annotated[
+        int, typer.Option(metavar="MS", min=1, help="A line of progress each time.")
+    ] = 5000
+    transactional_id: Annotated[str, typer.Option(metavar="ID", help="Send in transactions.")] = ""
+    transaction_duration_ms: Annotated[
+        int | None, typer.Option(min=1, metavar="MS", help="Commit after so long (3000).")
+    ] = None
+    print_metrics: PrintMetricsFlag = False
+
+    def check(self) -> None:
+        if self.warmup_records >= self.num_records:
+            raise usage("--warmup-records must be fewer than --num-records")
+
+
+PropertyWordsFlag = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME=VALUE]...", help="More of --producer-props.", show_default=False),
+]
+
+
+@app.command(cls=ShellCommand)
+@spread
 def produce(
+    payload: PayloadFlags,
+    pace: PaceFlags,
     topic: flags.Topic = "",
-    num_records: NumRecordsFlag = 100_000,
-    record_size: RecordSizeFlag = None,
-    payload_file: PayloadFileFlag = None,
-    payload_delimiter: PayloadDelimiterFlag = "\\n",
-    throughput: ThroughputFlag = -1,
     producer_props: ProducerPropsFlag = None,
-    print_metrics: PrintMetricsFlag = False,
+    property_words: PropertyWordsFlag = None,
     output: flags.Output = OutputFormat.table,
     bootstrap_server: flags.BootstrapServer = "",
     command_config: CommandConfigFlag = None,
@@ -72,22 +119,17 @@ def produce(
     """Send records, as fast as it goes or at a rate (kafka-producer-perf-test)."""
     if not topic:
         raise usage("perf produce needs a --topic")
-    if (record_size is None) == (payload_file is None):
-        raise usage("give --record-size or --payload-file")
-    properties = [*(command_property or ()), *split_properties(producer_props)]
+    payload.check()
+    pace.check()
+    properties = [
+        *(command_property or ()),
+        *split_properties([*(producer_props or ()), *(property_words or ())]),
+    ]
     connection = flags.connect(bootstrap_server, command_config, properties)
     from barnabas.cli.commands import perf_produce
 
-    payloads = perf_produce.payloads_of(record_size, payload_file, payload_delimiter)
-    perf_produce.run(
-        connection,
-        topic,
-        payloads,
-        num_records,
-        throughput,
-        output,
-        shows_metrics=print_metrics,
-    )
+    payloads = perf_produce.payloads_of(payload.record_size, payload.payload_file, payload.payload_delimiter)
+    perf_produce.run(connection, topic, payloads, pace, output)
 
 
 MessagesFlag = Annotated[int, typer.Option("--messages", "--num-records", min=1, help="How many records.")]
@@ -108,16 +150,43 @@ ConsumeCommandConfigFlag = Annotated[
 ]
 
 
-@app.command()
+@dataclass(frozen=True)
+class ShownFlags:
+    """What is printed of a reading run."""
+
+    show_detailed_stats: ShowDetailedStatsFlag = False
+    reporting_interval: ReportingIntervalFlag = 5000
+    hide_header: Annotated[bool, typer.Option("--hide-header", help="No titles.")] = False
+    date_format: Annotated[
+        str, typer.Option(metavar="PATTERN", help="How times are written, as Java's SimpleDateFormat.")
+    ] = "yyyy-MM-dd HH:mm:ss:SSS"
+    print_metrics: PrintMetricsFlag = False
+
+
+class ConsumeCommand(ShellCommand):
+    """Kafka's --timeout alone is its default."""
+
+    optional_values: ClassVar = {
+        "--timeout": OptionalValue("--timeout", (), lambda text: not text.startswith("-"))
+    }
+
+
+@app.command(cls=ConsumeCommand)
+@spread
 def consume(
+    shown: ShownFlags,
     topic: flags.Topic = "",
+    include: Annotated[str, typer.Option(metavar="REGEX", help="Topics by regular expression.")] = "",
     messages: MessagesFlag = 100_000,
     group: GroupFlag = "",
     timeout: TimeoutFlag = 10_000,
     from_latest: FromLatestFlag = False,
-    show_detailed_stats: ShowDetailedStatsFlag = False,
-    reporting_interval: ReportingIntervalFlag = 5000,
-    print_metrics: PrintMetricsFlag = False,
+    fetch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="BYTES", help="As max.partition.fetch.bytes.")
+    ] = None,
+    socket_buffer_size: Annotated[
+        int | None, typer.Option(min=0, metavar="BYTES", help="As receive.buffer.bytes.")
+    ] = None,
     consumer_props: ConsumerPropsFlag = None,
     output: flags.Output = OutputFormat.table,
     bootstrap_server: flags.BootstrapServer = "",
@@ -125,22 +194,57 @@ def consume(
     command_property: flags.CommandProperty = None,
 ) -> None:
     """Read records and throw them away (kafka-consumer-perf-test)."""
-    if not topic:
-        raise usage("perf consume needs a --topic")
+    if bool(topic) == bool(include):
+        raise usage("perf consume needs a --topic, or --include with a regular expression")
     properties = [*(command_property or ()), *split_properties(consumer_props)]
     connection = flags.connect(bootstrap_server, command_config, properties)
     from barnabas.cli.commands import perf_consume
 
+    sizes = {"max.partition.fetch.bytes": fetch_size, "socket.receive.buffer.bytes": socket_buffer_size}
     plan = perf_consume.Plan(
-        topic=topic,
+        topic=topic or "^" + include.removeprefix("^"),
         records=messages,
         group=group,
         idle_seconds_max=timeout / 1000,
         starts_at_end=from_latest,
-        interval_seconds=reporting_interval / 1000 if show_detailed_stats else None,
-        shows_metrics=print_metrics,
+        interval_seconds=shown.reporting_interval / 1000 if shown.show_detailed_stats else None,
+        shows_metrics=shown.print_metrics,
+        shows_header=not shown.hide_header,
+        time_format=java_time_format(shown.date_format),
+        settings={name: value for name, value in sizes.items() if value is not None},
     )
     perf_consume.run(connection, plan, output, CONSUMER_COLUMNS)
+
+
+JAVA_TIME_LETTERS: Final = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+    "SSS": "%f",
+    "a": "%p",
+    "hh": "%I",
+    "EEE": "%a",
+    "MMM": "%b",
+}
+
+
+def java_time_format(pattern: str) -> str:
+    """Java's SimpleDateFormat as strftime's, with %f for milliseconds. Raises Refused for letters not known."""
+    found = ""
+    for match in re.finditer(
+        r"'(?P<quoted>[^']*)'|(?P<letters>(?P<letter>[A-Za-z])(?P=letter)*)|(?P<other>.)", pattern
+    ):
+        letters = match["letters"]
+        if letters and letters not in JAVA_TIME_LETTERS:
+            raise usage(f"--date-format has {letters}, which is not known: {', '.join(JAVA_TIME_LETTERS)}")
+        found += (
+            JAVA_TIME_LETTERS[letters] if letters else (match["quoted"] or match["other"]).replace("%", "%%")
+        )
+    return found
 
 
 def split_properties(words: list[str] | None) -> list[str]:

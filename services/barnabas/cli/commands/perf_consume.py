@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
@@ -35,6 +36,10 @@ class Plan:
     starts_at_end: bool
     interval_seconds: float | None
     shows_metrics: bool
+    shows_header: bool = True
+    time_format: str = "%Y-%m-%d %H:%M:%S:%f"
+    """As for strftime, but %f stands for milliseconds."""
+    settings: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,15 +51,15 @@ class Count:
     records: int = 0
     size: int = 0
 
-    def row(self, now: float) -> dict[str, Any]:
+    def row(self, now: float, time_format: str) -> dict[str, Any]:
         """One line of kafka-consumer-perf-test."""
         seconds = max(now - self.started, 1e-9)
         rebalance = max(self.joined - self.started, 0.0)
         fetching = max(seconds - rebalance, 1e-9)
         megabytes = self.size / MEBIBYTE
         return {
-            "start.time": _moment(self.started),
-            "end.time": _moment(now),
+            "start.time": _moment(self.started, time_format),
+            "end.time": _moment(now, time_format),
             "data.consumed.in.MB": round(megabytes, 4),
             "MB.sec": round(megabytes / seconds, 4),
             "data.consumed.in.nMsg": self.records,
@@ -76,6 +81,7 @@ def run(connection: Connection, plan: Plan, output: OutputFormat, columns: Seque
             "enable.auto.commit": bool(plan.group),
             "queued.max.messages.kbytes": 131_072,
             "statistics.interval.ms": 1000,
+            **plan.settings,
             **connection.properties,
             "stats_cb": lambda text: statistics.update(json.loads(text)),
         }
@@ -89,18 +95,33 @@ def run(connection: Connection, plan: Plan, output: OutputFormat, columns: Seque
         now = time.time()
     finally:
         consumer.close()
-    rows.append(count.row(now))
-    if output is OutputFormat.table:
-        show_rows(rows, columns, output, title="reading", plain_line=_plain_line if len(rows) > 1 else None)
-    else:
-        show_document(rows if plan.interval_seconds else rows[0], output)
-    if plan.shows_metrics:
-        print(json.dumps({k: v for k, v in statistics.items() if isinstance(v, int | float)}, indent=2))  # noqa: T201
+    rows.append(count.row(now, plan.time_format))
+    _show(plan, rows, statistics, output, columns)
     if count.records < plan.records:
         raise Refused(
             f"{count.records} of {plan.records} records came before nothing did for {plan.idle_seconds_max:g} s: "
             "ask for fewer with --messages"
         )
+
+
+def _show(
+    plan: Plan,
+    rows: Sequence[dict[str, Any]],
+    statistics: Mapping[str, Any],
+    output: OutputFormat,
+    columns: Sequence[Column],
+) -> None:
+    """The rows, in a pipe as the lines of Kafka's tool; one document where a program is to read it."""
+    metrics = {name: value for name, value in statistics.items() if isinstance(value, int | float)}
+    if output is not OutputFormat.table:
+        last = {**rows[-1], **({"intervals": rows[:-1]} if plan.interval_seconds else {})}
+        show_document({**last, "metrics": metrics} if plan.shows_metrics else last, output)
+        return
+    if plan.shows_header and not sys.stdout.isatty():
+        print(", ".join(rows[0]))  # noqa: T201
+    show_rows(rows, columns, output, title="reading", plain_line=_plain_line)
+    if plan.shows_metrics:
+        print(json.dumps(metrics, indent=2))  # noqa: T201
 
 
 def _read(consumer: Consumer, plan: Plan, count: Count, rows: list[dict[str, Any]], advance: Any) -> None:
@@ -125,7 +146,7 @@ def _read(consumer: Consumer, plan: Plan, count: Count, rows: list[dict[str, Any
             one.size += size
         advance(len(batch))
         if plan.interval_seconds and time.time() - part.started >= plan.interval_seconds:
-            rows.append(part.row(time.time()))
+            rows.append(part.row(time.time(), plan.time_format))
             part = Count(time.time())
 
 
@@ -134,9 +155,9 @@ def _on_assign(count: Count) -> None:
 
 
 def _plain_line(row: Mapping[str, Any]) -> str:
-    return ", ".join(str(value) for value in row.values())
+    return ", ".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values())
 
 
-def _moment(seconds: float) -> str:
-    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    return moment.strftime("%Y-%m-%d %H:%M:%S:") + f"{moment.microsecond // 1000:03d}"
+def _moment(seconds: float, time_format: str) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).astimezone()
+    return moment.strftime(time_format.replace("%f", f"{moment.microsecond // 1000:03d}"))

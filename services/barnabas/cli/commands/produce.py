@@ -8,11 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
+from barnabas.cli.commands.shell_command import OptionalValue, ShellCommand
 from barnabas.cli.refusal import Refused, usage
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ PropertyFlag = Annotated[
         help="parse.key, key.separator, parse.headers, null.marker, ... as kafka-console-producer has them.",
     ),
 ]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", hidden=True, help="It says nothing anyway.")]
 AcksFlag = Annotated[
     str, typer.Option("--acks", "--request-required-acks", metavar="ACKS", help="all, 1 or 0.")
 ]
@@ -95,7 +98,90 @@ CommandPropertyFlag = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class ClientFlags:
+    """Properties of the producer that have a flag of their own in kafka-console-producer."""
+
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size", "--max-partition-memory-bytes", min=1, metavar="BYTES", help="As batch.size."
+        ),
+    ] = None
+    max_memory_bytes: Annotated[
+        int | None, typer.Option(min=1024, metavar="BYTES", help="As buffer.memory.")
+    ] = None
+    max_block_ms: Annotated[
+        int | None, typer.Option(min=0, metavar="MS", help="Give up when the buffer stays full so long.")
+    ] = None
+    message_send_max_retries: Annotated[int | None, typer.Option(min=0, help="As retries.")] = None
+    metadata_expiry_ms: Annotated[
+        int | None, typer.Option(min=1, metavar="MS", help="As metadata.max.age.ms.")
+    ] = None
+    request_timeout_ms: Annotated[
+        int | None, typer.Option(min=1, metavar="MS", help="How long brokers wait for acks.")
+    ] = None
+    retry_backoff_ms: Annotated[
+        int | None, typer.Option(min=1, metavar="MS", help="As retry.backoff.ms.")
+    ] = None
+    socket_buffer_size: Annotated[
+        int | None, typer.Option(min=0, metavar="BYTES", help="As send.buffer.bytes.")
+    ] = None
+    timeout: Annotated[int | None, typer.Option(min=0, metavar="MS", help="As linger.ms.")] = None
+
+    @property
+    def block_seconds(self) -> float | None:
+        """How long the buffer may stay full; None for as long as it takes."""
+        return None if self.max_block_ms is None else self.max_block_ms / 1000
+
+    def settings(self) -> dict[str, Any]:
+        """librdkafka's names of what was given."""
+        memory = None if self.max_memory_bytes is None else self.max_memory_bytes // 1024
+        named = {
+            "batch.size": self.batch_size,
+            "queue.buffering.max.kbytes": memory,
+            "message.send.max.retries": self.message_send_max_retries,
+            "metadata.max.age.ms": self.metadata_expiry_ms,
+            "topic.metadata.refresh.interval.ms": self.metadata_expiry_ms,
+            "request.timeout.ms": self.request_timeout_ms,
+            "retry.backoff.ms": self.retry_backoff_ms,
+            "socket.send.buffer.bytes": self.socket_buffer_size,
+            "linger.ms": self.timeout,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class ReaderFlags:
+    """How kafka-console-producer reads."""
+
+    property_: PropertyFlag = None
+    reader_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Properties as of --property; those go before.")
+    ] = None
+    line_reader: Annotated[
+        str, typer.Option(hidden=True, help="org.apache.kafka.tools.LineMessageReader, what is done anyway.")
+    ] = ""
+    sync: Annotated[bool, typer.Option("--sync", help="Wait for each record to be acknowledged.")] = False
+    tee: Annotated[bool, typer.Option("--tee", "-T", help="Write to stdout what is sent.")] = False
+    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after so many records.")] = (
+        None
+    )
+
+    def properties(self) -> dict[str, str]:
+        """Those of the file and of the flags. Raises Refused."""
+        from barnabas.cli.kafka.properties import parse_pairs, parse_properties
+
+        if self.line_reader and not self.line_reader.endswith("LineMessageReader"):
+            raise usage(f"--line-reader {self.line_reader} is a class that only a JVM can load: leave it out")
+        found = parse_properties(self.reader_config.read_text()) if self.reader_config else {}
+        return found | parse_pairs(self.property_ or (), "--property")
+
+
+@spread
 def produce(
+    reader: ReaderFlags,
+    client: ClientFlags,
     files: FilesFlag = None,
     topic: TopicFlag = "",
     partition: PartitionFlag = -1,
@@ -108,8 +194,8 @@ def produce(
     lines: LinesFlag = False,
     input_: InputFlag = InputFormat.lines,
     json_: JsonFlag = False,
+    quiet: QuietFlag = False,
     keep_partitions: KeepPartitionsFlag = False,
-    property_: PropertyFlag = None,
     acks: AcksFlag = "all",
     idempotence: IdempotenceFlag = True,
     bootstrap_server: flags.BootstrapServer = "",
@@ -117,22 +203,20 @@ def produce(
     command_property: CommandPropertyFlag = None,
 ) -> None:
     """Send records from lines, files or JSON (kafka-console-producer, kcat -P)."""
-    from barnabas.cli.kafka.properties import parse_pairs
     from barnabas.cli.text import record_input
     from barnabas.cli.text.escapes import unescape
 
     is_json = json_ or input_ is InputFormat.json
     if not topic and not is_json:
         raise usage("produce needs a --topic")
-    properties = parse_pairs(property_ or (), "--property")
+    if not delimiter:
+        raise usage("--delimiter is empty")
+    properties = reader.properties()
     if is_json and (properties or key_separator is not None):
         raise usage("--input json has keys and headers of its own: leave --property and --key-separator out")
     shape = record_input.shape_of(properties, key_separator, is_empty_null=null)
     headers = [record_input.parse_header(text) for text in header or ()]
-    separator = unescape(delimiter)
-    if not separator:
-        raise usage("--delimiter is empty")
-    settings = producer_settings(compression_codec, acks, is_idempotent=idempotence)
+    settings = producer_settings(compression_codec, acks, is_idempotent=idempotence) | client.settings()
     connection = flags.connect(bootstrap_server, command_config, command_property)
     from barnabas.cli.kafka.producing import Sender, size_errors_named
 
@@ -140,16 +224,34 @@ def produce(
         paths=tuple(files or ()),
         is_json=is_json,
         has_lines=lines or is_json or not files,
-        separator=separator,
+        separator=unescape(delimiter),
         headers=tuple(headers),
         key=None if key is None else key.encode(errors="surrogateescape"),
         keeps_partition=keep_partitions,
+        records_max=reader.count,
+        is_tee=reader.tee,
+        is_synchronous=reader.sync,
     )
-    with Sender(connection, topic, partition=partition, settings=settings) as sender, size_errors_named():
+    sender = Sender(
+        connection, topic, partition=partition, settings=settings, block_seconds_max=client.block_seconds
+    )
+    with sender, size_errors_named():
         send_all(sender, content, shape)
 
 
-app = flags.application(produce)
+class ProduceCommand(ShellCommand):
+    """Kafka's --compression-codec alone is gzip."""
+
+    optional_values: ClassVar = {
+        "--compression-codec": OptionalValue(
+            "--compression-codec",
+            ("--compression-codec", "gzip"),
+            lambda text: not text.startswith("-") and not Path(text).exists(),
+        )
+    }
+
+
+app = flags.application(produce, ProduceCommand)
 
 
 @dataclass(frozen=True)
@@ -164,6 +266,14 @@ class Content:
     headers: tuple[Header, ...]
     key: bytes | None
     keeps_partition: bool
+    records_max: int | None = None
+    is_tee: bool = False
+    is_synchronous: bool = False
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether records need nothing but to be sent."""
+        return not (self.is_json or self.is_tee or self.is_synchronous) and self.key is None
 
 
 def send_all(sender: Sender, content: Content, shape: LineShape) -> None:
@@ -172,12 +282,12 @@ def send_all(sender: Sender, content: Content, shape: LineShape) -> None:
 
     read = record_input.json_reader() if content.is_json else record_input.line_reader(shape)
     if not content.has_lines:
-        for path in content.paths:
+        for path in content.paths[: content.records_max]:
             _send_pieces(sender, [path.read_bytes()], read, content, first=1)
         return
-    is_plain = not content.is_json and shape.is_value_only and content.key is None
+    is_plain = content.is_simple and shape.is_value_only
     number = 1
-    for pieces in _pieces(content.paths, content.separator):
+    for pieces in _limited(_pieces(content.paths, content.separator), content.records_max):
         if is_plain:
             sender.send_values(pieces, content.headers)
         else:
@@ -215,7 +325,24 @@ def _send_pieces(
         if content.key is not None and record.key is None:
             record = record._replace(key=content.key)
         sender.send(record, content.headers, keeps_partition=content.keeps_partition)
+        if content.is_synchronous:
+            sender.flush()
+        if content.is_tee:
+            sys.stdout.buffer.write(piece + content.separator)
+            sys.stdout.buffer.flush()
     sender.poll()
+
+
+def _limited(batches: Iterator[list[bytes]], most: int | None) -> Iterator[list[bytes]]:
+    """No more than `most` pieces; the rest of the input is not read."""
+    if most is None:
+        yield from batches
+        return
+    for pieces in batches:
+        yield pieces[:most]
+        most -= len(pieces)
+        if most <= 0:
+            return
 
 
 def _pieces(paths: Sequence[Path], delimiter: bytes) -> Iterator[list[bytes]]:

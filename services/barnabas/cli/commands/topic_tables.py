@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TopicCollection
 
+from barnabas.cli.commands.topics import OVERRIDES
 from barnabas.cli.kafka import answers, configs
 from barnabas.cli.kafka.connection import Connection
 from barnabas.cli.kafka.topics import matching_topics, no_such_topic
+from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import Column, OutputFormat, show_document, show_rows
 
 if TYPE_CHECKING:
@@ -41,25 +43,33 @@ def describe_topics(
     names = matching_topics(
         connection.cluster(admin).topics, patterns, exclude_internal=more.exclude_internal
     )
-    if not names:
-        if more.if_exists or not patterns:
-            return
+    if not names and patterns and not more.if_exists:
         raise no_such_topic(patterns)
-    found = answers.all_of(admin.describe_topics(TopicCollection(names)))
-    settings = configs.topic_configs(admin, names)
+    found = answers.all_of(admin.describe_topics(TopicCollection(names))) if names else {}
+    if more.topic_id:
+        names = [name for name in names if url_safe(found[name].topic_id) == more.topic_id]
+        if not names and not more.if_exists:
+            raise Refused(f"no topic has the id {more.topic_id}: `barnabas topics --describe` shows the ids")
+    settings = configs.topic_configs(admin, names) if names else {}
     topics = [topic_row(found[name], settings[name]) for name in names]
-    if "overrides" in more.filters:
+    if OVERRIDES in more.filters:
         topics = [topic for topic in topics if topic["configs"]]
-    _apply_filters(topics, more.filters - {"overrides"}, settings)
+    _apply_filters(topics, more.filters - {OVERRIDES}, settings)
     if output is not OutputFormat.table:
         show_document(topics, output)
         return
-    if not more.filters - {"overrides"}:
+    if not more.filters - {OVERRIDES}:
         show_rows(topics, TOPIC_COLUMNS, output, title="topics")
-        sys.stdout.write("\n")
-    if "overrides" not in more.filters:
+        if topics:
+            sys.stdout.write("\n")
+    if OVERRIDES not in more.filters:
         rows = [{"topic": topic["topic"], **part} for topic in topics for part in topic["partitions"]]
         show_rows(rows, COLUMNS, output, title="partitions")
+
+
+def url_safe(topic_id: Any) -> str:
+    """A topic's id as Kafka's tools write it: librdkafka has + and / in it, they - and _."""
+    return str(topic_id).translate(str.maketrans("+/", "-_"))
 
 
 def topic_row(description: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +85,7 @@ def topic_row(description: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     ]
     return {
         "topic": description.name,
-        "topicId": str(description.topic_id),
+        "topicId": url_safe(description.topic_id),
         "partitionCount": len(partitions),
         "replicationFactor": max((len(part["replicas"]) for part in partitions), default=0),
         "internal": description.is_internal,
@@ -88,10 +98,10 @@ def is_kept(partition: Mapping[str, Any], filters: frozenset[str], min_isr: int)
     """Whether one of the filters asks for this partition."""
     replicas, isr = len(partition["replicas"]), len(partition["isr"])
     return (
-        ("under-replicated" in filters and isr < replicas)
-        or ("unavailable" in filters and partition["leader"] == NO_LEADER)
-        or ("under-min-isr" in filters and isr < min_isr)
-        or ("at-min-isr" in filters and isr == min_isr)
+        ("under-replicated-partitions" in filters and isr < replicas)
+        or ("unavailable-partitions" in filters and partition["leader"] == NO_LEADER)
+        or ("under-min-isr-partitions" in filters and isr < min_isr)
+        or ("at-min-isr-partitions" in filters and isr == min_isr)
     )
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
 
 if TYPE_CHECKING:
     from barnabas.cli.kafka.connection import Connection
 
+OVERRIDES: Final = "topics-with-overrides"
 LIST_COLUMNS: Final = (
     Column("topic", "TOPIC", "cyan"),
     Column("partitions", "PARTITIONS", is_number=True),
@@ -37,6 +39,7 @@ class TopicFlags:
     exclude_internal: bool
     is_dry_run: bool
     filters: frozenset[str]
+    topic_id: str = ""
 
 
 ActionFlag = Annotated[
@@ -81,10 +84,30 @@ AtMinIsrPartitionsFlag = Annotated[
 TopicsWithOverridesFlag = Annotated[
     bool, typer.Option("--topics-with-overrides", help="Those with configs of their own.")
 ]
+TopicIdFlag = Annotated[str, typer.Option(metavar="ID", help="With --describe: the topic of this id.")]
+PartitionSizeLimitFlag = Annotated[
+    int | None,
+    typer.Option(
+        "--partition-size-limit-per-response", min=1, hidden=True, help="Not needed: answers are not split."
+    ),
+]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Let the cluster check, change nothing.")]
 
 
+@dataclass(frozen=True)
+class FilterFlags:
+    """What --describe leaves out."""
+
+    under_replicated_partitions: UnderReplicatedPartitionsFlag = False
+    unavailable_partitions: UnavailablePartitionsFlag = False
+    under_min_isr_partitions: UnderMinIsrPartitionsFlag = False
+    at_min_isr_partitions: AtMinIsrPartitionsFlag = False
+    topics_with_overrides: TopicsWithOverridesFlag = False
+
+
+@spread
 def topics(
+    filters: FilterFlags,
     action: ActionFlag = None,
     names: NamesFlag = None,
     create: CreateFlag = False,
@@ -101,11 +124,8 @@ def topics(
     if_exists: IfExistsFlag = False,
     if_not_exists: IfNotExistsFlag = False,
     exclude_internal: ExcludeInternalFlag = False,
-    under_replicated_partitions: UnderReplicatedPartitionsFlag = False,
-    unavailable_partitions: UnavailablePartitionsFlag = False,
-    under_min_isr_partitions: UnderMinIsrPartitionsFlag = False,
-    at_min_isr_partitions: AtMinIsrPartitionsFlag = False,
-    topics_with_overrides: TopicsWithOverridesFlag = False,
+    topic_id: TopicIdFlag = "",
+    partition_size_limit: PartitionSizeLimitFlag = None,
     dry_run: DryRunFlag = False,
     output: flags.Output = OutputFormat.table,
     bootstrap_server: flags.BootstrapServer = "",
@@ -115,13 +135,6 @@ def topics(
     """Create, delete, describe, list and alter topics (kafka-topics)."""
     given = {"create": create, "delete": delete, "describe": describe, "list": list_, "alter": alter}
     what = flags.chosen(given, action, "topics")
-    filters = {
-        "under-replicated": under_replicated_partitions,
-        "unavailable": unavailable_partitions,
-        "under-min-isr": under_min_isr_partitions,
-        "at-min-isr": at_min_isr_partitions,
-        "overrides": topics_with_overrides,
-    }
     more = TopicFlags(
         partitions,
         replication_factor,
@@ -132,16 +145,43 @@ def topics(
         if_not_exists,
         exclude_internal,
         dry_run,
-        frozenset(name for name, is_set in filters.items() if is_set),
+        frozenset(name.replace("_", "-") for name, is_set in vars(filters).items() if is_set),
+        topic_id,
     )
     wanted = [*(topic or ()), *(names or ())]
-    if not wanted and what in ("create", "delete", "alter"):
-        raise usage(f"topics --{what} needs a --topic")
+    check(what, wanted, more)
     connection = flags.connect(bootstrap_server, command_config, command_property)
     _run(connection, what, wanted, more, output)
 
 
 app = flags.application(topics)
+
+
+def check(what: str, wanted: Sequence[str], more: TopicFlags) -> None:
+    """Raise Refused for flags that say nothing to the action, as Kafka's tool does."""
+    if not wanted and what in ("create", "delete", "alter"):
+        raise usage(f"topics --{what} needs a --topic")
+    if what == "create" and more.replica_assignment and (more.partitions or more.replication_factor):
+        raise usage(
+            "--replica-assignment says how many partitions and replicas there are: leave --partitions and "
+            "--replication-factor out"
+        )
+    fitting = {
+        "--partitions": (more.partitions, "create alter"),
+        "--replication-factor": (more.replication_factor, "create"),
+        "--replica-assignment": (more.replica_assignment, "create alter"),
+        "--config": (more.configs, "create alter"),
+        "--delete-config": (more.deleted_configs, "alter"),
+        "--if-exists": (more.if_exists, "alter delete describe"),
+        "--if-not-exists": (more.if_not_exists, "create"),
+        "--topic-id": (more.topic_id, "describe"),
+        "--dry-run": (more.is_dry_run, "create alter delete"),
+        **{f"--{name}": (True, "describe") for name in sorted(more.filters)},
+    }
+    for flag, (is_given, actions) in fitting.items():
+        if is_given and what not in actions.split():
+            where = " and ".join(f"--{action}" for action in actions.split())
+            raise usage(f"{flag} is for {where}, not for --{what}")
 
 
 def _run(

@@ -84,6 +84,12 @@ class Connection:
                 ) from error
             raise
 
+    def described(self) -> Any:
+        """DescribeCluster's answer: id, controller, nodes. Raises Refused when no broker answers."""
+        admin = self.admin()
+        self.cluster(admin)
+        return admin.describe_cluster().result(ANSWER_SECONDS_MAX)
+
 
 def connect(
     bootstrap: str, command_config: Path | None = None, pairs: Sequence[str] | None = None

@@ -77,6 +77,8 @@ class Ending:
 
     def __init__(self, *, exits_at_end: bool) -> None:
         self._exits_at_end = exits_at_end
+        self.assigned_at: float | None = None
+        """When a group last told (by the monotonic clock); the time until then is not idle."""
         self.open: set[tuple[str, int]] | None = None
         """None while a group has not told which partitions are ours."""
         self.bounds: dict[tuple[str, int], int] = {}
@@ -84,6 +86,9 @@ class Ending:
 
     @property
     def is_reached(self) -> bool:
+        """Whether there is nothing left to read. A member of a group that has no partitions may still get some."""
+        if self.assigned_at is not None and not self._exits_at_end:
+            return False
         return self.open is not None and not self.open
 
     @property
@@ -151,9 +156,16 @@ def _start(connection: Connection, consumer: Consumer, reading: Reading) -> Endi
     if reading.group and not reading.partitions:
 
         def on_assign(_: Any, partitions: Sequence[TopicPartition]) -> None:
-            ending.open = {(part.topic, part.partition) for part in partitions}
+            # Cooperative assignors tell what is new, others everything after having revoked it.
+            ending.open = (ending.open or set()) | {(part.topic, part.partition) for part in partitions}
+            ending.assigned_at = time.monotonic()
 
-        consumer.subscribe(list(reading.patterns), on_assign=on_assign)
+        def on_revoke(_: Any, partitions: Sequence[TopicPartition]) -> None:
+            ending.open = (ending.open or set()) - {(part.topic, part.partition) for part in partitions}
+
+        consumer.subscribe(
+            list(reading.patterns), on_assign=on_assign, on_revoke=on_revoke, on_lost=on_revoke
+        )
         return ending
     cluster = connection.cluster(consumer)
     wanted = partitions_of(cluster, _topics(cluster.topics, reading.patterns))
@@ -226,7 +238,7 @@ def _copy(consumer: Consumer, reading: Reading, ending: Ending, render: Render) 
         if batch and most > 1:
             batch += consumer.consume(most - 1, 0)
         if not batch:
-            if _is_idle(reading, last_arrival) or _is_past(ending):
+            if _is_idle(reading, ending, last_arrival) or _is_past(ending):
                 break
             continue
         records = _sorted_out(batch, ending)
@@ -269,9 +281,12 @@ def _store(consumer: Consumer, records: Sequence[Any]) -> None:
             raise
 
 
-def _is_idle(reading: Reading, last_arrival: float) -> bool:
-    limit = reading.idle_seconds_max
-    return limit is not None and time.monotonic() - last_arrival >= limit
+def _is_idle(reading: Reading, ending: Ending, last_arrival: float) -> bool:
+    """Whether nothing came for too long; joining a group does not count, brokers let that wait for some seconds."""
+    if reading.idle_seconds_max is None or (reading.group and ending.open is None):
+        return False
+    since = max(last_arrival, ending.assigned_at or last_arrival)
+    return time.monotonic() - since >= reading.idle_seconds_max
 
 
 def _is_past(ending: Ending) -> bool:

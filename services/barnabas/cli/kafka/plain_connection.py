@@ -66,7 +66,10 @@ class PlainConnection:
         key, version = int(request.__api_key__), int(request.__version__)
         lowest, highest = self.versions().get(key, (0, -1))
         if not lowest <= version <= highest:
-            raise Refused(f"{self.address} does not serve {api_name(key)} (version {version})")
+            raise Refused(
+                f"the broker at {self.address} does not serve {api_name(key)} in version {version}: "
+                "`barnabas cluster api-versions` shows what it does"
+            )
         return self._ask(key, version, request)
 
     def _ask(self, key: int, version: int, request: Any) -> Any:

@@ -7,7 +7,8 @@ more than sending them. What is still in its queue after the last flush has fail
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -32,20 +33,28 @@ class Sender:
     """Owns a producer; counts records sent and failed. A context manager that delivers what is queued."""
 
     def __init__(
-        self, connection: Connection, topic: str, *, partition: int = ANY_PARTITION, settings: dict[str, Any]
+        self,
+        connection: Connection,
+        topic: str,
+        *,
+        partition: int = ANY_PARTITION,
+        settings: dict[str, Any],
+        block_seconds_max: float | None = None,
     ) -> None:
         self.sent = 0
         self.failed = 0
         self._topic = topic
         self._partition = partition
         self._first_error: KafkaError | None = None
+        self._block_seconds_max = block_seconds_max
+        """How long the queue may stay full before sending fails; None for as long as it takes."""
         self._producer = connection.producer(
             {
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",  # the partition that a Java producer would choose
                 "queue.buffering.max.kbytes": 262_144,
                 **settings,
-                **connection.properties,
+                **without_idempotence(connection.properties),
                 "delivery.report.only.error": True,
                 "on_delivery": self._on_failure,
                 # The errors that matter come with each record; brokers that come and go are tried again.
@@ -75,7 +84,7 @@ class Sender:
                     produce(topic, values[at], **more)
                     at += 1
             except BufferError:
-                self._producer.poll(QUEUE_POLL_SECONDS)
+                self._wait_for_room()
         self._producer.poll(0)
         self.sent += count
 
@@ -100,12 +109,30 @@ class Sender:
                 self._producer.produce(topic, record.value, record.key, **arguments)
                 break
             except BufferError:
-                self._producer.poll(QUEUE_POLL_SECONDS)
+                self._wait_for_room()
         self.sent += 1
+
+    def flush(self) -> None:
+        """Wait until all that was sent is acknowledged, or has failed; a failure is raised."""
+        self._raise_failures(self._producer.flush(FLUSH_SECONDS_MAX))
 
     def poll(self) -> None:
         """Let librdkafka report failures."""
         self._producer.poll(0)
+
+    def _wait_for_room(self) -> None:
+        """Let librdkafka send some of what is queued. Raises Refused when nothing leaves the queue for too long."""
+        queued, started = len(self._producer), time.monotonic()
+        while True:
+            self._producer.poll(QUEUE_POLL_SECONDS)
+            limit = self._block_seconds_max
+            if limit is None or len(self._producer) < queued:
+                return
+            if time.monotonic() - started >= limit:
+                raise Refused(
+                    f"the buffer stayed full for {limit:g} s: wait longer (--max-block-ms), or give it more "
+                    "memory (--max-memory-bytes)"
+                )
 
     def _on_failure(self, error: KafkaError | None, _: Any) -> None:
         if error is not None:
@@ -118,6 +145,14 @@ class Sender:
                 errors.describe_with_advice(self._first_error) if self._first_error else "no answer in time"
             )
             raise Refused(f"{self.failed + left} of {self.sent} records were not delivered: {reason}")
+
+
+def without_idempotence(properties: Mapping[str, str]) -> dict[str, str]:
+    """The user's properties; acks other than all switch idempotence off where nothing is said of it, as in Java."""
+    acks = properties.get("acks", properties.get("request.required.acks", "all"))
+    if acks in ("all", "-1") or "enable.idempotence" in properties:
+        return dict(properties)
+    return {**properties, "enable.idempotence": "false"}
 
 
 @contextlib.contextmanager

@@ -47,6 +47,9 @@ JAVA_NAMES: Final = {
 }
 """The same thing under another name."""
 
+TOPIC_OWN: Final = ("topic.blacklist", "topic.metadata.")
+"""Properties of librdkafka's that begin with `topic.`; before any other it is what kcat lets users write."""
+
 SECRETS: Final = re.compile(r"password|secret|jaas|\.key(\.pem)?$|token", re.IGNORECASE)
 """Names whose values are never shown."""
 
@@ -92,7 +95,8 @@ def parse_pairs(pairs: Iterable[str], flag: str) -> dict[str, str]:
 def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     """The same settings with the Java client's names translated, and those it alone knows left out."""
     translated: dict[str, str] = {}
-    for name, value in properties.items():
+    for given, value in properties.items():
+        name = given.removeprefix("topic.") if not given.startswith(TOPIC_OWN) else given
         if name in JAVA_ONLY:
             continue
         if name == "sasl.jaas.config":

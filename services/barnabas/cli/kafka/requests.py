@@ -5,11 +5,12 @@ Every request is sent in a version that Kafka has served since 3.x. Error codes 
 
 from __future__ import annotations
 
+import datetime
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from barnabas.cli.kafka.connection import Connection
+from barnabas.cli.kafka.connection import ANSWER_SECONDS_MAX, Connection
 from barnabas.cli.kafka.plain_connection import PlainConnection, open_bootstrap, request_schema
 from barnabas.cli.refusal import Refused
 from barnabas.kernel.errors import ErrorCode
@@ -18,6 +19,11 @@ LIST_OFFSETS, FIND_COORDINATOR, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 2, 10, 32,
 INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_QUORUM = 44, 47, 55
 API_VERSIONS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 18, 48, 49
 LIST_CONFIG_RESOURCES = 74
+UPDATE_FEATURES, UNREGISTER_BROKER = 57, 64
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""What ListOffsets knows since version 11 (KIP-1023)."""
+
+ANSWER_TIME: Final = datetime.timedelta(seconds=ANSWER_SECONDS_MAX)
 METADATA_TOPIC = "__cluster_metadata"
 
 
@@ -53,6 +59,30 @@ def describe_quorum(connection: Connection) -> tuple[Any, Sequence[Any]]:
     return state, answer.nodes
 
 
+def update_features(
+    connection: Connection, levels: Mapping[str, int], upgrade_type: int, *, is_dry_run: bool
+) -> None:
+    """Finalize features at these levels; `upgrade_type` is 1 to go up, 2 to go down safely, 3 unsafely (KIP-584)."""
+    schema = request_schema(UPDATE_FEATURES, 1)
+    update = nested(schema, "feature_updates")
+    updates = tuple(
+        update(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+        for name, level in levels.items()
+    )
+    with open_bootstrap(connection) as broker:
+        answer = broker.ask(schema(timeout=ANSWER_TIME, feature_updates=updates, validate_only=is_dry_run))
+    for result in answer.results:
+        check(result.error_code, f"cannot change the feature {result.feature}", result.error_message)
+    check(answer.error_code, "cannot change the features", answer.error_message)
+
+
+def unregister_broker(connection: Connection, broker_id: int) -> None:
+    """Make the cluster forget a broker that has gone for good."""
+    with open_bootstrap(connection) as broker:
+        answer = broker.ask(request_schema(UNREGISTER_BROKER, 0)(broker_id=broker_id))
+    check(answer.error_code, f"cannot unregister broker {broker_id}", answer.error_message)
+
+
 def describe_configs(connection: Connection, resource_type: int, name: str) -> Sequence[Any]:
     """The configs of one resource, with synonyms."""
     schema = request_schema(DESCRIBE_CONFIGS, 4)
@@ -61,7 +91,11 @@ def describe_configs(connection: Connection, resource_type: int, name: str) -> S
     with open_bootstrap(connection) as broker:
         answer = broker.ask(schema(resources=(wanted,), include_synonyms=True, include_documentation=False))
     (result,) = answer.results
-    check(result.error_code, f"cannot describe the configs of {name or 'the defaults'}", result.error_message)
+    check(
+        result.error_code,
+        f"cannot describe the configs of {name or 'the brokers (defaults)'}",
+        result.error_message,
+    )
     return tuple(result.configs)
 
 
@@ -83,7 +117,9 @@ def alter_configs(
         answer = broker.ask(schema(resources=(changed,), validate_only=is_dry_run))
     for result in answer.responses:
         check(
-            result.error_code, f"cannot alter the configs of {name or 'the defaults'}", result.error_message
+            result.error_code,
+            f"cannot alter the configs of {name or 'the brokers (defaults)'}",
+            result.error_message,
         )
 
 
@@ -121,15 +157,17 @@ def list_offsets(
     connection: Connection, leader: tuple[str, int], partitions: Mapping[str, Sequence[int]], timestamp: int
 ) -> dict[tuple[str, int], tuple[int, int]]:
     """(topic, partition) to (offset, error code) for one of Kafka's special timestamps, -4 and below."""
-    schema = request_schema(LIST_OFFSETS, 9)
+    is_new = timestamp == EARLIEST_PENDING_UPLOAD
+    schema = request_schema(LIST_OFFSETS, 11 if is_new else 9)
     topic = nested(schema, "topics")
     part = nested(topic, "partitions")
     topics = tuple(
         topic(name=name, partitions=tuple(part(partition_index=at, timestamp=timestamp) for at in numbers))
         for name, numbers in partitions.items()
     )
+    more = {"timeout": ANSWER_TIME} if is_new else {}
     with PlainConnection(connection, *leader) as broker:
-        answer = broker.ask(schema(replica_id=-1, isolation_level=0, topics=topics))
+        answer = broker.ask(schema(replica_id=-1, isolation_level=0, topics=topics, **more))
     return {
         (found.name, found_part.partition_index): (found_part.offset, int(found_part.error_code))
         for found in answer.topics

@@ -19,14 +19,18 @@ def matching_topics(
 ) -> list[str]:
     """The names that one of `patterns` describes (a whole name, or a regular expression for all of it), sorted.
 
-    All of them without patterns, as in Kafka's tools. Commas separate patterns.
+    All of them without patterns, as in Kafka's tools. Commas separate patterns. A name that is there means itself
+    alone: `--delete --topic a.b` must not hit a topic a_b, as it would with Kafka's tool.
     """
     split = [word for pattern in patterns for word in pattern.split(",") if word]
     kept = [name for name in sorted(names) if not (exclude_internal and name in INTERNAL)]
     if not split:
         return kept
-    compiled = [compile_pattern(pattern) for pattern in split]
-    return [name for name in kept if any(expression.fullmatch(name) for expression in compiled)]
+    exact = set(split).intersection(kept)
+    compiled = [compile_pattern(pattern) for pattern in split if pattern not in exact]
+    return [
+        name for name in kept if name in exact or any(expression.fullmatch(name) for expression in compiled)
+    ]
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:

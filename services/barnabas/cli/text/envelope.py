@@ -20,6 +20,7 @@ from barnabas.cli.refusal import Refused
 from barnabas.cli.text.record_format import TIMESTAMP_TYPES
 
 Header = tuple[str, bytes | None]
+KCAT_TIMESTAMP_TYPES: Final = {1: "create", 2: "logappend"}
 BASE64: Final = "base64"
 TIMESTAMP_MAX: Final = 2**63 - 1
 
@@ -54,6 +55,29 @@ def to_line(message: Any) -> str:
         "value": to_json(message.value()),
     }
     return json.dumps(document, ensure_ascii=False) + "\n"
+
+
+def render_kcat_envelopes(messages: Sequence[Any]) -> bytes:
+    """A line for each message with kcat's names; kcat's `broker` is not known here."""
+    return "".join([_kcat_line(message) for message in messages]).encode()
+
+
+def _kcat_line(message: Any) -> str:
+    kind, timestamp = message.timestamp()
+    headers = message.headers()
+    document = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "tstype": KCAT_TIMESTAMP_TYPES.get(kind, "unknown"),
+        "ts": timestamp if kind else 0,
+        **(
+            {"headers": [item for key, value in headers for item in (key, to_json(value))]} if headers else {}
+        ),
+        "key": to_json(message.key()),
+        "payload": to_json(message.value()),
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def from_line(line: bytes) -> EnvelopeRecord:

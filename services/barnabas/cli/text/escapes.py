@@ -1,4 +1,4 @@
-"""Backslash escapes and one-character delimiters, as flags give them: `\\n`, `\\t`, `\\x1f`, `\\\\`."""
+"""Backslash escapes and one-character delimiters, as flags give them: `\\n`, `\\t`, `\\x1f`, `\\037`, `\\\\`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from typing import Final
 
-_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[nrt0\\])")
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-3][0-7]{2}|[nrt0\\])")
 _NAMED: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"\\": b"\\"}
 
 
@@ -17,4 +17,6 @@ def unescape(text: str) -> bytes:
 
 def _replacement(match: re.Match[bytes]) -> bytes:
     word = match[1]
-    return _NAMED[word] if word in _NAMED else bytes([int(word[1:], 16)])
+    if word in _NAMED:
+        return _NAMED[word]
+    return bytes([int(word[1:], 16) if word.startswith(b"x") else int(word, 8)])

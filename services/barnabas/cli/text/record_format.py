@@ -29,6 +29,7 @@ KAFKA_PROPERTIES: Final = frozenset(
         "print.timestamp",
         "print.key",
         "print.value",
+        "print.epoch",
         "print.offset",
         "print.partition",
         "print.headers",
@@ -66,12 +67,27 @@ def parse_format(text: str, null: bytes = b"") -> list[Piece]:
     return pieces
 
 
-def kcat_pieces(delimiter: bytes, key_separator: bytes | None, null: bytes) -> list[Piece]:
+def kcat_pieces(
+    delimiter: bytes, key_separator: bytes | None, null: bytes, *, has_offset: bool = False
+) -> list[Piece]:
     """What kcat prints without a format: the value, with the key in front when there is a separator."""
-    value = _escape("s", null)
-    if key_separator is None:
-        return [value, delimiter]
-    return [_escape("k", null), key_separator, value, delimiter]
+    between = b"\t" if key_separator is None else key_separator
+    front: list[Piece] = [_escape("o", null), between] if has_offset else []
+    if key_separator is not None:
+        front += [_escape("k", null), between]
+    return [*front, _escape("s", null), delimiter]
+
+
+def formatter_pieces(formatter: str, properties: Mapping[str, str]) -> list[Piece]:
+    """What one of Kafka's formatter classes prints. Raises Refused for a class that is not known here."""
+    name = formatter.rpartition(".")[2]
+    if name == "NoOpMessageFormatter":
+        return []
+    if name not in ("", "DefaultMessageFormatter", "LoggingMessageFormatter"):
+        raise usage(
+            f"--formatter {formatter} is a class that only a JVM can load: use --format or --output json"
+        )
+    return kafka_pieces(properties)
 
 
 def kafka_pieces(properties: Mapping[str, str]) -> list[Piece]:
@@ -89,6 +105,7 @@ def kafka_pieces(properties: Mapping[str, str]) -> list[Piece]:
         ("print.timestamp", "false", _typed_timestamp),
         ("print.partition", "false", lambda message: b"Partition:%d" % message.partition()),
         ("print.offset", "false", lambda message: b"Offset:%d" % message.offset()),
+        ("print.epoch", "false", _epoch),
         ("print.headers", "false", lambda message: _kafka_headers(message, between, null)),
         ("print.key", "false", _escape("k", null)),
         ("print.value", "true", _escape("s", null)),
@@ -155,6 +172,11 @@ def _typed_timestamp(message: Any) -> bytes:
     kind, milliseconds = message.timestamp()
     name = TIMESTAMP_TYPES.get(kind, "NoTimestampType")
     return f"{name}:{milliseconds}".encode() if kind else b"NO_TIMESTAMP"
+
+
+def _epoch(message: Any) -> bytes:
+    epoch = message.leader_epoch()
+    return b"Epoch:NOT_PRESENT" if epoch is None or epoch < 0 else b"Epoch:%d" % epoch
 
 
 def _kafka_headers(message: Any, separator: bytes, null: bytes) -> bytes:
