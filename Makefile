@@ -93,7 +93,7 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 	@touch $@ .setup/pipelines
 
 .setup/programs: deploy/setup/programs.sh
-	@deploy/setup/programs.sh kcat etcd go java mvn node npm
+	@deploy/setup/programs.sh kcat etcd go java mvn node npm promtool
 	@touch $@
 
 .setup/kafkajs: .setup/programs $(KAFKAJS)/package-lock.json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make sure that the outside programs that the tests and the demo use are there.
 #
-#   programs.sh PROGRAM...     of: kcat etcd go java mvn node npm
+#   programs.sh PROGRAM...     of: kcat etcd go java mvn node npm promtool
 #
 # What is missing is installed through apt where that needs no password; else one line says what to install.
 set -euo pipefail
@@ -24,6 +24,7 @@ package_of() {
         java) echo default-jdk-headless ;;
         mvn) echo maven ;;
         node) echo nodejs ;;
+        promtool) echo prometheus ;;
         *) echo "$1" ;;
     esac
 }
@@ -43,15 +44,17 @@ look() {
 look "$@"
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-# Installing etcd-server would also start an etcd for the whole machine; the tests start their own.
-masked=
-if [[ " ${packages[*]} " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
-    as_root systemctl mask --runtime etcd.service > /dev/null 2>&1 && masked=yes
+# Some packages would also start a server for the whole machine; the tests start their own.
+masked=()
+if [ -d /run/systemd/system ]; then
+    [[ " ${packages[*]} " != *" etcd-server "* ]] || masked+=(etcd.service)
+    [[ " ${packages[*]} " != *" prometheus "* ]] || masked+=(prometheus.service prometheus-node-exporter.service)
 fi
+[ ${#masked[@]} -eq 0 ] || as_root systemctl mask --runtime "${masked[@]}" > /dev/null 2>&1 || masked=()
 install_packages "${packages[@]}" || true
-if [ -n "$masked" ]; then
-    as_root systemctl unmask --runtime etcd.service > /dev/null 2>&1 || true
-    as_root systemctl disable etcd.service > /dev/null 2>&1 || true
+if [ ${#masked[@]} -gt 0 ]; then
+    as_root systemctl unmask --runtime "${masked[@]}" > /dev/null 2>&1 || true
+    as_root systemctl disable "${masked[@]}" > /dev/null 2>&1 || true
 fi
 
 look "$@"

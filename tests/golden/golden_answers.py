@@ -90,6 +90,8 @@ class Labels:
             return "<port>"
         if field == "producer_id" and value >= 0:
             return self.label("producer", value)
+        if field == "subscription_id" and value != 0:
+            return self.label("subscription", value)
         if field == "session_id" and value != 0:
             return self.label("session", value)
         if field in _BYTES and value > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 
@@ -28,15 +29,23 @@ def record(only: str = "") -> tuple[Cluster, Cluster]:
     with RealKafka(settings=KAFKA_SETTINGS) as kafka, Barnabas() as barnabas:
         versions = shared_ranges(advertised(kafka.port), advertised(barnabas.port))
         sides = Cluster(kafka.port, versions), Cluster(barnabas.port, versions)
-        players = [threading.Thread(target=play, args=(side, only)) for side in sides]
-        for player in players:
-            player.start()
-        for player in players:
-            player.join()
+        play_side_by_side(sides, only)
     RECORDINGS.mkdir(parents=True, exist_ok=True)
     for name, side in zip((f"kafka-{kafka.version}", "barnabas"), sides, strict=True):
         (RECORDINGS / f"{name}.json").write_text(as_json(side.answers))
     return sides
+
+
+def play_side_by_side(sides: tuple[Cluster, Cluster], only: str) -> None:
+    """Play to both at once. What one player raises is raised here, and ends the other's session too."""
+    over = threading.Event()
+    with ThreadPoolExecutor(len(sides), "player") as players:
+        playing = [players.submit(play, side, only, over.is_set) for side in sides]
+        try:
+            for player in as_completed(playing):
+                player.result()
+        finally:
+            over.set()
 
 
 def summary(found: list[Found]) -> list[str]:

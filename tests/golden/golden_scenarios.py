@@ -10,6 +10,7 @@ import scenarios_frames
 import scenarios_groups
 import scenarios_produce
 import scenarios_quotas
+import scenarios_telemetry
 import scenarios_topics
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "scenarios_groups",
     "scenarios_produce",
     "scenarios_quotas",
+    "scenarios_telemetry",
     "scenarios_topics",
 ]

@@ -34,7 +34,9 @@ def api_versions(run: Run) -> None:
 def metadata(run: Run) -> None:
     topic = run.topic(partitions=2)
     run.ask("known", {"topics": [{"name": topic.name}]})
-    unknown: dict[str, Any] = {"topics": [{"name": UNKNOWN_TOPIC.name}], "allow_auto_topic_creation": False}
+    # Before version 4 every topic that is asked for comes to be: the one that nobody has must not.
+    missing = UNKNOWN_TOPIC.name if run.version >= 4 else run.name("missing")
+    unknown: dict[str, Any] = {"topics": [{"name": missing}], "allow_auto_topic_creation": False}
     run.ask("unknown, not to be created" if run.version >= 4 else "unknown", unknown)
     for step, name in (
         ("empty name", ""),

@@ -8,6 +8,7 @@ from golden_session import UNKNOWN_TOPIC, Run, scenario
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 32, 33, 44, 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+CREATE_TOPICS: Final = 19
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 OWN_SETTINGS: Final = frozenset(
@@ -61,6 +62,7 @@ def describe_configs(run: Run) -> None:
     describe("empty client metrics", described(CLIENT_METRICS, ""))
     describe("unknown broker's loggers", described(BROKER_LOGGER, "99"))
     describe("loggers of nobody", described(BROKER_LOGGER, ""))
+    describe("root logger", described(BROKER_LOGGER, "1", "root"))
     describe("unknown type", described(3, "x"))
     describe("nothing")
     describe(
@@ -148,6 +150,55 @@ def incremental_alter_configs(run: Run) -> None:
     )
 
 
+SPELLINGS: Final = {
+    "retention.ms": " +77 ",
+    "segment.bytes": "0002000000",
+    "preallocate": " TRUE",
+    "min.cleanable.dirty.ratio": "0.250",
+    "cleanup.policy": " compact , delete ",
+    "compression.type": " gzip ",
+    "leader.replication.throttled.replicas": "0:1 , 1:1",
+}
+"""Values that are the same as others which are written more plainly."""
+
+
+@scenario(INCREMENTAL_ALTER_CONFIGS)
+def spellings(run: Run) -> None:
+    """The same value written in other ways: as it is taken, and as it is shown."""
+    topic = run.topic()
+    changes = [changed(TOPIC, topic.name, *SPELLINGS.items())]
+    run.ask("taken", {"resources": changes, "validate_only": False})
+    brokers = [changed(BROKER, "1", ("log.cleaner.threads", " +2 "), ("compression.type", " gzip "))]
+    run.ask("taken by a broker", {"resources": brokers, "validate_only": False})
+    group = run.name("group")
+    groups = [changed(GROUP, group, ("consumer.session.timeout.ms", " +50000 "))]
+    run.ask("taken by a group", {"resources": groups, "validate_only": False})
+    metrics = run.name("metrics")
+    subscriptions = [changed(CLIENT_METRICS, metrics, ("interval.ms", " +1000 "), ("metrics", " a , b "))]
+    run.ask("taken by client metrics", {"resources": subscriptions, "validate_only": False})
+    created = [{"name": key, "value": value} for key, value in SPELLINGS.items()]
+    row = {"name": run.name("new"), "num_partitions": 1, "replication_factor": 1, "configs": created}
+    answer = run.quietly(CREATE_TOPICS, {"topics": [row], "timeout": 10_000})
+    run.record("taken by a new topic", [each for each in answer.topics[0].configs if each.name in SPELLINGS])
+    run.settle()
+    for step, shown in (
+        ("shown", described(TOPIC, topic.name, *SPELLINGS)),
+        ("shown of a new topic", described(TOPIC, run.name("new"), *SPELLINGS)),
+        ("shown of a broker", described(BROKER, "1", "log.cleaner.threads", "compression.type")),
+        ("shown of a group", described(GROUP, group, "consumer.session.timeout.ms")),
+        ("shown of client metrics", described(CLIENT_METRICS, metrics)),
+        ("behind a topic's", described(TOPIC, run.topic("plain").name, "compression.type")),
+    ):
+        run.ask(step, {"resources": [shown], "include_synonyms": True}, api=DESCRIBE_CONFIGS)
+    emptied = [
+        changed(BROKER, "1", ("log.cleaner.threads", None, DELETE), ("compression.type", None, DELETE)),
+        changed(GROUP, group, ("consumer.session.timeout.ms", None, DELETE)),
+        changed(CLIENT_METRICS, metrics, ("interval.ms", None, DELETE), ("metrics", None, DELETE)),
+    ]
+    run.quietly(INCREMENTAL_ALTER_CONFIGS, {"resources": emptied, "validate_only": False})
+    run.settle()
+
+
 @scenario(INCREMENTAL_ALTER_CONFIGS)
 def incremental_alter_brokers(run: Run) -> None:
     def alter(step: str, kind: int, name: str, *changes: Change) -> None:
@@ -205,6 +256,7 @@ def incremental_alter_groups_and_metrics(run: Run) -> None:
     alter("client metrics without a name", CLIENT_METRICS, "", ("interval.ms", "1000"))
     alter("logger of an unknown broker", BROKER_LOGGER, "99", ("root", "INFO"))
     alter("logger, bad level", BROKER_LOGGER, "1", ("root", "LOUD"))
+    alter("logger, good level", BROKER_LOGGER, "1", ("kafka.no.such.logger", "INFO"))
     run.settle()
     run.ask(
         "group described",

@@ -8,6 +8,7 @@ from golden_batches import batch, produce
 from golden_session import UNKNOWN_TOPIC, Run, scenario
 
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS, METADATA = 19, 20, 21, 37, 3
+ELECT_LEADERS, ALTER_REASSIGNMENTS = 43, 45
 
 
 def new_topic(name: str, partitions: int = 1, replication_factor: int = 1, **fields: Any) -> dict[str, Any]:
@@ -234,3 +235,54 @@ def delete_records(run: Run) -> None:
     compacted = run.topic("compacted", cleanup_policy="compact")
     delete("compacted", compacted.name, (0, 0))
     run.ask("no topics", {"topics": [], "timeout": 10_000})
+
+
+@scenario(ELECT_LEADERS)
+def elect_leaders(run: Run) -> None:
+    topic = run.topic(partitions=2)
+    for election_type in (0, 1, 2, -1) if run.version >= 1 else (0,):
+
+        def elect(step: str, *topics: tuple[str, list[int]], kind: int = election_type) -> None:
+            rows = [{"topic": name, "partitions": partitions} for name, partitions in topics]
+            body = {"election_type": kind, "topic_partitions": rows, "timeout": 10_000}
+            run.ask(f"type {kind}: {step}", body)
+
+        elect("known", (topic.name, [0, 1]))
+        elect("unknown partition", (topic.name, [9, -1, 0]))
+        elect("unknown topic", (UNKNOWN_TOPIC.name, [0]))
+        elect("invalid name", ("not a name", [0]))
+        elect("no partitions", (topic.name, []))
+        elect("partition twice", (topic.name, [0, 0]))
+        elect("no topics")
+        everything = {"election_type": election_type, "topic_partitions": None, "timeout": 10_000}
+        answer = run.quietly(ELECT_LEADERS, everything, version=run.version)
+        # Topics of other runs are there too.
+        own = [row for row in answer.replica_election_results if row.topic == topic.name]
+        run.record(f"type {election_type}: everything", [getattr(answer, "error_code", 0), own])
+
+
+@scenario(ALTER_REASSIGNMENTS)
+def alter_partition_reassignments(run: Run) -> None:
+    topic = run.topic(partitions=2)
+
+    def reassign(step: str, name: str, *moves: tuple[int, list[int] | None], **fields: Any) -> None:
+        rows = [{"partition_index": index, "replicas": replicas} for index, replicas in moves]
+        run.ask(step, {"timeout": 10_000, "topics": [{"name": name, "partitions": rows}], **fields})
+
+    reassign("where it is", topic.name, (0, [1]), (1, [1]))
+    reassign("unknown broker", topic.name, (0, [9]))
+    reassign("one unknown broker", topic.name, (0, [1, 9]))
+    reassign("broker twice", topic.name, (0, [1, 1]))
+    reassign("no broker", topic.name, (0, []))
+    reassign("negative broker", topic.name, (0, [-1]))
+    reassign("given up", topic.name, (0, None))
+    reassign("unknown partition", topic.name, (9, [1]), (-1, [1]))
+    reassign("unknown topic", UNKNOWN_TOPIC.name, (0, [1]))
+    reassign("invalid name", "not a name", (0, [1]))
+    reassign("good and bad", topic.name, (0, [1]), (1, [9]))
+    reassign("no partitions", topic.name)
+    reassign("partition twice", topic.name, (0, [1]), (0, [1]))
+    run.ask("no topics", {"timeout": 10_000, "topics": []})
+    if run.version >= 1:
+        reassign("same factor", topic.name, (0, [1]), allow_replication_factor_change=False)
+        reassign("another factor", topic.name, (0, [1, 9]), allow_replication_factor_change=False)

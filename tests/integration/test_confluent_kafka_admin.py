@@ -266,6 +266,15 @@ def test_groups_are_deleted_when_nobody_is_in_them(cluster: Any, admin: AdminCli
         assert listed.errors == []
 
 
+def test_leaders_need_no_election(cluster: Any, admin: AdminClient) -> None:
+    here = TopicPartition(make_topic(cluster, "elected"), 0)
+    found = admin.elect_leaders(ElectionType.PREFERRED, [here]).result(WAIT_SECONDS)
+    assert {(place.topic, place.partition): error.code() for place, error in found.items()} == {
+        ("elected", 0): KafkaError.ELECTION_NOT_NEEDED
+    }
+    assert admin.elect_leaders(ElectionType.UNCLEAN).result(WAIT_SECONDS) == {}
+
+
 def test_nobody_has_scram_credentials(admin: AdminClient) -> None:
     assert admin.describe_user_scram_credentials().result(WAIT_SECONDS) == {}
     asked = admin.describe_user_scram_credentials(["someone"])["someone"]
@@ -290,9 +299,8 @@ NOT_SERVED: dict[str, Callable[[AdminClient], Any]] = {
     "delete ACLs": lambda admin: result(admin.delete_acls([ANY_BINDING])),
     "upsert SCRAM": lambda admin: result(admin.alter_user_scram_credentials([CREDENTIAL])),
     "delete SCRAM": lambda admin: result(admin.alter_user_scram_credentials([NO_CREDENTIAL])),
-    "elect leaders": lambda admin: admin.elect_leaders(ElectionType.PREFERRED).result(WAIT_SECONDS),
 }
-"""What the client offers and a broker without security and replicas does not: see docs/compatibility.md."""
+"""What the client offers and a broker without security does not: see docs/compatibility.md."""
 
 
 @pytest.mark.parametrize("call", NOT_SERVED)

@@ -124,6 +124,11 @@ def administration_of(api_key: int, version: int, name: str) -> Mapping[str, Any
         },
         35: {"topics": [{"topic": name, "partitions": [0, 1]}]},
         42: {"groups_names": [f"group-{api_key}-{version}"]},
+        43: {"timeout": 10_000, "topic_partitions": None},
+        45: {
+            "timeout": 10_000,
+            "topics": [{"name": name, "partitions": [{"partition_index": 0, "replicas": [1]}]}],
+        },
         46: {"timeout": 10_000, "topics": None},
         47: {"group_id": "described", "topics": [{"name": name, "partitions": [{"partition_index": 1}]}]},
         61: {"topics": [{"name": name, "partition_indexes": [0]}]},
@@ -203,7 +208,7 @@ def assert_says_something(api_key: int, answer: Any) -> None:
         PRODUCE: "responses", FETCH: "responses", 2: "topics", 3: "topics", 8: "topics", 15: "groups",
         API_VERSIONS: "api_keys", CREATE_TOPICS: "topics", 20: "responses", 21: "topics", 23: "topics",
         32: "results", 33: "responses", 35: "results", 37: "results", DELETE_GROUPS: "results", 44: "responses",
-        47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics", 75: "topics",
+        45: "responses", 47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics", 75: "topics",
     }  # fmt: skip
     if api_key in rows:
         assert len(getattr(answer, rows[api_key])) >= 1, answer

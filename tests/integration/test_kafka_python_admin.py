@@ -192,6 +192,16 @@ def test_active_producers_are_described(cluster: Any, admin: Any) -> None:
     assert (state.last_sequence, state.producer_epoch) == (2, 0)
 
 
+def test_replicas_lead_and_stay_where_they_are(cluster: Any, admin: Any) -> None:
+    topic = make_topic(cluster, "kp-replicas")
+    (elected,) = admin.elect_leaders(0, {topic: [0]}, raise_errors=False).replica_election_results
+    assert [row.error_code for row in elected.partition_result] == [errors.ElectionNotNeededError.errno]
+    here = TopicPartition(topic, 0)
+    assert admin.alter_partition_reassignments({here: [1]}) == {here: None}
+    assert admin.alter_partition_reassignments({here: None}) == {here: errors.NoReassignmentInProgressError}
+    assert admin.list_partition_reassignments() == {}
+
+
 def test_groups_are_listed_described_and_deleted(cluster: Any, admin: Any) -> None:
     topic = make_topic(cluster, "kp-groups", 2)
     with Worker(cluster, topic, group="kp-described", client_id="kp-describer") as worker:
@@ -271,15 +281,12 @@ FILTER = kafka.admin.ACLFilter(
 CREDENTIAL = kafka.admin.UserScramCredentialUpsertion(
     "someone", kafka.admin.ScramMechanism.SCRAM_SHA_256, "secret"
 )
-PLACE = TopicPartition("orders", 0)
 
 NOT_SERVED: dict[str, Callable[[Any], Any]] = {
     "create ACLs": lambda admin: admin.create_acls([BINDING]),
     "describe ACLs": lambda admin: admin.describe_acls(FILTER),
     "delete ACLs": lambda admin: admin.delete_acls([FILTER]),
     "alter SCRAM": lambda admin: admin.alter_user_scram_credentials([CREDENTIAL]),
-    "elect leaders": lambda admin: admin.elect_leaders(0, {"orders": [0]}),
-    "reassign": lambda admin: admin.alter_partition_reassignments({PLACE: [1]}),
     "move between directories": lambda admin: admin.alter_replica_log_dirs({("orders", 0, 1): "elsewhere"}),
     "list transactions": lambda admin: admin.list_transactions(),
 }

@@ -199,6 +199,37 @@ def test_reassignments_have_nothing_to_do(tools: ToolsInOneJvm, tmp_path: Path) 
     assert [(row["partition"], row["replicas"]) for row in proposal["partitions"]] == [(0, [1]), (1, [1])]
 
 
+def test_replicas_that_are_there_already_are_taken(tools: ToolsInOneJvm, tmp_path: Path) -> None:
+    tools("topics", "--create", "--topic", "shell-replicas")
+    elected = tools(
+        "leader-election", "--election-type", "preferred", "--topic", "shell-replicas", "--partition", "0"
+    )
+    assert elected.lines == ["Valid replica already elected for partitions shell-replicas-0"]
+    everywhere = ("--election-type", "unclean", "--all-topic-partitions")
+    assert tools("leader-election", *everywhere).lines == []
+    unknown = tools(
+        "leader-election",
+        "--election-type",
+        "preferred",
+        "--topic",
+        "shell-nothing",
+        "--partition",
+        "0",
+        status=1,
+    )
+    assert "UnknownTopicOrPartitionException" in both(unknown)
+
+    plan = tmp_path / "plan.json"
+    flags = ("--reassignment-json-file", str(plan))
+    partition = {"topic": "shell-replicas", "partition": 0, "replicas": [1]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    moved = tools("reassign-partitions", "--execute", *flags).lines
+    assert moved[-1] == "Successfully started partition reassignment for shell-replicas-0"
+    tools("reassign-partitions", "--verify", *flags)
+    cancelled = tools("reassign-partitions", "--cancel", *flags)
+    assert "None of the specified partition reassignments are active." in cancelled.stdout
+
+
 PROPOSED: Final = "Proposed partition reassignment configuration"
 
 

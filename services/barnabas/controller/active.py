@@ -15,6 +15,7 @@ from barnabas.controller.core.features import finalize_release_levels
 from barnabas.controller.core.gateways import register_gateway, remove_gateway
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.quorum import describe_quorum
+from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
 from barnabas.controller.presence import PRESENCE_PREFIX
@@ -46,12 +47,14 @@ class ActiveController:
         image: MetadataImage,
         config: ControllerConfig,
         clock: Clock,
+        counts: ControllerCounts,
     ) -> None:
+        self._counts = counts
         self._config = config
         self._clock = clock
         self._elected_at_revision = leadership.revision
         self._fanout = Fanout()
-        self.writer = MetadataWriter(store, leadership, image, self._fanout.publish)
+        self.writer = MetadataWriter(store, leadership, image, self._fanout.publish, counts)
         self._sessions = Sessions(
             {
                 Kind.NODE: config.broker_session_timeout_ms,
@@ -151,6 +154,7 @@ class ActiveController:
         await self.writer.submit(finalize_release_levels)
 
     def _on_session_expired(self, member: Member) -> None:
+        self._counts.timed_out_nodes += member.kind is Kind.NODE
         task = asyncio.ensure_future(self._remove(member))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)

@@ -82,14 +82,14 @@ class Election:
     async def keep(self, leadership: Leadership) -> None:
         """Keep the lease alive until it cannot be. Raises LeadershipLost."""
         lease = leadership.lease
-        interval = lease.ttl_ms / 3000
+        interval = pause = lease.ttl_ms / 3000
         kept_at = self._clock.monotonic()
         while True:
-            await asyncio.sleep(interval)
+            await asyncio.sleep(pause)
             asked_at = self._clock.monotonic()
             try:
                 await self._store.keep_lease_alive(lease.lease_id)
-                kept_at = asked_at
+                kept_at, pause = asked_at, interval
             except LeaseLost as error:
                 raise LeadershipLost(str(error)) from error
             except StoreError as error:
@@ -98,6 +98,7 @@ class Election:
                     raise LeadershipLost(
                         "the metadata store did not answer for the time of the lease"
                     ) from error
+                pause = interval / 4  # another member of the store may answer, while the lease still holds
 
     async def resign(self, leadership: Leadership) -> None:
         """Let another controller take over at once."""

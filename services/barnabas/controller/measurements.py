@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.service import Controller
+from barnabas.kernel.histograms import histogram_family
 from barnabas.metadata.image import NO_LEADER, MetadataImage
 
 _PREFIX: Final = "kafka_controller_kafkacontroller_"
+_STATS: Final = "kafka_controller_controllerstats_"
 
 
 class ControllerCollector(Collector):
@@ -30,6 +33,7 @@ class ControllerCollector(Collector):
         yield _gauge("activecontrollercount", "1 on the active controller", 0 if active is None else 1)
         if active is not None:
             yield from _of_image(active.image)
+            yield from _of_counts(self._controller.counts)
 
 
 def _of_image(image: MetadataImage) -> Iterator[Metric]:
@@ -46,6 +50,33 @@ def _of_image(image: MetadataImage) -> Iterator[Metric]:
         "preferredreplicaimbalancecount", "Partitions led by another than their preferred leader", moved
     )
     yield _gauge("lastcommittedrecordoffset", "The metadata's revision", image.revision)
+    live_ids = {node.node_id for node in image.live_nodes()}
+    away = sum(1 for each in partitions if len(live_ids.intersection(each.isr)) < len(each.replicas))
+    for name, text, value in (
+        ("underreplicated_partitions", "Partitions with fewer in-sync replicas than replicas", away),
+        ("registered_gateways", "Gateways that are there", len(image.gateways)),
+        ("registered_coordinators", "Coordinators that are there", len(image.coordinators)),
+    ):
+        yield GaugeMetricFamily(f"barnabas_controller_{name}", text, value=value)
+
+
+def _of_counts(counts: ControllerCounts) -> Iterator[Metric]:
+    for name, text, histogram in (
+        (f"{_PREFIX}eventqueuetimems", "A change waited for those before it, ms", counts.queue_times),
+        (f"{_PREFIX}eventqueueprocessingtimems", "Deciding and storing, ms", counts.processing_times),
+        (f"{_STATS}leaderelectionrateandtimems", "Storing new leaders, ms", counts.election_times),
+    ):
+        yield histogram_family(name, text, [((), histogram)])
+    for name, text, value in (
+        (f"{_STATS}uncleanleaderelections", "Leaders from outside the ISR", counts.unclean_elections),
+        (f"{_PREFIX}timedoutbrokerheartbeatcount", "Nodes that stayed away", counts.timed_out_nodes),
+        (
+            "barnabas_controller_elected_partitions",
+            "Partitions that got another leader",
+            counts.elected_partitions,
+        ),
+    ):
+        yield CounterMetricFamily(name, text, value=value)
 
 
 def _gauge(name: str, documentation: str, value: int) -> GaugeMetricFamily:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from barnabas.controller.active import ActiveController, WrongCluster, load_image
 from barnabas.controller.config import ControllerConfig
+from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import Election, LeadershipLost
 from barnabas.controller.limits import STOP_GRACE_SECONDS, STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
 from barnabas.controller.presence import Presence
@@ -30,6 +31,7 @@ class Controller:
         self.config = config
         self._store = store
         self._clock = clock
+        self._address = address
         self._presence = Presence(
             store,
             address,
@@ -39,6 +41,7 @@ class Controller:
         )
         self._election = Election(store, address, config.election_lease_ms, clock)
         self._active: ActiveController | None = None
+        self.counts = ControllerCounts()
 
     @property
     def active(self) -> ActiveController | None:
@@ -52,7 +55,10 @@ class Controller:
 
     def is_settled(self) -> bool:
         """Whether it leads, or stands by for one that does."""
-        return self.active is not None or (self._active is None and bool(self.active_address))
+        # Our own address there is a lease of our last life that has not run out yet.
+        return self.active is not None or (
+            self._active is None and self.active_address not in ("", self._address)
+        )
 
     async def describe_quorum(self, active: ActiveController) -> DescribeQuorumResponse:
         """The controllers and those who follow them, in KRaft's terms. Raises LeadershipLost."""
@@ -77,7 +83,9 @@ class Controller:
             leadership = await self._election.campaign()
             try:
                 image = await load_image(self._store)
-                self._active = ActiveController(self._store, leadership, image, self.config, self._clock)
+                self._active = ActiveController(
+                    self._store, leadership, image, self.config, self._clock, self.counts
+                )
                 log.info("this controller is active", revision=image.revision)
                 await self._active.run(self._election, leadership)
             except LeadershipLost as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, TypeVar
 
 from barnabas.controller.core.decision import Decision
+from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import Leadership, LeadershipLost
 from barnabas.controller.limits import WAITING_REQUESTS_MAX
 from barnabas.controller.store.protocol import (
@@ -36,6 +38,7 @@ class TooManyRequests(Exception):
 class _Waiting:
     decide: Decide[Any]
     answer: asyncio.Future[Any]
+    asked: float = field(default_factory=perf_counter)
 
 
 @dataclass(slots=True)
@@ -59,7 +62,9 @@ class MetadataWriter:
         leadership: Leadership,
         image: MetadataImage,
         publish: Callable[[MetadataDelta], None],
+        counts: ControllerCounts | None = None,
     ) -> None:
+        self._counts = ControllerCounts() if counts is None else counts
         self._store = store
         self._leadership = leadership
         self._image = image
@@ -94,7 +99,11 @@ class MetadataWriter:
                 group = [await self._queue.get()]
                 while not self._queue.empty():
                     group.append(self._queue.get_nowait())
+                started = perf_counter()
+                for waiting in group:
+                    self._counts.queue_times.observe((started - waiting.asked) * 1000)
                 await self._serve(group)
+                self._counts.processing_times.observe((perf_counter() - started) * 1000)
         finally:
             self._closed = True
             while not self._queue.empty():
@@ -139,6 +148,7 @@ class MetadataWriter:
 
     async def _write(self, steps: Sequence[_Step]) -> None:
         operations = [step.operation for step in steps]
+        started = perf_counter()
         try:
             revision = await self._store.transact([self._leadership.compare], operations)
         except CompareFailed as error:
@@ -148,6 +158,7 @@ class MetadataWriter:
                 f"a write failed, and it is not known whether it happened: {error}"
             ) from error
         records = [record for step in steps for record in step.records]
+        self._counts.on_stored(self._image, records, (perf_counter() - started) * 1000)
         self._image = self._image.apply(records, revision)
         self._publish(MetadataDelta(revision=revision, records=records))
 

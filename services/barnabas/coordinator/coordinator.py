@@ -45,7 +45,7 @@ class Coordinator:
         self._group: asyncio.TaskGroup | None = None
         self._deadline_moved = asyncio.Event()
         self._sleeping_until_ms: int | None = None
-        metrics.watch_shards(self._shards)
+        metrics.watch_shards(self.shards, lambda: len(self._runtimes))
 
     async def run(self) -> None:
         """Serve until cancelled. Images may be given before and while it runs."""
@@ -103,7 +103,8 @@ class Coordinator:
         for runtime in self.runtimes():
             runtime.on_time()
 
-    def _shards(self) -> Iterator[GroupShard]:
+    def shards(self) -> Iterator[GroupShard]:
+        """Those of the partitions that are being served, for reading."""
         for runtime in self._runtimes.values():
             if runtime.state is PartitionState.SERVING:
                 yield runtime.shard

@@ -32,5 +32,22 @@ MEMBER_ID_PREFIX_MAX: Final = 255
 """How many characters of a client id or group.instance.id a new member id starts with: the id must fit into a
 string of the record, whatever the client sends."""
 
+LAG_INTERVAL_SECONDS: Final = 1.0
+"""Lag is not measured again sooner, however often the metrics are asked for."""
+
+LAG_PARTITIONS_MAX: Final = 10_000
+"""Groups' partitions whose lag one coordinator measures and shows."""
+
+LAG_LOOK_UP_PARTITIONS: Final = 500
+"""Partitions that a storage node is asked for at once: it answers without a pause."""
+
+LAG_LOOK_UP_SECONDS: Final = 1.0
+"""How long a storage node may take for that, and for a read."""
+
+LAG_READS_MAX: Final = 256
+LAG_READ_BYTES_MAX: Final = 32 * 1024 * 1024
+LAG_READS_AT_ONCE: Final = 4
+"""Batches, and their bytes, that are read for their timestamps in one measurement."""
+
 assert BATCH_BYTES_TARGET <= APPEND_BYTES_TARGET
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX

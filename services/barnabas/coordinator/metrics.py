@@ -52,21 +52,25 @@ class CoordinatorMetrics:
             registry=registry,
         )
 
-    def watch_shards(self, shards: Callable[[], Iterable[GroupShard]]) -> None:
-        """Count groups and offsets of `shards()` whenever the metrics are read."""
-        self._registry.register(_ShardCollector(shards))
+    def watch_shards(self, shards: Callable[[], Iterable[GroupShard]], owned: Callable[[], int]) -> None:
+        """Count groups and offsets of `shards()`, those of `owned()` that are loaded, when the metrics are read."""
+        self._registry.register(_ShardCollector(shards, owned))
 
 
 class _ShardCollector(Collector):
-    def __init__(self, shards: Callable[[], Iterable[GroupShard]]) -> None:
+    def __init__(self, shards: Callable[[], Iterable[GroupShard]], owned: Callable[[], int]) -> None:
         self._shards = shards
+        self._owned = owned
 
     def collect(self) -> Iterator[Metric]:
         states: Counter[GroupState] = Counter()
-        offsets = loaded = 0
+        offsets = loaded = waiting = members = 0
         for shard in self._shards():
             loaded += 1
-            states.update(group.state for group in shard.groups.values())
+            for group in shard.groups.values():
+                states[group.state] += 1
+                waiting += len(group.joining) + len(group.syncing)
+                members += len(group.members)
             offsets += sum(
                 len(partitions) for topics in shard.offsets.values() for partitions in topics.values()
             )
@@ -80,3 +84,14 @@ class _ShardCollector(Collector):
             "Partitions of __consumer_offsets that this coordinator serves",
             value=loaded,
         )
+        yield GaugeMetricFamily(
+            "barnabas_coordinator_loading_partitions",
+            "Partitions of __consumer_offsets that this coordinator owns and has not loaded",
+            value=self._owned() - loaded,
+        )
+        purgatory = GaugeMetricFamily(
+            "kafka_server_delayedoperationpurgatory_purgatorysize", "What waits", labels=["delayedOperation"]
+        )
+        purgatory.add_metric(["Rebalance"], waiting)
+        purgatory.add_metric(["Heartbeat"], members)
+        yield purgatory

@@ -11,6 +11,7 @@ import grpc.aio
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.tracing import current_traceparent
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import iterate_headers
 from barnabas.rpc.coalesced import StreamBroken, Unreachable
@@ -67,6 +68,7 @@ class StorageOffsetsLog:
             acks=ALL_IN_SYNC_REPLICAS,
             timeout_ms=timeout_ms,
             from_coordinator=True,
+            traceparent=current_traceparent(),
         )
         try:
             async with asyncio.timeout((timeout_ms + limits.APPEND_GRACE_MS) / 1000):
@@ -156,15 +158,23 @@ class StorageOffsetsLog:
         topic = image.topics.get(GROUP_METADATA_TOPIC)
         if topic is None or partition >= len(topic.partitions):
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no {GROUP_METADATA_TOPIC}-{partition}")
-        node = image.nodes.get(topic.partitions[partition].leader)
-        if node is None:
+        connection = self.connection_to(topic.partitions[partition].leader)
+        if connection is None:
             raise KafkaError(
                 ErrorCode.coordinator_not_available, f"{GROUP_METADATA_TOPIC}-{partition} has no leader"
             )
+        return topic.topic_id, connection
+
+    def connection_to(self, node_id: int) -> StorageConnection | None:
+        """The connection to a storage node; None when no such node is registered."""
+        node = self._image().nodes.get(node_id)
+        if node is None:
+            return None
         connection = self._connections.get(node.address)
         if connection is None:
-            connection = self._connections[node.address] = StorageConnection(node.address)
-        return topic.topic_id, connection
+            connection = StorageConnection(node.address, reads_for_clients=False)
+            self._connections[node.address] = connection
+        return connection
 
 
 def _raise_for(code: int, message: str) -> None:

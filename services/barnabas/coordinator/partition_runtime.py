@@ -19,7 +19,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -36,6 +36,7 @@ from barnabas.coordinator.offsets_log import OffsetsLog
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.tracing import current_traceparent, in_trace
 from barnabas.records.batch import iterate_headers
 
 log = get_logger("coordinator.partition")
@@ -62,6 +63,8 @@ class _Pending:
 
     batches: bytes
     replies: list[tuple[Waiter, Message]]
+    traceparent: str = field(default_factory=current_traceparent)
+    """The span of the request that was decided about."""
 
 
 class PartitionRuntime:
@@ -256,7 +259,9 @@ class PartitionRuntime:
             while self._queue:
                 self._in_flight = self._next_append()
                 records = b"".join(pending.batches for pending in self._in_flight)
-                with self._metrics.append_seconds.time():
+                # One append for many requests: its span is a child of the first one's that is traced.
+                traceparent = next((each.traceparent for each in self._in_flight if each.traceparent), "")
+                with self._metrics.append_seconds.time(), in_trace(traceparent):
                     await self._log.append(self.partition, self.leader_epoch, records)
                 written, self._in_flight = self._in_flight, []
                 for pending in written:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+from prometheus_client import REGISTRY
+
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.lag import LagMeasurement
 from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.offsets_log import StorageOffsetsLog
+from barnabas.coordinator.partition_ends import StorageEnds
 from barnabas.coordinator.servicer import CoordinatorServicer
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.coordinator_pb2_grpc import add_GroupCoordinatorServicer_to_server
 from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord
@@ -43,6 +48,12 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     )
     offsets_log = StorageOffsetsLog(lambda: subscription.image, config)
     coordinator = Coordinator(config, context.clock, offsets_log, CoordinatorMetrics())
+    ends = StorageEnds(lambda: subscription.image, offsets_log.connection_to)
+    lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, context.clock)
+    context.measurements.append(lag.measure)
+    collectors = (lag, StreamCollector())
+    for collector in collectors:
+        REGISTRY.register(collector)
     subscription.on_change(coordinator.on_image)
     add_GroupCoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
     context.health.add_condition("connected to the controller", lambda: subscription.is_current)
@@ -61,6 +72,8 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     except* RegistrationRefused as group:
         raise StartError(f"the controller refuses this coordinator: {group.exceptions[0]}") from group
     finally:
+        for collector in collectors:
+            REGISTRY.unregister(collector)
         await server.stop(None)
         await offsets_log.close()
 

@@ -13,13 +13,13 @@ class ByteBudget:
     """
 
     def __init__(self, bytes_max: int, on_room: Callable[[], None]) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._on_room = on_room
         self.used_bytes = 0
 
     @property
     def is_exhausted(self) -> bool:
-        return 0 < self._bytes_max < self.used_bytes
+        return 0 < self.bytes_max < self.used_bytes
 
     def take(self, size_bytes: int) -> None:
         self.used_bytes += size_bytes

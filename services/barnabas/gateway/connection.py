@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 from types import MappingProxyType
 from typing import Final, cast
 
 from barnabas.gateway import limits
 from barnabas.gateway.budget import ByteBudget
+from barnabas.gateway.connection_metrics import ConnectionMetrics
+from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
+from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.logs import StructuredLogger, get_logger
 from barnabas.wire.frames import FrameError, FrameReader
 from barnabas.wire.requests import MalformedRequest
@@ -19,7 +23,7 @@ PRODUCE_KEY: Final = b"\0\0"
 
 Frame = bytes
 Pieces = bytes | list[bytes | memoryview] | None
-Serve = Callable[[Frame, Client], Awaitable[Pieces]]
+Serve = Callable[[Frame, Client, RequestTimes], Awaitable[Pieces]]
 
 
 class CloseConnection(Exception):
@@ -33,10 +37,11 @@ class CloseConnection(Exception):
 class _Slot:
     """An answer's place in the order of the connection."""
 
-    __slots__ = ("frame_bytes", "is_done", "is_produce", "pieces")
+    __slots__ = ("frame_bytes", "is_done", "is_produce", "pieces", "times")
 
-    def __init__(self, frame_bytes: int, *, is_produce: bool) -> None:
+    def __init__(self, frame_bytes: int, received: float, *, is_produce: bool) -> None:
         self.frame_bytes = frame_bytes
+        self.times = RequestTimes(received, frame_bytes)
         self.is_produce = is_produce
         self.is_done = False
         self.pieces: Pieces = None
@@ -57,20 +62,27 @@ class Connection(asyncio.Protocol):
         budget: ByteBudget,
         on_lost: Callable[[Connection], None],
         frame_bytes_max: int,
+        requests: RequestMetrics,
+        pauses: ConnectionMetrics,
     ) -> None:
         self._make_client = make_client
         self._serve = serve
         self._budget = budget
         self._on_lost = on_lost
+        self._requests = requests
+        self._pauses = pauses
         self._reader = FrameReader(frame_bytes_max)
-        self._frames: deque[Frame] = deque()
+        self._frames: deque[tuple[Frame, float]] = deque()
+        """Frames and when they were read, by perf_counter."""
         self._slots: deque[_Slot] = deque()
         self._unfinished = 0
         self._unfinished_others = 0
         self._unanswered_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = True
+        self._writing_paused_at = 0.0
         self._paused = False
+        self._paused_at = 0.0
         self._closing = False
         self.last_activity = 0.0
         self._transport: asyncio.Transport
@@ -94,19 +106,22 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             self._give_up(str(error))
             return
-        for frame in frames:
-            self._unanswered_bytes += len(frame)
-            self._budget.take(len(frame))
-            self._frames.append(frame)
         if frames:
+            received = perf_counter()
+            for frame in frames:
+                self._unanswered_bytes += len(frame)
+                self._budget.take(len(frame))
+                self._frames.append((frame, received))
             self._start_requests()
         self._pause_or_resume()
 
     def pause_writing(self) -> None:
         self._writable = False
+        self._writing_paused_at = self._pauses.writing.start(perf_counter())
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._send_answers()
         self._start_requests()
 
@@ -115,6 +130,10 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        if self._paused:
+            self._pauses.reading.end(self._paused_at, perf_counter())
+        if not self._writable:
+            self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._budget.give_back(self._unanswered_bytes)
         self._unanswered_bytes = 0
         self._frames.clear()
@@ -143,11 +162,11 @@ class Connection(asyncio.Protocol):
 
     def _start_requests(self) -> None:
         while self._frames and self._writable and not self._closing:
-            is_produce = self._frames[0].startswith(PRODUCE_KEY)
+            is_produce = self._frames[0][0].startswith(PRODUCE_KEY)
             if self._unfinished and (not is_produce or self._unfinished_others):
                 return
-            frame = self._frames.popleft()
-            slot = _Slot(len(frame), is_produce=is_produce)
+            frame, received = self._frames.popleft()
+            slot = _Slot(len(frame), received, is_produce=is_produce)
             self._slots.append(slot)
             self._unfinished += 1
             self._unfinished_others += not is_produce
@@ -157,7 +176,7 @@ class Connection(asyncio.Protocol):
 
     async def _run(self, frame: Frame, slot: _Slot) -> None:
         try:
-            slot.pieces = await self._serve(frame, self._client)
+            slot.pieces = await self._serve(frame, self._client, slot.times)
         except CloseConnection as error:
             self._give_up(str(error), error.identity)
             return
@@ -171,7 +190,9 @@ class Connection(asyncio.Protocol):
         self._start_requests()
 
     def _send_answers(self) -> None:
+        sent = perf_counter()
         while self._slots and self._slots[0].is_done and self._writable and not self._closing:
+            written = sent
             slot = self._slots.popleft()
             if isinstance(slot.pieces, bytes):
                 self._transport.write(slot.pieces)
@@ -179,6 +200,8 @@ class Connection(asyncio.Protocol):
                 self._transport.writelines(slot.pieces)
             self._unanswered_bytes -= slot.frame_bytes
             self._budget.give_back(slot.frame_bytes)
+            sent = perf_counter()
+            self._requests.observe(slot.times, written, sent)
         self._pause_or_resume()
 
     # --- limits
@@ -195,8 +218,10 @@ class Connection(asyncio.Protocol):
         over = over and not self.is_idle
         if over and not self._paused:
             self._transport.pause_reading()
+            self._paused_at = self._pauses.reading.start(perf_counter())
         elif self._paused and not over:
             self._transport.resume_reading()
+            self._pauses.reading.end(self._paused_at, perf_counter())
         self._paused = over
 
     def _give_up(self, reason: str, identity: Mapping[str, object] = MappingProxyType({})) -> None:

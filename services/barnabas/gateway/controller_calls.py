@@ -65,17 +65,23 @@ def controller_timeout_seconds(request: Request) -> float:
     return timeout_ms / 1000 if timeout_ms > 0 else limits.CALL_TIMEOUT_SECONDS
 
 
+def wait_seconds(request: Request) -> float:
+    """How long the client lets us wait for a change to take effect; 0 or less: not at all."""
+    timeout = request.get("timeout", None)
+    seconds = limits.IMAGE_WAIT_SECONDS if timeout is None else milliseconds(timeout) / 1000
+    return min(seconds, limits.IMAGE_WAIT_SECONDS)
+
+
 async def wait_for_image(request: Request, holds: Callable[[MetadataImage], bool]) -> None:
     """Wait until this gateway knows of a change, so that the client's next request sees it.
 
     Waits no longer than IMAGE_WAIT_SECONDS, and not at all when the client's timeout is 0 ("do not wait").
     """
-    timeout = request.get("timeout", None)
-    seconds = limits.IMAGE_WAIT_SECONDS if timeout is None else milliseconds(timeout) / 1000
+    seconds = wait_seconds(request)
     if seconds <= 0:
         return
     try:
-        async with asyncio.timeout(min(seconds, limits.IMAGE_WAIT_SECONDS)):
+        async with asyncio.timeout(seconds):
             await request.parts.metadata.wait_until(holds)
     except TimeoutError:
         return  # the change is made all the same

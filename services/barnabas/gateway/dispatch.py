@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import grpc.aio
 
+from barnabas.gateway.answer_errors import error_codes
 from barnabas.gateway.connection import CloseConnection, Pieces
 from barnabas.gateway.error_answers import error_answer, top_error_answer
 from barnabas.gateway.faults import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Client, Handler, Request
+from barnabas.gateway.request_times import RequestTimes, run_measured
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import StructuredLogger, get_logger
+from barnabas.kernel.tracing import is_tracing, start_span
 from barnabas.wire.requests import MalformedRequest, RequestHeader, read_body, read_header
 from barnabas.wire.responses import encode_response
-from barnabas.wire.schema import API_VERSIONS_KEY, api_name, is_known_api
+from barnabas.wire.schema import API_VERSIONS_KEY, api_identifier, api_name, is_known_api
 
 log = get_logger("gateway.request")
 
@@ -37,39 +39,56 @@ class Dispatcher:
         self._metrics = metrics
         self._faults = Faults() if faults is None else faults
 
-    async def serve(self, frame: bytes, client: Client) -> Pieces:
-        """The encoded answer to one frame; None when none is to be sent.
+    async def serve(self, frame: bytes, client: Client, times: RequestTimes | None = None) -> Pieces:
+        """The encoded answer to one frame; None when none is to be sent. `times` are filled in.
 
         Raises MalformedRequest or CloseConnection when nothing can be answered.
         """
         header = read_header(frame)
+        times = RequestTimes() if times is None else times
+        times.api_key = header.api_key
         try:
-            return await self._serve(frame, header, client)
+            return await self._serve(frame, header, client, times)
         except CloseConnection as error:
+            self._metrics.observe_refused(times)
             error.identity = _identity(header)
             raise
         except MalformedRequest as error:
             raise CloseConnection(str(error), _identity(header)) from error
 
-    async def _serve(self, frame: bytes, header: RequestHeader, client: Client) -> Pieces:
-        started = time.perf_counter()
+    async def _serve(
+        self, frame: bytes, header: RequestHeader, client: Client, times: RequestTimes
+    ) -> Pieces:
         handler = self._handlers.get(header.api_key)
         if handler is None:
             known = api_name(header.api_key) if is_known_api(header.api_key) else "unknown"
             raise CloseConnection(f"api key {header.api_key} ({known}) is not served")
         if not handler.versions[0] <= header.api_version <= handler.versions[1]:
-            return self._refuse_version(handler, header)
+            return self._refuse_version(handler, header, times)
+        times.api_version = header.api_version
+        return await run_measured(self._serve_version(frame, header, client, times, handler), times)
+
+    async def _serve_version(
+        self, frame: bytes, header: RequestHeader, client: Client, times: RequestTimes, handler: Handler
+    ) -> Pieces:
         try:
-            request = Request(header, read_body(frame, header), client, self._parts)
+            request = Request(header, read_body(frame, header), client, self._parts, times)
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error
+        answer = self._answer_traced if is_tracing() else self._answer
         if self._faults.is_active:
-            pieces = await self._faults.serve(request, lambda: self._answer(handler, request))
-        else:
-            pieces = await self._answer(handler, request)
-        self._metrics.observe(header.api_key, time.perf_counter() - started, len(frame))
-        return pieces
+            return await self._faults.serve(request, lambda: answer(handler, request))
+        return await answer(handler, request)
+
+    async def _answer_traced(self, handler: Handler, request: Request) -> Pieces:
+        attributes: dict[str, str | int] = {
+            "client_id": request.header.client_id or "",
+            "version": request.version,
+            "connection": request.client.connection_id,
+        }
+        with start_span(f"gateway.{api_identifier(handler.api_key)}", attributes=attributes):
+            return await self._answer(handler, request)
 
     async def _answer(self, handler: Handler, request: Request) -> Pieces:
         header = request.header
@@ -77,6 +96,8 @@ class Dispatcher:
             answer = await handler.handle(request)
             if answer is None or isinstance(answer, bytes | list):
                 return answer
+            for code in error_codes(answer):
+                request.times.count_error(code)
             return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         except KafkaError as error:
             return self._error(request, error.code, error.message)
@@ -92,19 +113,19 @@ class Dispatcher:
 
     def _error(self, request: Request, code: ErrorCode, message: str) -> Pieces:
         header = request.header
-        self._metrics.count_error(header.api_key, code)
+        request.times.count_error(code)
         body = error_answer(header.api_key, header.api_version, request.body, code, message)
         if body is None:
             raise CloseConnection(f"{api_name(header.api_key)} failed: {code.name.upper()} {message}")
         return encode_response(header.api_key, header.api_version, header.correlation_id, body)
 
-    def _refuse_version(self, handler: Handler, header: RequestHeader) -> Pieces:
+    def _refuse_version(self, handler: Handler, header: RequestHeader, times: RequestTimes) -> Pieces:
         """Answer UNSUPPORTED_VERSION in the nearest version that exists.
 
         ApiVersions is answered in version 0 with the table, so that the client can choose again (KIP-511).
         """
         code = ErrorCode.unsupported_version
-        self._metrics.count_error(header.api_key, code)
+        times.count_error(code)
         low, high = handler.versions
         if header.api_key == API_VERSIONS_KEY:
             from barnabas.gateway.handlers.api_versions import supported_versions

@@ -116,6 +116,7 @@ class Faults:
         async with self._turn(request.client.connection_id) as turns:
             is_produce = request.header.api_key == _PRODUCE
             if is_produce and turns.gaps and turns.gaps.is_behind(request.body):
+                request.times.count_error(turns.gaps.code)
                 return fault_answer(request, turns.gaps.code)
             active = self._find(request)
             if active is None:
@@ -141,6 +142,7 @@ class Faults:
             turns.is_broken = True
             raise CloseConnection(f"injected fault {rule.fault_id}")
         if rule.error:
+            request.times.count_error(rule.error_code)
             return fault_answer(request, rule.error_code)
         return await otherwise() if callable(otherwise) else otherwise
 

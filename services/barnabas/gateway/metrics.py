@@ -1,88 +1,136 @@
-"""The gateway's measurements, under the names that Kafka's JMX exporter usually gives them.
+"""The gateway's measurements, under the names that Kafka's JMX exporter usually gives them (see docs/metrics.md).
 
 The hot path only adds to plain numbers; Prometheus' objects are made when somebody scrapes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barnabas.gateway.answer_errors import CLUSTER_FAULTS
+from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram, histogram_family
 from barnabas.wire.schema import api_name
 
-_BUCKETS_MS: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 30000.0)
+_PREFIX: Final = "kafka_network_requestmetrics_"
+
+_STAGES: Final = (
+    ("totaltimems", "Time from reading a request to its answer, milliseconds"),
+    ("requestqueuetimems", "Time that a request waited for its turn, milliseconds"),
+    ("localtimems", "Time that the gateway worked on a request, milliseconds"),
+    ("remotetimems", "Time that a request waited for other services, milliseconds"),
+    ("throttletimems", "Time that an answer was held back by quotas, milliseconds"),
+    ("responsequeuetimems", "Time that an answer waited for those before it, milliseconds"),
+    ("responsesendtimems", "Time that handing an answer to the socket took, milliseconds"),
+)
 
 
-class _ApiTimes:
-    __slots__ = ("bucket_counts", "request_bytes", "total_ms")
+class _ApiCounts:
+    """What is counted of one API."""
+
+    __slots__ = (
+        "failed",
+        "local",
+        "queue",
+        "remote",
+        "request_bytes",
+        "response_queue",
+        "response_send",
+        "total",
+        "versions",
+    )
 
     def __init__(self) -> None:
-        self.bucket_counts = [0] * (len(_BUCKETS_MS) + 1)
-        self.total_ms = 0.0
+        self.total, self.queue, self.local, self.remote, self.response_queue, self.response_send = (
+            Histogram(MILLISECONDS_BUCKETS) for _ in range(6)
+        )
+        self.versions: dict[int, int] = {}
         self.request_bytes = 0
+        self.failed = 0
+
+    def stages(self) -> tuple[Histogram, ...]:
+        """The histograms in the order of _STAGES."""
+        throttle = Histogram(MILLISECONDS_BUCKETS)
+        # Quotas are not enforced: every request was held back for 0 ms.
+        throttle.counts[0] = sum(self.total.counts)
+        return (
+            *(self.total, self.queue, self.local, self.remote),
+            *(throttle, self.response_queue, self.response_send),
+        )
 
 
 class RequestMetrics(Collector):
-    """Owns the counts of requests, errors and connections of this process."""
+    """Owns the counts of requests and errors of this process."""
 
-    def __init__(self, connections: Callable[[], int], budget_bytes: Callable[[], int]) -> None:
-        self._times: dict[int, _ApiTimes] = {}
+    def __init__(self) -> None:
+        self._apis: dict[int, _ApiCounts] = {}
         self._errors: Counter[tuple[int, int]] = Counter()
-        self._connections = connections
-        self._budget_bytes = budget_bytes
 
-    def observe(self, api_key: int, seconds: float, request_bytes: int) -> None:
-        """Count one request answered."""
-        times = self._times.get(api_key)
-        if times is None:
-            times = self._times[api_key] = _ApiTimes()
-        milliseconds = seconds * 1000
-        times.bucket_counts[bisect_left(_BUCKETS_MS, milliseconds)] += 1
-        times.total_ms += milliseconds
-        times.request_bytes += request_bytes
+    def observe(self, times: RequestTimes, written: float, sent: float) -> None:
+        """Count one request whose answer was handed to the socket from `written` to `sent` (perf_counter)."""
+        counts = self._apis.get(times.api_key)
+        if counts is None:
+            counts = self._apis[times.api_key] = _ApiCounts()
+        if times.errors is not None:
+            self._count_errors(times, counts)
+        answered = times.answered
+        if not answered:
+            return  # refused before it was a request that is served
+        counts.versions[times.api_version] = counts.versions.get(times.api_version, 0) + 1
+        counts.request_bytes += times.request_bytes
+        started, local = times.started, times.local_seconds
+        counts.total.observe((sent - times.received) * 1000)
+        counts.queue.observe((started - times.received) * 1000)
+        counts.local.observe(local * 1000)
+        counts.remote.observe(max(0.0, answered - started - local) * 1000)
+        counts.response_queue.observe((written - answered) * 1000)
+        counts.response_send.observe((sent - written) * 1000)
 
-    def count_error(self, api_key: int, code: ErrorCode) -> None:
-        """Count one request refused as a whole."""
-        self._errors[api_key, code] += 1
+    def observe_refused(self, times: RequestTimes) -> None:
+        """Count the errors of a request that ends its connection instead of being answered."""
+        if times.errors is not None:
+            self._count_errors(times, self._apis.setdefault(times.api_key, _ApiCounts()))
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
-        total_time = HistogramMetricFamily(
-            "kafka_network_requestmetrics_totaltimems",
-            "Time from reading a request to its answer, milliseconds",
+    def _count_errors(self, times: RequestTimes, counts: _ApiCounts) -> None:
+        errors = times.errors or ()
+        for code in errors:
+            self._errors[times.api_key, code] += 1
+        counts.failed += not CLUSTER_FAULTS.isdisjoint(errors)
+
+    def collect(self) -> Iterator[Metric]:
+        named = [(api_name(api_key), counts) for api_key, counts in self._apis.items()]
+        yield from self._times(named)
+        requests = CounterMetricFamily(
+            f"{_PREFIX}requests", "Requests answered", labels=["request", "version"]
+        )
+        request_bytes = CounterMetricFamily(f"{_PREFIX}requestbytes", "Bytes of requests", labels=["request"])
+        failed = CounterMetricFamily(
+            "barnabas_gateway_failed_requests",
+            "Requests whose answer held an error that is the cluster's fault",
             labels=["request"],
         )
-        request_bytes = CounterMetricFamily(
-            "kafka_network_requestmetrics_requestbytes", "Bytes of requests", labels=["request"]
-        )
-        for api_key, times in self._times.items():
-            name, cumulative, buckets = api_name(api_key), 0, []
-            bounds = [*(str(bound) for bound in _BUCKETS_MS), "+Inf"]
-            for bound, count in zip(bounds, times.bucket_counts, strict=True):
-                cumulative += count
-                buckets.append((bound, cumulative))
-            total_time.add_metric([name], buckets, times.total_ms)
-            request_bytes.add_metric([name], times.request_bytes)
+        for name, counts in named:
+            for version, count in counts.versions.items():
+                requests.add_metric([name, str(version)], count)
+            request_bytes.add_metric([name], counts.request_bytes)
+            failed.add_metric([name], counts.failed)
         errors = CounterMetricFamily(
-            "kafka_network_requestmetrics_errors",
-            "Requests refused as a whole, by error",
-            labels=["request", "error"],
+            f"{_PREFIX}errors", "Error codes in answers", labels=["request", "error"]
         )
         for (api_key, code), count in self._errors.items():
             errors.add_metric([api_name(api_key), ErrorCode(code).name.upper()], count)
-        yield total_time
-        yield request_bytes
-        yield errors
-        yield GaugeMetricFamily(
-            "kafka_server_socketservermetrics_connection_count", "Open connections", self._connections()
-        )
-        yield GaugeMetricFamily(
-            "barnabas_gateway_unanswered_request_bytes",
-            "Bytes of requests that are not answered yet",
-            self._budget_bytes(),
-        )
+        yield from (requests, request_bytes, failed, errors)
+
+    @staticmethod
+    def _times(named: list[tuple[str, _ApiCounts]]) -> Iterator[HistogramMetricFamily]:
+        stages = [(name, counts.stages()) for name, counts in named]
+        for number, (stage, text) in enumerate(_STAGES):
+            rows = [([name], histograms[number]) for name, histograms in stages]
+            yield histogram_family(f"{_PREFIX}{stage}", text, rows, labels=["request"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.gateway.listeners import Endpoint, Listener, one_broker_id, visible_brokers
+from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader
 from barnabas.wire.responses import Body
@@ -52,6 +53,7 @@ class Request:
     body: Any
     client: Client
     parts: GatewayParts
+    times: RequestTimes = field(default_factory=RequestTimes, compare=False)
 
     @property
     def version(self) -> int:

@@ -14,6 +14,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.budget import ByteBudget
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.connection import Connection
+from barnabas.gateway.connection_metrics import ConnectionMetrics
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.fault_rule import FaultRefused
 from barnabas.gateway.faults import Faults
@@ -32,6 +33,7 @@ from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import GatewayRecord
 
@@ -117,9 +119,12 @@ class Sockets:
         self._connections: set[Connection] = set()
         self._connection_ids = itertools.count(1)
         self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
-        self._metrics = RequestMetrics(lambda: len(self._connections), lambda: self._budget.used_bytes)
+        self._metrics = RequestMetrics()
+        self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
-        REGISTRY.register(self._metrics)
+        self._collectors = (self._metrics, self._connection_metrics, StreamCollector())
+        for collector in self._collectors:
+            REGISTRY.register(collector)
 
     async def open(self, image: MetadataImage) -> None:
         """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port."""
@@ -162,10 +167,16 @@ class Sockets:
             lambda transport: self._admit(connection, transport, listener, position),
             self._dispatcher.serve,
             self._budget,
-            self._connections.discard,
+            lambda lost: self._on_lost(lost, listener),
             self._parts.config.socket_request_max_bytes,
+            self._metrics,
+            self._connection_metrics,
         )
         return connection
+
+    def _on_lost(self, connection: Connection, listener: Listener) -> None:
+        self._connections.discard(connection)
+        self._connection_metrics.on_closed(listener.name)
 
     def _admit(
         self, connection: Connection, transport: asyncio.Transport, listener: Listener, position: int
@@ -180,6 +191,7 @@ class Sockets:
             log.warning("too many connections", limit=limit)
             asyncio.get_running_loop().call_soon(connection.close)
         self._connections.add(connection)
+        self._connection_metrics.on_opened(listener.name)
         host, port = peer[:2] if peer else ("", 0)
         local_host = local[0] if local else ""
         return Client(next(self._connection_ids), host, local_host, listener, position, port)
@@ -199,8 +211,9 @@ class Sockets:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        with contextlib.suppress(KeyError):
-            REGISTRY.unregister(self._metrics)
+        for collector in self._collectors:
+            with contextlib.suppress(KeyError):
+                REGISTRY.unregister(collector)
         for server in self._servers.values():
             server.close()
         for connection in list(self._connections):

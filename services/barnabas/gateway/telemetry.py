@@ -36,6 +36,9 @@ _RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\1")
 _ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of every client until authentication is served."""
 
+_Unfold = Callable[[int, bytes, Mapping[str, str]], bytes]
+"""(compression, metrics, attributes of their client): the metrics as they are handed on."""
+
 _ASK_AGAIN: Final = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
 """After these a client must ask for its subscription, and need not wait for the interval."""
 
@@ -150,8 +153,6 @@ class ClientTelemetry:
             raise KafkaError(ErrorCode.telemetry_too_large)
 
     async def _forward(self, request: Request, client_instance_id: bytes) -> None:
-        if self._forwarder is None:
-            return
         attributes = {
             **_attributes(request, client_instance_id),
             "principal": _ANONYMOUS,
@@ -159,15 +160,17 @@ class ClientTelemetry:
         }
         unfold = (request.body.compression_type, request.body.metrics, attributes)
         try:
+            # What nobody receives must be whole all the same, as in Kafka.
+            unfolded: _Unfold = _unfolded if self._forwarder is not None else _decompressed
             if len(request.body.metrics) > limits.TELEMETRY_INLINE_BYTES_MAX:
-                message = await asyncio.to_thread(_unfolded, *unfold)
+                message = await asyncio.to_thread(unfolded, *unfold)
             else:
-                message = _unfolded(*unfold)
+                message = unfolded(*unfold)
         except KafkaError as error:
             self.counts.invalid += 1
             raise KafkaError(ErrorCode.invalid_record) from error
-        if not message:
-            return  # no resource at all: nothing was measured
+        if not message or self._forwarder is None:
+            return  # no resource at all: nothing was measured; or nobody to hand it to
         if self._forwarder.offer(message):
             self.counts.accepted += 1
         else:
@@ -218,7 +221,11 @@ def _attributes(request: Request, client_instance_id: bytes) -> Mapping[str, str
     return attributes
 
 
+def _decompressed(compression: int, metrics: bytes, _: Mapping[str, str]) -> bytes:
+    """The pushed metrics. Raises KafkaError."""
+    return decompress(compression, metrics, limits.TELEMETRY_UNFOLDED_BYTES_MAX)
+
+
 def _unfolded(compression: int, metrics: bytes, attributes: Mapping[str, str]) -> bytes:
     """The pushed metrics as the collector takes them. Raises KafkaError."""
-    data = decompress(compression, metrics, limits.TELEMETRY_UNFOLDED_BYTES_MAX)
-    return with_resource_attributes(data, attributes)
+    return with_resource_attributes(_decompressed(compression, metrics, attributes), attributes)

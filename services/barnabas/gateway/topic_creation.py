@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import Final
 
 import grpc.aio
 
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 from barnabas.rpc.v1.controller_pb2 import CreateTopicsRequest, NewTopic
+from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
 
-_DEFAULT = -1
+_DEFAULT: Final = -1
+_EARLIEST: Final = -2
+"""The timestamp that means the log's start: no look-up is cheaper."""
 
 
 async def create_missing_topics(parts: GatewayParts, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -44,7 +50,10 @@ async def create_missing_topics(parts: GatewayParts, names: Iterable[str]) -> di
             # Kafka tells a client that merely asked about a topic nothing of replication factors: "not yet".
             is_name = code is ErrorCode.invalid_topic_exception
             failures[topic.name] = code if is_name else ErrorCode.leader_not_available
-    await wait_for_topics(parts, (topic.name for topic in response.topics if topic.name not in failures))
+    there = [topic.name for topic in response.topics if topic.name not in failures]
+    await wait_for_topics(parts, there)
+    # No client writes to internal topics or reads them at once: their many partitions open meanwhile.
+    await wait_for_leaders(parts, (name for name in there if name not in INTERNAL_TOPICS))
     return failures
 
 
@@ -56,6 +65,44 @@ async def wait_for_topics(parts: GatewayParts, names: Iterable[str]) -> None:
             await parts.metadata.wait_until(lambda image: wanted <= image.topics.keys())
     except TimeoutError:
         return  # the answer is then what the metadata says
+
+
+async def wait_for_leaders(
+    parts: GatewayParts, names: Iterable[str], seconds: float = limits.IMAGE_WAIT_SECONDS
+) -> None:
+    """Wait until the leaders of the topics' partitions have opened them, or for `seconds` (not at all for 0 or less).
+
+    A storage node may hear of a topic after this gateway did, and then creates its logs. It answers the question for
+    an offset when that is done, or after OPENING_WAIT_MS_MAX; what the answer says does not matter.
+    """
+    if seconds <= 0:
+        return
+    image = parts.metadata.image
+    by_leader: defaultdict[int, list[ListOffsetsPartition]] = defaultdict(list)
+    for topic in (image.topics[name] for name in names if name in image.topics):
+        for record in topic.partitions:
+            asked = ListOffsetsPartition(
+                topic_id=topic.topic_id,
+                partition=record.partition,
+                current_leader_epoch=-1,
+                timestamp_ms=_EARLIEST,
+            )
+            by_leader[record.leader].append(asked)
+    await asyncio.gather(
+        *(_wait_for_leader(parts, leader, by_leader[leader], seconds) for leader in by_leader)
+    )
+
+
+async def _wait_for_leader(
+    parts: GatewayParts, leader: int, asked: list[ListOffsetsPartition], seconds: float
+) -> None:
+    connection = parts.links.storage(leader)
+    if connection is None:
+        return  # no leader yet, or one that is gone: nobody to wait for
+    try:
+        await answer_of(connection.stub.ListOffsets(ListOffsetsRequest(partitions=asked), timeout=seconds))
+    except grpc.aio.AioRpcError:
+        return  # the client's own request will tell
 
 
 async def ensure_group_metadata_topic(parts: GatewayParts) -> None:

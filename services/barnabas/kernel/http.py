@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -21,9 +21,18 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from barnabas.kernel.health import Health
+from barnabas.kernel.logs import get_logger
 
 Endpoint = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 """(method, body) to (status, text)."""
+
+Measurement = Callable[[], Awaitable[None]]
+"""What is to be measured right before a scrape."""
+
+MEASUREMENT_SECONDS_MAX: Final = 2.0
+"""A scrape waits no longer for a measurement; Prometheus gives up after 10 seconds by default."""
+
+log = get_logger("http")
 
 _METHODS: Final = ("GET", "PUT", "POST", "DELETE")
 
@@ -40,10 +49,15 @@ def health_application(
     health: Health,
     render_metrics: Callable[[], bytes] = prometheus_client.generate_latest,
     endpoints: Mapping[str, Endpoint] = MappingProxyType({}),
+    measurements: Sequence[Measurement] = (),
 ) -> Starlette:
-    """The ASGI application that serves the three endpoints and those of the service's own."""
+    """The ASGI application that serves the three endpoints and those of the service's own.
+
+    `measurements` are taken before each scrape; one that fails or takes long does not keep the others from it.
+    """
 
     async def metrics(_: Request) -> Response:
+        await asyncio.gather(*map(_measure, measurements))
         return Response(render_metrics(), media_type=CONTENT_TYPE_LATEST)
 
     async def healthz(_: Request) -> Response:
@@ -59,6 +73,16 @@ def health_application(
     return Starlette(
         routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz), *own]
     )
+
+
+async def _measure(measurement: Measurement) -> None:
+    try:
+        async with asyncio.timeout(MEASUREMENT_SECONDS_MAX):
+            await measurement()
+    except TimeoutError:
+        log.warning("a measurement took too long", seconds=MEASUREMENT_SECONDS_MAX)
+    except Exception:
+        log.exception("a measurement failed")
 
 
 def _route(answer: Endpoint) -> Callable[[Request], Awaitable[Response]]:

@@ -1,16 +1,21 @@
-"""Measurements that every process has: how late its event loop runs, and what the collector pauses."""
+"""Measurements that every process has: what it is, how late its event loop runs, what the collector pauses."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import platform
 import time
 from typing import Final
 
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Gauge, Histogram, disable_created_metrics
+
+from barnabas import __version__
 
 _LAG_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for the birth of each other one
 
 EVENT_LOOP_LAG = Histogram(
     "barnabas_event_loop_lag_seconds", "How late a timer of the event loop fired", buckets=_LAG_BUCKETS
@@ -19,6 +24,8 @@ GC_PAUSE = Histogram(
     "barnabas_gc_pause_seconds", "How long the garbage collector stopped the process", buckets=_LAG_BUCKETS
 )
 LOOP_TASKS = Gauge("barnabas_event_loop_tasks", "Tasks alive on the event loop")
+BUILD_INFO = Gauge("barnabas_build_info", "1; its labels say what runs", ["version", "python"])
+BUILD_INFO.labels(__version__, platform.python_version()).set(1)
 
 
 async def watch_event_loop(stopping: asyncio.Event, interval_seconds: float) -> None:

@@ -60,6 +60,8 @@ class ServiceContext:
     health: Health = field(default_factory=Health)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
+    measurements: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What is measured right before `/metrics` is answered; add to it before the service is ready."""
 
     def add_endpoint(self, path: str, answer: Endpoint) -> None:
         """Serve `path` beside the endpoints that every service has; call it before the service is ready."""
@@ -167,7 +169,9 @@ async def _serve_health(config: ServiceConfig, context: ServiceContext, announce
     from barnabas.kernel.http import health_application, serve_http
     from barnabas.kernel.metrics import watch_event_loop
 
-    application = health_application(context.health, endpoints=context.endpoints)
+    application = health_application(
+        context.health, endpoints=context.endpoints, measurements=context.measurements
+    )
     try:
         async with serve_http(application, config.http_address):
             await watch_event_loop(context.stopping, LOOP_LAG_PROBE_SECONDS)

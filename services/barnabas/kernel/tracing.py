@@ -2,16 +2,20 @@
 
 Tracing is on when OTEL_TRACES_EXPORTER is `otlp` or `console`, or when OTEL_EXPORTER_OTLP_ENDPOINT is set; the
 other OTEL_* variables (sampler, headers, resource attributes) mean what the OpenTelemetry SDK says. Spans cross
-gRPC as a W3C `traceparent` in the messages themselves, because one coalesced frame carries many requests.
+gRPC as a W3C `traceparent`: in the messages of coalesced streams, because one of their frames carries many requests,
+and in the metadata of other calls (`barnabas.rpc.traced_calls`).
 
-While tracing is off, `start_span` costs one comparison and the OpenTelemetry SDK is never imported.
+While tracing is off, `start_span` and `current_traceparent` cost one comparison and the OpenTelemetry SDK is never
+imported.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -20,15 +24,20 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _tracer: Tracer | None = None
+_current: ContextVar[str] = ContextVar("traceparent", default="")
 
 
 class Span:
-    """A span, or nothing when tracing is off. `traceparent` is what to send along; empty when off."""
+    """A span, or nothing when tracing is off. `traceparent` is what to send along; empty when off.
 
-    __slots__ = ("_span", "traceparent")
+    As a context manager it is the current span of the task (see `current_traceparent`) and ends with the block.
+    """
+
+    __slots__ = ("_span", "_token", "traceparent")
 
     def __init__(self, span: object | None, traceparent: str) -> None:
         self._span = span
+        self._token: Token[str] | None = None
         self.traceparent = traceparent
 
     def set_attribute(self, name: str, value: str | int) -> None:
@@ -38,6 +47,17 @@ class Span:
     def end(self) -> None:
         if self._span is not None:
             self._span.end()  # type: ignore[attr-defined]
+
+    def __enter__(self) -> Self:
+        if self._span is not None:
+            self._token = _current.set(self.traceparent)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _current.reset(self._token)
+            self._token = None
+        self.end()
 
 
 _OFF = Span(None, "")
@@ -72,6 +92,26 @@ def _exporter(name: str) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter()
+
+
+def is_tracing() -> bool:
+    """Whether this process exports spans."""
+    return _tracer is not None
+
+
+def current_traceparent() -> str:
+    """The `traceparent` of the span that the running task is in; empty when there is none."""
+    return "" if _tracer is None else _current.get()
+
+
+@contextmanager
+def in_trace(traceparent: str) -> Iterator[None]:
+    """Let what is called in the block belong to a span of another task."""
+    token = _current.set(traceparent)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def start_span(

@@ -27,7 +27,8 @@ class AppendInfo(NamedTuple):
     """What became of an append.
 
     `log_append_time_ms` is -1 unless the topic stamps log append time. For a `duplicate` the offsets are those of
-    the batch that was written the first time, and nothing was written now.
+    the batch that was written the first time, nothing was written now, and the time is that of the batch's newest
+    record whatever the topic does, as in Kafka.
     """
 
     first_offset: int

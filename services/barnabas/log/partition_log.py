@@ -28,6 +28,7 @@ from barnabas.log.append import (
 )
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
+from barnabas.log.flush_times import FLUSH_TIMES
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog, RecoveryReport
 from barnabas.log.partition_metadata import directory_name, ensure_topic_id
@@ -161,9 +162,12 @@ class PartitionLog(ReplaceableLog):
                 )
             repeated = check_producers(self.producer_state, prepared, origin)
             if repeated is not None:
-                stamped = repeated.timestamp if config.is_log_append_time else -1
                 return AppendInfo(
-                    repeated.first_offset, repeated.last_offset, stamped, self._log_start_offset, True
+                    repeated.first_offset,
+                    repeated.last_offset,
+                    repeated.timestamp,
+                    self._log_start_offset,
+                    True,
                 )
             first_offset = self._end[0]
             parts, batches, length = assign_offsets(prepared, first_offset, leader_epoch)
@@ -284,7 +288,7 @@ class PartitionLog(ReplaceableLog):
 
         Raises KAFKA_STORAGE_ERROR when the disk refuses: what was not synced may be lost, the log directory is bad.
         """
-        with self._flush_lock, storage_errors(self.directory):
+        with self._flush_lock, storage_errors(self.directory), FLUSH_TIMES.measure():
             with self._lock:
                 end_offset, active, _ = self._end
                 pending = self._unflushed_segments()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,27 @@ class ConfigDef:
                 raise self._invalid(text, problem)
         return value
 
+    def shown(self, text: str) -> str:
+        """`text` as Kafka shows it: without blanks around it, numbers and truth values in their plain spelling.
+
+        What is no value of the type, a slip in a configuration file, is shown as it is.
+        """
+        from barnabas.kernel.errors import KafkaError  # slow to load
+
+        try:
+            value = self._read(text.strip())
+        except KafkaError:
+            return text
+        match value:
+            case bool():
+                return str(value).lower()
+            case float():
+                return _spelt_by_java(value)
+            case tuple():
+                return ",".join(value)
+            case _:
+                return str(value)
+
     def default_value(self) -> ConfigValue:
         return None if self.default is None else self.parse(self.default)
 
@@ -151,6 +173,14 @@ class ConfigDef:
         shown = "[hidden]" if self.sensitive else text
         message = f"Invalid value {shown} for configuration {self.name}: {problem}."
         return KafkaError(ErrorCode.invalid_config, message)
+
+
+def _spelt_by_java(value: float) -> str:
+    """Java writes numbers outside 0.001 to ten million with an exponent, such as 1.0E7; Python begins later."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -43,7 +43,10 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that a setting has or would fall back to, under the name and in the unit of its source."""
+    """A value that a setting has or would fall back to, under the name and in the unit of its source.
+
+    That of a broker is spelt as it was given, that of a topic, a group or a subscription as Kafka shows it.
+    """
 
     name: str
     value: str
@@ -134,7 +137,7 @@ def effective_broker_setting(
     definition = broker_setting(name)
     behind = _broker_values(image, [Synonym(each) for each in broker_synonyms(name)], node_id, static)
     shown = tuple(dropwhile(lambda synonym: synonym.name != name, (synonym for _, synonym in behind)))
-    own = [synonym.value for synonym in shown if synonym.name == name]
+    own = [definition.shown(synonym.value) for synonym in shown if synonym.name == name]
     source = shown[0].source if shown else ConfigSource.DEFAULT_CONFIG
     return EffectiveSetting(definition, own[0] if own else definition.default, source, shown)
 
@@ -177,10 +180,11 @@ def _effective(
     first = definition.synonyms[0].name if definition.synonyms else definition.name
     shown = tuple(dropwhile(lambda synonym: synonym.name != first, (synonym for _, synonym in behind)))
     if own is not None:
+        own = definition.shown(own)
         return EffectiveSetting(
             definition, own, own_source, (ConfigSynonym(definition.name, own, own_source), *shown)
         )
-    text = behind[0][0] if behind else definition.default
+    text = definition.shown(behind[0][0]) if behind else definition.default
     return EffectiveSetting(
         definition, text, shown[0].source if shown else ConfigSource.DEFAULT_CONFIG, shown
     )

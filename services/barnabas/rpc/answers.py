@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from barnabas.rpc import limits
+from barnabas.rpc.stream_counts import StreamCounts
 
 ResultT = TypeVar("ResultT")
 
@@ -19,7 +21,14 @@ ResultT = TypeVar("ResultT")
 class AnswerQueue(Generic[ResultT]):
     """Owns the results of one stream that are not written yet."""
 
-    def __init__(self, make_frame: Callable[[Sequence[ResultT]], Any], *, bytes_max: int) -> None:
+    def __init__(
+        self,
+        make_frame: Callable[[Sequence[ResultT]], Any],
+        *,
+        bytes_max: int,
+        counts: StreamCounts | None = None,
+    ) -> None:
+        self._counts = StreamCounts() if counts is None else counts
         self._make_frame = make_frame
         self._bytes_max = bytes_max
         self._results: deque[tuple[ResultT, int]] = deque()
@@ -46,7 +55,11 @@ class AnswerQueue(Generic[ResultT]):
             await self._wake.wait()
             self._wake.clear()
             while self._results:
-                await write(self._next_frame())
+                frame = self._next_frame()
+                started = perf_counter()
+                await write(frame)
+                self._counts.write_wait_seconds += perf_counter() - started
+                del frame  # large, and the next may be long in coming
 
     def _next_frame(self) -> Any:
         results: list[ResultT] = []
@@ -60,6 +73,7 @@ class AnswerQueue(Generic[ResultT]):
             results.append(result)
             frame_bytes += size_bytes
         self._queued_bytes -= frame_bytes
+        self._counts.sent.count(results)
         if self._queued_bytes <= self._bytes_max:
             self._room.set()
         return self._make_frame(results)

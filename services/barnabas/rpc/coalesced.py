@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
@@ -22,6 +23,7 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.rpc import limits
+from barnabas.rpc.stream_counts import StreamCounts
 
 log = get_logger("rpc.coalesced")
 
@@ -59,7 +61,11 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         results_of: Callable[[Any], Sequence[ResultT]],
         *,
         name: str,
+        counts: StreamCounts | None = None,
     ) -> None:
+        """`counts` are those of all streams of its kind."""
+        self._counts = StreamCounts() if counts is None else counts
+        self._counts.open.add(self)
         self._open_call = open_call
         self._make_frame = make_frame
         self._results_of = results_of
@@ -73,6 +79,16 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self._task: asyncio.Task[None] | None = None
         self._connected = False
         self._closed = False
+
+    @property
+    def waiting_requests(self) -> int:
+        """Requests without a result."""
+        return len(self._waiting)
+
+    @property
+    def queued_bytes(self) -> int:
+        """About how many bytes of requests are not written yet."""
+        return self._queued_bytes
 
     def send(self, request: RequestT, size_bytes: int = 0) -> asyncio.Future[ResultT]:
         """Queue `request` (its correlation id is set here) and return the future of its result.
@@ -135,6 +151,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         details = cause.details() if isinstance(cause, grpc.aio.AioRpcError) else cause
         if self._connected:
             log.warning("stream broke", stream=self._name, reason=details)
+            self._counts.breaks += 1
             return StreamBroken(f"{self._name}: {details}")
         log.debug("cannot connect", stream=self._name, reason=details)
         return Unreachable(f"{self._name}: {details}")
@@ -153,7 +170,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
     async def _read(self, call: Any) -> None:
         frames: AsyncIterator[Any] = call
         async for frame in frames:
-            for result in self._results_of(frame):
+            for result in self._counts.received.counted(self._results_of(frame)):
                 future = self._waiting.pop(result.correlation_id, None)
                 if future is not None and not future.done():
                     future.set_result(result)
@@ -164,7 +181,11 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             await self._wake.wait()
             self._wake.clear()
             while self._queue or self._hurried:
-                await call.write(self._next_frame())
+                frame = self._next_frame()
+                started = perf_counter()
+                await call.write(frame)
+                self._counts.write_wait_seconds += perf_counter() - started
+                del frame  # large, and the next may be long in coming
 
     def _next_frame(self) -> Any:
         requests: list[RequestT] = []
@@ -179,4 +200,6 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             frame_bytes += size_bytes
         self._queued_bytes -= frame_bytes
         hurried, self._hurried = self._hurried, []
+        if requests:
+            self._counts.sent.count(requests)
         return self._make_frame(requests, hurried)

@@ -5,11 +5,12 @@ Addresses are `host:port` or `unix:/path`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from barnabas.kernel.tracing import is_tracing
 from barnabas.rpc import limits
 
 _SHARED_OPTIONS: Final = (
@@ -25,7 +26,25 @@ _SHARED_OPTIONS: Final = (
 
 def make_server() -> grpc.aio.Server:
     """A gRPC server on the running event loop; the caller adds servicers, an address, and starts it."""
-    return grpc.aio.server(options=[*_SHARED_OPTIONS, ("grpc.so_reuseport", 0)])
+    return grpc.aio.server(
+        options=[*_SHARED_OPTIONS, ("grpc.so_reuseport", 0)], interceptors=_server_interceptors()
+    )
+
+
+def _server_interceptors() -> list[Any]:
+    if not is_tracing():
+        return []
+    from barnabas.rpc.traced_calls import ServerTraces
+
+    return [ServerTraces()]
+
+
+def _client_interceptors() -> list[Any]:
+    if not is_tracing():
+        return []
+    from barnabas.rpc.traced_calls import CallerTraces
+
+    return [CallerTraces()]
 
 
 def add_address(server: grpc.aio.Server, address: str) -> str:
@@ -48,6 +67,7 @@ def open_channel(address: str) -> grpc.aio.Channel:
     """A channel to `address`, which reconnects by itself for as long as it is open."""
     return grpc.aio.insecure_channel(
         address,
+        interceptors=_client_interceptors(),
         options=[
             *_SHARED_OPTIONS,
             ("grpc.initial_reconnect_backoff_ms", limits.RECONNECT_BACKOFF_MS_MIN),

@@ -10,6 +10,7 @@ from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
+from barnabas.rpc.stream_counts import CLIENT_APPENDS, CLIENT_FETCHES
 from barnabas.rpc.v1.storage_pb2 import (
     DESCRIPTOR,
     AppendRequest,
@@ -24,6 +25,9 @@ _SERVICE: Final = DESCRIPTOR.services_by_name["Storage"].full_name
 APPEND_METHOD: Final = f"/{_SERVICE}/Append"
 FETCH_METHOD: Final = f"/{_SERVICE}/Fetch"
 
+INSIDE: Final = ("barnabas-reads-for", "coordinator")
+"""Metadata of a Fetch stream whose reads are not for clients, and not counted as theirs."""
+
 if TYPE_CHECKING:
     from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub
 
@@ -35,26 +39,34 @@ class StorageConnection:
     for the unary look-ups and shares the fetches' connection.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, reads_for_clients: bool = True) -> None:
+        metadata = None if reads_for_clients else (INSIDE,)
         self.address = address
         self._append_channel = open_channel(address)
         self._fetch_channel = open_channel(address)
-        open_appends = self._append_channel.stream_stream(APPEND_METHOD, None, AppendResultFrame.FromString)
+        open_appends = self._append_channel.stream_stream(
+            APPEND_METHOD, None, CLIENT_APPENDS.received.counting(AppendResultFrame.FromString)
+        )
+        encode_appends = CLIENT_APPENDS.sent.counting_encoder(encode_append_frame)
         self.stub: StorageAsyncStub = StorageStub(self._fetch_channel)
         self.appends: CoalescedStream[AppendRequest | AppendBatches, AppendResult] = CoalescedStream(
             lambda: open_appends(None),
-            lambda requests, _: encode_append_frame(requests),
+            lambda requests, _: encode_appends(requests),
             lambda frame: frame.results,
             name=f"appends to {address}",
+            counts=CLIENT_APPENDS,
         )
         open_fetches = self._fetch_channel.stream_stream(
-            FETCH_METHOD, FetchFrame.SerializeToString, decode_fetch_results
+            FETCH_METHOD,
+            CLIENT_FETCHES.sent.counting_encoder(FetchFrame.SerializeToString),
+            CLIENT_FETCHES.received.counting(decode_fetch_results),
         )
         self.fetches: CoalescedStream[FetchRequest, FetchedResult] = CoalescedStream(
-            lambda: open_fetches(None),
+            lambda: open_fetches(None, metadata=metadata),
             lambda requests, hurried: FetchFrame(requests=requests, hurry=hurried),
             lambda results: results,
             name=f"fetches from {address}",
+            counts=CLIENT_FETCHES,
         )
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ PARKED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Record bytes that may wait for one partition whose log is still being opened."""
 
 OPENING_WAIT_MS_MAX: Final = 1_000
-"""How long an append waits for a log that is still being opened before it gets NOT_LEADER_OR_FOLLOWER."""
+"""How long an append or a look-up waits for a log that is still being opened before it is refused."""
 
 READ_THREADS: Final = 4
 """Threads that read what is not in memory, and look up timestamps."""

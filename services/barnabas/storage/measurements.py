@@ -1,24 +1,41 @@
-"""Prometheus metrics under the names that the usual JMX exporter gives Kafka's own.
+"""Prometheus metrics under the names that the usual JMX exporter gives Kafka's own (see docs/metrics.md).
 
-The hot path only adds to plain integers of the partitions; they are summed up when somebody asks. Counters of a
-partition start at 0 with the process and go with the partition.
+The hot path only adds to plain numbers (`counts`); they are shown when somebody asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.histograms import histogram_family
+from barnabas.log.flush_times import FLUSH_TIMES
+from barnabas.storage.counts import NodeCounts
 from barnabas.storage.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.partition import Partition
 from barnabas.storage.replicas import Replicas
 
-_TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
+_TOPICS: Final = "kafka_server_brokertopicmetrics_"
+_REPLICAS: Final = "kafka_server_replicamanager_"
+
+_TOPIC_COUNTERS: Final = (
+    ("messagesin", "messages_in", "Records appended"),
+    ("bytesin", "bytes_in", "Record bytes appended"),
+    ("bytesout", "bytes_out", "Record bytes read by clients"),
+    ("bytesrejected", "bytes_rejected", "Record bytes refused"),
+    ("totalproducerequests", "appends", "Appends, one for each partition of a request"),
+    ("failedproducerequests", "failed_appends", "Appends that failed through this node's fault"),
+    ("totalfetchrequests", "reads", "Reads for fetches, one for each partition"),
+    ("failedfetchrequests", "failed_reads", "Reads that failed through this node's fault"),
+)
+"""(name, attribute of TopicCounts, documentation)."""
 
 
 class StorageCollector(Collector):
@@ -38,16 +55,14 @@ class StorageCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         partitions = list(self._replicas.partitions.values())
-        yield from _topic_counters(partitions)
+        counts = self._replicas.counts
+        yield from _topic_counters(counts)
+        yield from _node_counters(counts)
         yield from _log_gauges(partitions)
-        yield from _replica_gauges(partitions)
-        yield _counter(
-            "kafka_server_brokertopicmetrics_totalproducerequests", "Appends", self._appends.requests
+        yield from _replica_gauges(partitions, self._replicas.node_id)
+        yield CounterMetricFamily(
+            "barnabas_storage_cold_fetches", "Fetches read from disk", value=self._fetches.cold_reads
         )
-        yield _counter(
-            "kafka_server_brokertopicmetrics_totalfetchrequests", "Fetches", self._fetches.requests
-        )
-        yield _counter("barnabas_storage_cold_fetches", "Fetches read from disk", self._fetches.cold_reads)
         purgatory = GaugeMetricFamily(
             "kafka_server_delayedoperationpurgatory_purgatorysize",
             "Requests that wait",
@@ -58,30 +73,37 @@ class StorageCollector(Collector):
         yield purgatory
 
 
-def _counter(name: str, text: str, value: int) -> CounterMetricFamily:
-    return CounterMetricFamily(name, text, value=value)
-
-
-def _topic_counters(partitions: Iterable[Partition]) -> Iterator[Metric]:
-    totals: dict[str, list[int]] = {}
-    for partition in partitions:
-        counts = totals.setdefault(partition.topic, [0, 0, 0, 0])
-        counts[0] += partition.messages_in
-        counts[1] += partition.bytes_in
-        counts[2] += partition.bytes_out
-        counts[3] += partition.failed_appends
-    for number, (name, text) in enumerate(
-        (
-            ("messagesin", "Records appended"),
-            ("bytesin", "Record bytes appended"),
-            ("bytesout", "Record bytes read by clients"),
-            ("failedproducerequests", "Appends to a partition that its log refused"),
-        )
-    ):
-        family = CounterMetricFamily(_TOPIC_METRICS + name, text, labels=["topic"])
-        for topic, counts in totals.items():
-            family.add_metric([topic], counts[number])
+def _topic_counters(counts: NodeCounts) -> Iterator[Metric]:
+    for name, attribute, text in _TOPIC_COUNTERS:
+        family = CounterMetricFamily(_TOPICS + name, text, labels=["topic"])
+        for topic, of_topic in counts.topics.items():
+            family.add_metric([topic], getattr(of_topic, attribute))
         yield family
+
+
+def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
+    refused = CounterMetricFamily(
+        "barnabas_storage_refused_appends", "Appends that were refused", labels=["error"]
+    )
+    for code, count in counts.refused_appends.items():
+        refused.add_metric([ErrorCode(code).name.upper()], count)
+    yield refused
+    yield CounterMetricFamily(
+        f"{_REPLICAS}isrshrinks", "Losses of an in-sync replica", value=counts.isr_shrinks
+    )
+    yield CounterMetricFamily(
+        f"{_REPLICAS}isrexpands", "Returns of an in-sync replica", value=counts.isr_expands
+    )
+    for name, text, histogram in (
+        ("barnabas_storage_append_seconds", "Appending to one partition", counts.append_times),
+        ("barnabas_storage_read_seconds", "Reading for one fetch, from memory", counts.read_times),
+        (
+            "kafka_log_logflushstats_logflushrateandtimems",
+            "Syncing a log, milliseconds",
+            FLUSH_TIMES.histogram,
+        ),
+    ):
+        yield histogram_family(name, text, [((), histogram)])
 
 
 def _log_gauges(partitions: Iterable[Partition]) -> Iterator[Metric]:
@@ -103,27 +125,37 @@ def _log_gauges(partitions: Iterable[Partition]) -> Iterator[Metric]:
             opened.size,
             opened.log_start_offset,
             opened.log_end_offset,
-            len(opened.segment_base_offsets),
+            len(opened.segments),
         )
         for family, value in zip(families, values, strict=True):
             family.add_metric([partition.topic, str(partition.index)], value)
     yield from families
 
 
-def _replica_gauges(partitions: list[Partition]) -> Iterator[Metric]:
-    prefix = "kafka_server_replicamanager_"
-    leaders = [partition for partition in partitions if partition.is_leader]
-    under_replicated = sum(len(each.record.isr) < len(each.record.replicas) for each in leaders)
-    under_min = sum(
-        len(each.record.isr) < min(each.settings.min_insync_replicas, len(each.record.replicas))
-        for each in leaders
-    )
-    offline = sum(each.is_offline for each in partitions)
+def _replica_gauges(partitions: Sequence[Partition], node_id: int) -> Iterator[Metric]:
+    # By the metadata, as in Kafka: a leader whose own disk failed counts its partitions as under-replicated.
+    led = [each for each in partitions if each.record.leader == node_id]
+    in_sync = [(each, len(each.record.isr) - each.is_offline) for each in led]
+    replicas = {each: len(each.record.replicas) for each in led}
+    needed = {each: min(each.settings.min_insync_replicas, replicas[each]) for each in led}
     for name, text, value in (
-        ("leadercount", "Partitions that this node leads", len(leaders)),
+        ("leadercount", "Partitions that this node leads", sum(each.is_leader for each in partitions)),
         ("partitioncount", "Partitions that this node has", len(partitions)),
-        ("offlinereplicacount", "Partitions whose disk failed", offline),
-        ("underreplicatedpartitions", "Led partitions with replicas out of sync", under_replicated),
-        ("underminisrpartitioncount", "Led partitions below min.insync.replicas", under_min),
+        ("offlinereplicacount", "Partitions whose disk failed", sum(each.is_offline for each in partitions)),
+        (
+            "underreplicatedpartitions",
+            "Led partitions with replicas out of sync",
+            sum(count < replicas[each] for each, count in in_sync),
+        ),
+        (
+            "underminisrpartitioncount",
+            "Led partitions below min.insync.replicas",
+            sum(count < needed[each] for each, count in in_sync),
+        ),
+        (
+            "atminisrpartitioncount",
+            "Led partitions that another loss brings below min.insync.replicas",
+            sum(count == needed[each] < replicas[each] for each, count in in_sync),
+        ),
     ):
-        yield GaugeMetricFamily(prefix + name, text, value=value)
+        yield GaugeMetricFamily(_REPLICAS + name, text, value=value)

@@ -19,6 +19,7 @@ from barnabas.log.config import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
+from barnabas.storage.counts import TopicCounts
 from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.topic_settings import TopicSettings
@@ -39,7 +40,7 @@ log = get_logger("storage.partition")
 class Partition:
     """Owner of one replica: its log, its part in the cluster, its high watermark, and those who wait on it.
 
-    `log` is None until it is open. `messages_in`, `bytes_in` and `bytes_out` count since the process started.
+    `log` is None until it is open. `counts` are those of its topic on this node.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Partition:
         internal: bool,
         node_id: int,
         settings: TopicSettings,
+        counts: TopicCounts,
         purgatory: FetchPurgatory,
         flush_executor: Executor,
     ) -> None:
@@ -70,8 +72,7 @@ class Partition:
         """Whether the disk failed where what it holds is no longer known."""
         self.watchers: dict[DelayedFetch, int] = {}
         """Waiting fetches and the offset that each wants."""
-        self.messages_in = self.bytes_in = self.bytes_out = 0
-        self.failed_appends = 0
+        self.counts = counts
         self._node_id = node_id
         self._purgatory = purgatory
         self._flush_executor = flush_executor
@@ -136,6 +137,8 @@ class Partition:
 
     def follow(self, record: PartitionRecord) -> None:
         """Take the part that the controller's `record` gives to this replica."""
+        if record.leader == self._node_id and self.record.isr:
+            self.counts.on_isr_change(len(self.record.isr), len(record.isr))
         self.record = record
         if self.log is None or self.is_offline:
             return
@@ -209,6 +212,14 @@ class Partition:
         Raises KafkaError: the codes of `check_epoch`, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's
         records to an internal topic, NOT_ENOUGH_REPLICAS under acks=all.
         """
+        self.counts.appends += 1
+        try:
+            return self._append(records, leader_epoch, acks, from_coordinator=from_coordinator)
+        except KafkaError as refused:
+            self.counts.on_refused_append(int(refused.code), len(records))
+            raise
+
+    def _append(self, records: bytes, leader_epoch: int, acks: int, *, from_coordinator: bool) -> AppendInfo:
         error = self.check_epoch(leader_epoch)
         if error == 0 and from_coordinator and leader_epoch == NO_EPOCH:
             error = FENCED_EPOCH
@@ -244,14 +255,13 @@ class Partition:
             )
 
     def _on_refused(self, refused: KafkaError) -> None:
-        self.failed_appends += 1
         if refused.code == ErrorCode.kafka_storage_error and not self._storage_failed:
             self._storage_failed = True
             log.error("cannot append: the disk refuses", partition=self.name, reason=refused.message)
 
     def _on_appended(self, messages: int, size_bytes: int) -> None:
-        self.messages_in += messages
-        self.bytes_in += size_bytes
+        self.counts.messages_in += messages
+        self.counts.bytes_in += size_bytes
         self._unseen_bytes += size_bytes
         if self._storage_failed:
             self._storage_failed = False

@@ -14,6 +14,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionFetch,
     PartitionFetchResult,
 )
+from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.delayed_fetch import READ_COMMITTED
 from barnabas.storage.fetch_encoding import PartitionAnswer
 from barnabas.storage.partition import NO_EPOCH, Partition
@@ -39,7 +40,10 @@ class ReadOutcome:
 
 
 class FetchReader:
-    """Reads for fetches. Changes nothing, so that it may be called from any thread."""
+    """Reads for fetches. Changes nothing, so that it may be called from any thread.
+
+    Only what is read on the event loop (`nowait`) is counted: a read that was left to a thread was tried there first.
+    """
 
     def __init__(self, replicas: Replicas, *, bytes_max: int) -> None:
         self._replicas = replicas
@@ -61,7 +65,11 @@ class FetchReader:
                 error = self._replicas.absence(item.topic_id, item.partition)
             else:
                 error = partition.check_epoch(item.current_leader_epoch)
+            if nowait and partition is not None:
+                partition.counts.reads += 1
             if partition is None or error:
+                if partition is not None:
+                    partition.counts.failed_reads += error in NODE_FAULTS
                 answers.append(_failure(error))
                 outcome.is_final = True
                 continue
@@ -158,6 +166,7 @@ def _read_partition(
 
 def _failed_read(partition: Partition, error: KafkaError | OSError) -> PartitionAnswer:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
+    partition.counts.failed_reads += int(code) in NODE_FAULTS
     if code != ErrorCode.offset_out_of_range:
         log.error("cannot read", partition=partition.name, reason=str(error))
     return _failure(int(code))

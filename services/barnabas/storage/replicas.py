@@ -21,6 +21,7 @@ from barnabas.metadata.image import MetadataImage, TopicImage
 from barnabas.metadata.validators import ConfigValue
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
+from barnabas.storage.counts import NodeCounts
 from barnabas.storage.delayed_fetch import FetchPurgatory
 from barnabas.storage.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.partition import NOT_LEADER, Partition
@@ -49,7 +50,8 @@ class Replicas:
         """`static` are the broker settings of this node's configuration file."""
         self.image = MetadataImage()
         self.partitions: dict[tuple[bytes, int], Partition] = {}
-        self._node_id = node_id
+        self.counts = NodeCounts()
+        self.node_id = node_id
         self._cluster_id = cluster_id
         self._directories = directories
         self._purgatory = purgatory
@@ -61,6 +63,8 @@ class Replicas:
         self._to_delete: list[Partition] = []
         self._opening = 0
         self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set when there is other metadata, and when logs were opened."""
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
@@ -75,6 +79,28 @@ class Replicas:
         if self.image.partition(topic_id, index) is None:
             return int(ErrorCode.unknown_topic_or_partition)
         return NOT_LEADER
+
+    async def wait_until_open(self, keys: Iterable[tuple[bytes, int]]) -> None:
+        """Wait until the logs of these partitions, (topic id, index) each, are open; OPENING_WAIT_MS_MAX at most.
+
+        One that the metadata here does not name yet is waited for too: who asks may be a moment ahead.
+        """
+        wanted = list(keys)
+        if not any(self._is_to_come(*key) for key in wanted):
+            return
+        try:
+            async with asyncio.timeout(limits.OPENING_WAIT_MS_MAX / 1000):
+                while any(self._is_to_come(*key) for key in wanted):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return  # what is not there now is refused, and the sender tries again
+
+    def _is_to_come(self, topic_id: bytes, index: int) -> bool:
+        partition = self.find(topic_id, index)
+        if partition is not None:
+            return partition.is_opening
+        return self.image.partition(topic_id, index) is None
 
     @property
     def is_settled(self) -> bool:
@@ -91,7 +117,7 @@ class Replicas:
 
     def broker_value(self, name: str) -> ConfigValue:
         """The value of a broker setting as this node has it now, with what was changed while it runs."""
-        return effective_broker_setting(self.image, name, node_id=self._node_id, static=self._static).value
+        return effective_broker_setting(self.image, name, node_id=self.node_id, static=self._static).value
 
     # -- following the metadata ---------------------------------------------------------------------------------
 
@@ -107,12 +133,13 @@ class Replicas:
         if new.configs is not old.configs:
             for partition in self.partitions.values():
                 partition.update_settings(self._settings.read(new, partition.topic))
+        self._changed.set()
 
     def _follow_topic(self, topic: TopicImage) -> None:
         settings = self._settings.read(self.image, topic.name)
         for index, record in enumerate(topic.partitions):
             partition = self.partitions.get((topic.topic_id, index))
-            if self._node_id not in record.replicas:
+            if self.node_id not in record.replicas:
                 if partition is not None:
                     self._remove(partition)
                 continue
@@ -132,8 +159,9 @@ class Replicas:
             topic_id,
             index,
             internal=internal,
-            node_id=self._node_id,
+            node_id=self.node_id,
             settings=settings,
+            counts=self.counts.add_partition(topic),
             purgatory=self._purgatory,
             flush_executor=self._flush_executor,
         )
@@ -155,6 +183,7 @@ class Replicas:
     def _remove(self, partition: Partition) -> None:
         log.info("partition is removed from this node", partition=partition.name)
         del self.partitions[partition.topic_id, partition.index]
+        self.counts.remove_partition(partition.topic)
         self._to_open.pop(partition, None)
         self._to_delete.append(partition)
         partition.on_removed()
@@ -209,7 +238,7 @@ class Replicas:
                     partition.topic, partition.index, topic_id, partition.settings.log
                 )
                 record: PartitionRecord = partition.record
-                if record.leader == self._node_id:
+                if record.leader == self.node_id:
                     found.assign_epoch_start(record.leader_epoch)
                 opened.append((partition, found, high_watermark))
             except (LogStoreError, KafkaError) as error:
@@ -225,6 +254,7 @@ class Replicas:
                 partition.on_open_failed()
             else:
                 partition.on_open(found, high_watermark)
+        self._changed.set()
 
     def _delete_all(self, doomed: Iterable[Partition]) -> None:
         for partition in doomed:

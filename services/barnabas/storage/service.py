@@ -24,6 +24,7 @@ from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 from barnabas.storage import limits
@@ -149,7 +150,7 @@ class StorageNode:
         )
         self.appends = AppendHandler(self.replicas)
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
-        self.fetches = FetchHandler(reader, self.purgatory, executors.read)
+        self.fetches = FetchHandler(reader, self.purgatory, executors.read, self.replicas.counts.read_times)
         self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep)
         self.cleaning = Cleaning(self.replicas, directories, executors.cleaner, context.clock)
 
@@ -205,6 +206,7 @@ class StorageNode:
         await server.start()
         collectors = (
             StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory),
+            StreamCollector("server"),
             CleanerCollector(self.cleaning, self._directories, self._context.clock),
         )
         for collector in collectors:

@@ -8,6 +8,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from barnabas.rpc.storage_streams import INSIDE
+from barnabas.rpc.stream_counts import SERVER_APPENDS, SERVER_FETCHES
 from barnabas.rpc.v1.storage_pb2 import (
     DESCRIPTOR,
     AppendFrame,
@@ -63,7 +65,8 @@ class StorageServicer:
 
     async def Fetch(self, request_iterator: AsyncIterator[FetchFrame], context: Any) -> None:  # noqa: N802
         await context.send_initial_metadata(())
-        await self._fetches.serve(request_iterator, context.write)
+        is_client = INSIDE not in (context.invocation_metadata() or ())
+        await self._fetches.serve(request_iterator, context.write, is_client=is_client)
 
     async def ListOffsets(self, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:  # noqa: N802
         return await self._list_offsets.handle(request)
@@ -92,8 +95,12 @@ class StorageServicer:
         """Serve this node's calls on `server`; a Fetch stream's results come to gRPC already encoded."""
         stream, unary = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
         handlers = {
-            "Append": stream(self.Append, AppendFrame.FromString, AppendResultFrame.SerializeToString),
-            "Fetch": stream(self.Fetch, FetchFrame.FromString, None),
+            "Append": stream(
+                self.Append,
+                SERVER_APPENDS.received.counting(AppendFrame.FromString),
+                SERVER_APPENDS.sent.counting_encoder(AppendResultFrame.SerializeToString),
+            ),
+            "Fetch": stream(self.Fetch, SERVER_FETCHES.received.counting(FetchFrame.FromString), None),
             "ListOffsets": unary(
                 self.ListOffsets, ListOffsetsRequest.FromString, ListOffsetsResponse.SerializeToString
             ),

@@ -29,6 +29,11 @@ def api_name(api_key: int) -> str:
     return "".join(part.capitalize() for part in api_key_map[api_key].split("_"))
 
 
+def api_identifier(api_key: int) -> str:
+    """The name of an API in lower case, its words joined by underscores, such as offset_fetch."""
+    return str(api_key_map[api_key])
+
+
 def version_range(api_key: int) -> tuple[int, int]:
     """The lowest and highest version for which a schema exists."""
     versions = schema_name_map[api_key_map[api_key]]

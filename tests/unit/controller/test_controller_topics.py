@@ -171,7 +171,13 @@ def test_validate_only_changes_nothing_but_answers_all() -> None:
     response, image = create(cluster(), topic(partitions=7), validate_only=True)
     assert not image.topics
     assert response.topics[0].partition_count == 7
-    assert response.topics[0].topic_id == b""
+    assert len(response.topics[0].topic_id) == 16, "an id that no topic will have, as in Kafka"
+
+
+def test_of_a_setting_given_twice_the_last_counts() -> None:
+    entries = [pb.ConfigEntry(name="retention.ms", value=value) for value in ("1", "2")]
+    _, image = create(cluster(), topic(configs=entries))
+    assert image.topic_config("orders") == {"retention.ms": "2"}
 
 
 def test_manual_assignment() -> None:
@@ -196,8 +202,7 @@ def test_internal_topics() -> None:
 
 
 def enlarge(image: MetadataImage, count: int, *replicas: list[int]) -> tuple[ErrorCode, str, MetadataImage]:
-    start = len(image.topics["orders"].partitions)
-    assignments = [pb.ReplicaAssignment(partition=start + i, node_ids=ids) for i, ids in enumerate(replicas)]
+    assignments = [pb.ReplicaAssignment(partition=i, node_ids=ids) for i, ids in enumerate(replicas)]
     new = pb.NewPartitions(name="orders", partition_count=count, assignments=assignments)
     decision = create_partitions(image, pb.CreatePartitionsRequest(topics=[new]))
     result = decision.response.results[0]
@@ -211,6 +216,14 @@ def test_partitions_are_added_where_the_last_ones_ended() -> None:
     assert code is ErrorCode.none
     assert image.topics["orders"].partitions[:2] == before
     assert sorted(p.leader for p in image.topics["orders"].partitions) == [1, 1, 2, 2, 3, 3]
+
+
+def test_assigned_partitions_follow_those_that_are_there() -> None:
+    _, image = create(cluster(3), topic(partitions=2))
+    code, _, image = enlarge(image, 4, [3], [1])
+    assert code is ErrorCode.none
+    assert [p.partition for p in image.topics["orders"].partitions] == [0, 1, 2, 3]
+    assert [list(p.replicas) for p in image.topics["orders"].partitions[2:]] == [[3], [1]]
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ class Gateway:
                 self.clock, 1_048_576, lambda: INSTANCE_ID, TelemetryCounts(), forwarder
             ),
         )
-        self.dispatcher = Dispatcher(HANDLERS, self.parts, RequestMetrics(lambda: 0, lambda: 0))
+        self.dispatcher = Dispatcher(HANDLERS, self.parts, RequestMetrics())
         self.client = Client(1, "10.1.2.3", "127.0.0.1", listener)
 
     @property

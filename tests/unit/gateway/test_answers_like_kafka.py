@@ -12,7 +12,6 @@ from barnabas.gateway.differences import DIFFERENCES, Difference
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.controller_pb2 import (
-    CreatePartitionsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
     ResourceResult,
@@ -128,18 +127,6 @@ async def test_a_topic_deleted_twice_is_answered_once() -> None:
     gateway.controller.answers["DeleteTopics"] = lambda _: DeleteTopicsResponse(topics=[refused, refused])
     answer = await gateway.ask(DELETE_TOPICS, 5, {"topic_names": ["x", "x"], "timeout": 1_000})
     assert [topic.name for topic in answer.responses] == ["x"]
-
-
-async def test_assignments_of_new_partitions_are_named_by_their_numbers() -> None:
-    gateway = Gateway()
-    gateway.controller.answers["CreatePartitions"] = lambda _: CreatePartitionsResponse(
-        results=[ResourceResult()]
-    )
-    row = {"name": "bills", "count": 3, "assignments": [{"broker_ids": [1]}, {"broker_ids": [2]}]}
-    await gateway.ask(CREATE_PARTITIONS, 3, {"topics": [row], "timeout": 1_000, "validate_only": True})
-    sent = gateway.controller.calls[0][1].topics[0].assignments
-    present = len(gateway.metadata.image.topics["bills"].partitions)
-    assert [(entry.partition, list(entry.node_ids)) for entry in sent] == [(present, [1]), (present + 1, [2])]
 
 
 def test_a_difference_matches_by_patterns() -> None:

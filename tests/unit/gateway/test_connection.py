@@ -12,7 +12,10 @@ from gateway_harness import LISTENER
 from barnabas.gateway import connection as connection_module
 from barnabas.gateway.budget import ByteBudget
 from barnabas.gateway.connection import CloseConnection, Connection
+from barnabas.gateway.connection_metrics import ConnectionMetrics
+from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
+from barnabas.gateway.request_times import RequestTimes
 from barnabas.wire.requests import MalformedRequest
 
 PRODUCE, OTHER = 0, 3
@@ -55,16 +58,19 @@ class Served:
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self.transport = FakeTransport()
         self.budget = ByteBudget(budget_bytes, lambda: self.connection.budget_has_room())
+        self.pauses = ConnectionMetrics(self.budget)
         self.connection = Connection(
             lambda _: Client(1, "10.1.1.1", "127.0.0.1", LISTENER),
             self._serve,
             self.budget,
             self.lost.append,
             frame_bytes_max=100_000_000,
+            requests=RequestMetrics(),
+            pauses=self.pauses,
         )
         self.connection.connection_made(self.transport)
 
-    async def _serve(self, frame: bytes, client: Client) -> Any:
+    async def _serve(self, frame: bytes, client: Client, times: RequestTimes) -> Any:
         name = frame[2:].decode().rstrip(".")
         self.started.append(name)
         self._waiting[name] = asyncio.get_running_loop().create_future()
@@ -217,3 +223,30 @@ async def test_lost_connection_cancels_what_runs_and_gives_back_its_bytes() -> N
     assert served.cancelled == ["a"]
     assert served.budget.used_bytes == 0
     assert served.lost == [served.connection]
+
+
+async def test_pauses_of_reading_and_writing_are_counted() -> None:
+    served = Served(budget_bytes=100)
+    reading, writing = served.pauses.reading, served.pauses.writing
+    await served.send(PRODUCE, "a", "b", size=80)
+    assert served.transport.paused
+    assert (reading.pauses, reading.running) == (1, 1)
+    await served.answer("a", b"A")
+    assert (reading.pauses, reading.running) == (1, 0)
+    served.connection.pause_writing()
+    assert (writing.pauses, writing.running) == (1, 1)
+    await served.send(PRODUCE, "c", size=80)
+    assert (reading.pauses, reading.running) == (2, 1)
+    served.connection.connection_lost(None)
+    assert (reading.running, writing.running) == (0, 0)
+
+
+async def test_answers_are_measured_when_they_leave() -> None:
+    served = Served()
+    await served.send(OTHER, "a")
+    found = {sample.name: sample.value for family in served.pauses.collect() for sample in family.samples}
+    assert found["barnabas_gateway_unanswered_request_bytes"] == 3
+    assert found["barnabas_gateway_paused_connections"] == 0
+    await served.answer("a", b"A")
+    found = {sample.name: sample.value for family in served.pauses.collect() for sample in family.samples}
+    assert found["barnabas_gateway_unanswered_request_bytes"] == 0

@@ -1,5 +1,5 @@
 """Administrators' requests: DeleteGroups, OffsetDelete, DeleteRecords, DescribeLogDirs, DescribeProducers,
-AlterConfigs, ListConfigResources, ListPartitionReassignments."""
+AlterConfigs, ListConfigResources, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from barnabas.rpc.v1 import controller_pb2, coordinator_pb2
 from barnabas.rpc.v1 import storage_pb2 as pb
 
 DELETE_RECORDS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, DELETE_GROUPS = 21, 33, 35, 42
+ELECT_LEADERS, ALTER_REASSIGNMENTS = 43, 45
 LIST_REASSIGNMENTS, OFFSET_DELETE, DESCRIBE_PRODUCERS, LIST_CONFIG_RESOURCES = 46, 47, 61, 74
 
 
@@ -198,3 +199,65 @@ async def test_nothing_is_being_reassigned() -> None:
     for topics in (None, [{"name": "orders", "partition_indexes": [0]}, {"name": "unknown"}]):
         answer = await Gateway().ask(LIST_REASSIGNMENTS, 0, {"timeout": 1000, "topics": topics})
         assert (answer.error_code, answer.error_message, answer.topics) == (0, None, ())
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_elections_are_not_needed_where_there_is_a_leader(version: int) -> None:
+    gateway = Gateway()
+    wanted = [{"topic": "orders", "partitions": [0, 2, 9]}, {"topic": "unknown", "partitions": [0]}]
+    answer = await gateway.ask(ELECT_LEADERS, version, {"topic_partitions": wanted, "timeout": 1000})
+    codes = {
+        (topic.topic, row.partition_id): row.error_code
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+    }
+    assert codes == {
+        ("orders", 0): ErrorCode.election_not_needed,
+        ("orders", 2): ErrorCode.preferred_leader_not_available,
+        ("orders", 9): ErrorCode.unknown_topic_or_partition,
+        ("unknown", 0): ErrorCode.unknown_topic_or_partition,
+    }
+
+
+async def test_elections_of_all_leaders_tell_where_there_is_none() -> None:
+    body = {"topic_partitions": None, "election_type": 1, "timeout": 1000}
+    answer = await Gateway().ask(ELECT_LEADERS, 2, body)
+    found = {
+        topic.topic: [(row.partition_id, row.error_code) for row in topic.partition_result]
+        for topic in answer.replica_election_results
+    }
+    nobody = ErrorCode.eligible_leaders_not_available
+    assert found == {"__consumer_offsets": [], "bills": [], "orders": [(2, nobody)]}
+    unknown = await Gateway().ask(ELECT_LEADERS, 2, {**body, "election_type": 7})
+    assert unknown.error_code == ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize(
+    ("replicas", "keep_factor", "code"),
+    [
+        ([1], True, ErrorCode.none),
+        (None, False, ErrorCode.no_reassignment_in_progress),
+        ([], False, ErrorCode.invalid_replica_assignment),
+        ([1, 1], False, ErrorCode.invalid_replica_assignment),
+        ([9], False, ErrorCode.invalid_replica_assignment),
+        ([2], False, ErrorCode.invalid_replica_assignment),
+        ([1, 2], False, ErrorCode.invalid_replica_assignment),
+        ([1, 2], True, ErrorCode.invalid_replication_factor),
+    ],
+)
+async def test_only_present_replicas_are_taken(
+    replicas: list[int] | None, keep_factor: bool, code: ErrorCode
+) -> None:
+    def topic(name: str, partition: int) -> dict[str, Any]:
+        return {"name": name, "partitions": [{"partition_index": partition, "replicas": replicas}]}
+
+    body = {
+        "topics": [topic("bills", 0), topic("bills", 7), topic("unknown", 0)],
+        "allow_replication_factor_change": not keep_factor,
+        "timeout": 1000,
+    }
+    answer = await Gateway().ask(ALTER_REASSIGNMENTS, 1, body)
+    codes = [topic.partitions[0].error_code for topic in answer.responses]
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert (answer.error_code, codes) == (0, [code, unknown, unknown])
+    assert (answer.responses[0].partitions[0].error_message is None) == (code is ErrorCode.none)

@@ -20,6 +20,7 @@ from barnabas.rpc.v1.controller_pb2 import (
     ResourceResult,
 )
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+from barnabas.rpc.v1.storage_pb2 import ListOffsetsRequest, ListOffsetsResponse
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 
@@ -76,6 +77,36 @@ async def test_create_topics_answers_once_the_image_has_them(version: int) -> No
         assert entries["cleanup.policy"].config_source == 5
     if version >= 7:
         assert topic.topic_id.bytes == topic_id("new")
+
+
+async def test_topics_are_answered_when_their_leaders_have_opened_them() -> None:
+    gateway = Gateway()
+    gateway.controller.answers["CreateTopics"] = created
+    gateway.controller.answers["CreatePartitions"] = lambda _: CreatePartitionsResponse(
+        results=[ResourceResult()]
+    )
+    opened = asyncio.Event()
+
+    async def answer(message: ListOffsetsRequest) -> ListOffsetsResponse:
+        await opened.wait()
+        return ListOffsetsResponse()
+
+    nodes = [gateway.node(number) for number in (1, 2)]
+    for node in nodes:
+        node.stub.answers["ListOffsets"] = answer
+    gateway.metadata.apply(*topic_records("new", [1, 2, 1]))
+    creation = {"topics": [new_topic("new")], "timeout": 5_000, "validate_only": False}
+    enlargement = {"topics": [{"name": "new", "count": 3}], "timeout": 5_000, "validate_only": False}
+    for api_key, version, body in ((CREATE_TOPICS, 7, creation), (CREATE_PARTITIONS, 3, enlargement)):
+        opened.clear()
+        asking = asyncio.create_task(gateway.ask(api_key, version, body))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not asking.done()
+        opened.set()
+        await asking
+        asked = [[each.partition for each in node.stub.calls[-1][1].partitions] for node in nodes]
+        assert asked == [[0, 2], [1]]
 
 
 async def test_create_topics_validates_without_waiting() -> None:
@@ -214,6 +245,17 @@ async def test_create_partitions_answers_one_result_per_topic() -> None:
         ("bills", 42),
         ("orders", 0),
     ]
+
+
+async def test_assigned_partitions_are_numbered_among_themselves() -> None:
+    gateway = Gateway()
+    gateway.controller.answers["CreatePartitions"] = lambda _: CreatePartitionsResponse(
+        results=[ResourceResult()]
+    )
+    topic = {"name": "bills", "count": 3, "assignments": [{"broker_ids": [2]}, {"broker_ids": [1]}]}
+    await gateway.ask(CREATE_PARTITIONS, 3, {"topics": [topic], "timeout": 0})
+    (sent,) = gateway.controller.calls[0][1].topics
+    assert [(each.partition, list(each.node_ids)) for each in sent.assignments] == [(0, [2]), (1, [1])]
 
 
 @pytest.mark.parametrize("name", [None, "", "bills", "another"])

@@ -84,6 +84,7 @@ def test_one_of_the_last_five_batches_is_answered_not_written(tmp_path: Path) ->
         again = produce(log, n * 2, 2)
         assert again.duplicate
         assert (again.first_offset, again.last_offset) == infos[n][:2]
+        assert again.log_append_time_ms >= 0, "Kafka tells the batch's newest timestamp"
     assert log.log_end_offset == 12
     refused(ErrorCode.out_of_order_sequence_number, log, 0, 2)
 

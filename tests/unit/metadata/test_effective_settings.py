@@ -191,3 +191,37 @@ def test_unknown_names() -> None:
         effective_group_setting(MetadataImage(), "readers", "nope")
     with pytest.raises(KafkaError, match="Unknown client metrics configuration"):
         effective_client_metrics_setting(MetadataImage(), "all", "nope")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "shown"),
+    [
+        ("retention.ms", " +77 ", "77"),
+        ("segment.bytes", "0002000000", "2000000"),
+        ("preallocate", " TRUE", "true"),
+        ("min.cleanable.dirty.ratio", "0.250", "0.25"),
+        ("min.cleanable.dirty.ratio", "1", "1.0"),
+        ("min.cleanable.dirty.ratio", "0.00012", "1.2E-4"),
+        ("min.cleanable.dirty.ratio", "1e-5", "1.0E-5"),
+        ("cleanup.policy", " compact , delete ", "compact,delete"),
+        ("compression.type", " gzip ", "gzip"),
+    ],
+)
+def test_a_topics_value_is_shown_in_its_plain_spelling(name: str, given: str, shown: str) -> None:
+    setting = effective_topic_setting(image_with(topic={name: given}), "orders", name)
+    assert (setting.text, setting.synonyms[0].value) == (shown, shown)
+
+
+def test_a_brokers_value_is_shown_plainly_and_its_synonyms_as_they_were_given() -> None:
+    image = image_with(broker={"log.cleaner.threads": " +2 ", "compression.type": " gzip "})
+    threads = effective_broker_setting(image, "log.cleaner.threads", node_id=1)
+    assert (threads.text, threads.synonyms[0].value) == ("2", " +2 ")
+    behind = effective_topic_setting(image, "orders", "compression.type", node_id=1)
+    assert (behind.text, behind.synonyms[0].value) == ("gzip", " gzip ")
+
+
+def test_a_slip_in_a_file_is_shown_as_it_is() -> None:
+    setting = effective_broker_setting(
+        MetadataImage(), "log.cleaner.threads", static={"log.cleaner.threads": " x "}
+    )
+    assert setting.text == " x "

@@ -114,7 +114,9 @@ class StorageHarness:
         )
         self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
         self.appends = AppendHandler(self.replicas)
-        self.fetches = FetchHandler(self.reader, self.purgatory, self.executor)
+        self.fetches = FetchHandler(
+            self.reader, self.purgatory, self.executor, self.replicas.counts.read_times
+        )
         self.connection = StorageConnection(self.address)
         self.revision = 0
 

@@ -30,7 +30,7 @@ async def test_offsets_follow_the_order_sent(node: StorageHarness) -> None:
     results = await asyncio.gather(*futures)
     assert [result.partitions[0].base_offset for result in results] == list(range(0, 100, 2))
     partition = node.partition(topic)
-    assert (partition.high_watermark, partition.messages_in) == (100, 100)
+    assert (partition.high_watermark, partition.counts.messages_in) == (100, 100)
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
@@ -122,7 +122,7 @@ async def test_a_full_disk_refuses_and_recovers(
             assert refused.error_code == int(ErrorCode.kafka_storage_error)
             assert "No space left" in refused.error_message
     assert (await node.append(topic, batch(b"c"))).base_offset == 1
-    assert node.partition(topic).failed_appends == 3
+    assert node.partition(topic).counts.failed_appends == 3
 
 
 async def test_appends_wait_for_a_log_that_is_being_opened(node: StorageHarness) -> None:
@@ -155,7 +155,7 @@ async def test_group_commit_answers_after_a_sync_that_many_share(
     monkeypatch.setattr(PartitionLog, "flush", slow_flush)
     futures = [node.send_append(topic, batch(b"a"), acks=acks) for acks in [1, -1] * 20]
     partition = node.partition(topic)
-    while partition.messages_in < 40:
+    while partition.counts.messages_in < 40:
         await asyncio.sleep(0)
     assert partition.high_watermark == 0
     assert not any(future.done() for future in futures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -73,7 +74,22 @@ async def test_read_committed_ends_at_the_last_stable_offset(node: StorageHarnes
     assert (await find(node, topic, NOW_MS + 9, level=1))[1] == -1
 
 
-async def test_lookups_are_refused_like_fetches(node: StorageHarness) -> None:
+async def test_lookups_wait_for_logs_that_are_about_to_be_open(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    looking = [asyncio.create_task(find(node, topic, -1, index=index)) for index in range(2)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    node.apply(*topic_records("events", topic, 1))
+    assert await looking[0] == (0, 0, -1, 0)
+    assert not looking[1].done()
+    node.apply(*topic_records("events", topic, 2))
+    assert await looking[1] == (0, 0, -1, 0)
+
+
+async def test_lookups_are_refused_like_fetches(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.storage.limits.OPENING_WAIT_MS_MAX", 0)
     topic = await node.create_topic(leader_epoch=4)
     assert (await find(node, uuid.uuid4(), -1))[0] == int(ErrorCode.unknown_topic_id)
     assert (await find(node, topic, -1, index=1))[0] == int(ErrorCode.unknown_topic_or_partition)

@@ -110,7 +110,7 @@ async def test_metrics_have_kafkas_names(node: StorageHarness) -> None:
         "kafka_server_replicamanager_leadercount 2.0",
         "kafka_server_replicamanager_partitioncount 2.0",
         'kafka_server_delayedoperationpurgatory_purgatorysize{delayedOperation="Fetch"} 0.0',
-        "kafka_server_brokertopicmetrics_totalproducerequests_total 1.0",
+        'kafka_server_brokertopicmetrics_totalproducerequests_total{topic="events"} 1.0',
     ):
         assert line in text
 

@@ -19,6 +19,7 @@ from barnabas.rpc.v1.controller_pb2 import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     NewPartitions,
+    ReplicaAssignment,
     ResourceResult,
 )
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, TopicRecord
@@ -88,7 +89,11 @@ def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, ad
             f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) "
             "were specified.",
         )
-    return manual_replicas(image, wanted.assignments, present, factor)
+    numbered = [
+        ReplicaAssignment(partition=present + assignment.partition, node_ids=assignment.node_ids)
+        for assignment in wanted.assignments
+    ]
+    return manual_replicas(image, numbered, present, factor)
 
 
 def _next_start(image: MetadataImage, topic: TopicImage) -> int:

@@ -75,8 +75,6 @@ def create_topics(
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.invalid_request, "Duplicate topic name.")
             result = _create(draft, topic)
-            if request.validate_only:
-                result.topic_id = b""
         except KafkaError as error:
             result = CreatedTopic(name=topic.name, result=failure(error))
         results.append(result)
@@ -128,9 +126,7 @@ def _settings(draft: _Draft, topic: NewTopic) -> dict[str, str]:
         raise KafkaError(
             ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(nulls)}"
         )
-    names = [entry.name for entry in topic.configs]
-    if len(set(names)) < len(names):
-        raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    # Of a setting that is given twice the last counts, as in Kafka.
     settings = {entry.name: entry.value for entry in topic.configs}
     validate_topic_settings(settings)
     if topic.internal and topic.name in INTERNAL_TOPICS:

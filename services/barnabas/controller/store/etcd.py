@@ -41,6 +41,10 @@ from barnabas.controller.store.protocol import (
 REQUEST_TIMEOUT_SECONDS: Final = 3.0
 """How long one call to one endpoint may take."""
 
+KEEP_ALIVE_TIMEOUT_SECONDS: Final = 1.0
+"""How long one endpoint may take to prolong a lease: less than the lease (3 s), so that a member that was cut off does
+not cost it while another would answer."""
+
 SNAPSHOT_PAGE_KEYS: Final = 1000
 """Keys read per call while a snapshot is taken."""
 
@@ -169,7 +173,7 @@ class EtcdStore:
     async def keep_lease_alive(self, lease_id: int) -> None:
         channel = self._opened()
         call = rpc.LeaseStub(channel).LeaseKeepAlive(
-            timeout=REQUEST_TIMEOUT_SECONDS, metadata=_REQUIRE_LEADER
+            timeout=KEEP_ALIVE_TIMEOUT_SECONDS, metadata=_REQUIRE_LEADER
         )
         try:
             await call.write(rpc.LeaseKeepAliveRequest(ID=lease_id))

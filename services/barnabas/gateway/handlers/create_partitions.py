@@ -1,15 +1,21 @@
 """CreatePartitions (key 37): topics grow to a number of partitions; one result per topic.
 
 All versions say the same: v1 is about throttling, v2 flexible, v3 may answer THROTTLING_QUOTA_EXCEEDED. The answer
-comes when this gateway knows the partitions.
+comes when this gateway knows the partitions and their leaders have opened them.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway.controller_calls import call_controller, controller_timeout_seconds, wait_for_image
+from barnabas.gateway.controller_calls import (
+    call_controller,
+    controller_timeout_seconds,
+    wait_for_image,
+    wait_seconds,
+)
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.topic_creation import wait_for_leaders
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import (
@@ -23,7 +29,7 @@ from barnabas.rpc.v1.controller_pb2 import (
 async def handle(request: Request) -> Answer:
     # A topic that is named twice gets one result, as in Kafka; the controller, which is told of both, refuses it.
     message = CreatePartitionsRequest(
-        topics=[_new_partitions(request.image, topic) for topic in request.body.topics],
+        topics=[_new_partitions(topic) for topic in request.body.topics],
         validate_only=request.body.validate_only,
     )
     try:
@@ -45,15 +51,14 @@ async def handle(request: Request) -> Answer:
             if not by_name[topic.name].error_code
         }
         await wait_for_image(request, lambda image: _has_partitions(image, wanted))
+        await wait_for_leaders(request.parts, wanted, wait_seconds(request))
     return {"results": [_answer(name, result) for name, result in by_name.items()]}
 
 
-def _new_partitions(image: MetadataImage, topic: Any) -> NewPartitions:
-    """Clients assign the new partitions alone; to the controller each is named by its number."""
-    known = image.topics.get(topic.name)
-    first = 0 if known is None else len(known.partitions)
+def _new_partitions(topic: Any) -> NewPartitions:
+    """Clients assign the new partitions alone, in order; only the controller knows how many there are already."""
     message = NewPartitions(name=topic.name, partition_count=topic.count)
-    for index, assignment in enumerate(topic.assignments or (), start=first):
+    for index, assignment in enumerate(topic.assignments or ()):
         message.assignments.append(ReplicaAssignment(partition=index, node_ids=assignment.broker_ids))
     return message
 

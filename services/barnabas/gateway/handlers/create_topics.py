@@ -2,7 +2,7 @@
 
 v1 adds validate_only and error messages, v4 lets the cluster choose partitions and replicas (-1), v5 answers with what
 the topic has come to have (KIP-525), v7 with its id. Versions 0 and 1 went with Kafka 4. The answer comes when this
-gateway knows the topics, so that the client can use them at once.
+gateway knows the topics and their leaders have opened them, so that the client can use them at once.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.gateway.config_resources import created_topic_configs
-from barnabas.gateway.controller_calls import call_controller, controller_timeout_seconds, wait_for_image
+from barnabas.gateway.controller_calls import (
+    call_controller,
+    controller_timeout_seconds,
+    wait_for_image,
+    wait_seconds,
+)
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.topic_creation import wait_for_leaders
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import (
@@ -45,6 +51,8 @@ async def handle(request: Request) -> Answer:
     if not message.validate_only:
         created = {result.topic_id for result in results if not result.result.error_code}
         await wait_for_image(request, lambda image: created <= image.topics_by_id.keys())
+        names = [result.name for result in results if not result.result.error_code]
+        await wait_for_leaders(request.parts, names, wait_seconds(request))
     own = {topic.name: {entry.name: entry.value for entry in topic.configs} for topic in message.topics}
     return {"topics": [_answer(request.image, result, own.get(result.name, {})) for result in results]}
 

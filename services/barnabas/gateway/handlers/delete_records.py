@@ -30,6 +30,7 @@ async def handle(request: Request) -> Answer:
                 "partitions": [_answer(partition, next(results)) for partition in topic.partitions],
             }
             for topic in request.body.topics
+            if topic.partitions  # Kafka does not answer for a topic without them
         ]
     }
 

@@ -36,16 +36,32 @@ async def handle(request: Request) -> Answer:
     await wait_for_image(request, lambda image: deleted.isdisjoint(image.topics_by_id.keys()))
     # A topic that is asked for twice is answered once, as in Kafka.
     answered = {(result.name, result.topic_id): result for result in results}
-    return {"responses": [_answer(request, result) for result in answered.values()]}
+    answers = [_answer(request, result) for result in answered.values()]
+    return {"responses": [*answers, *_answer_to_empty_name(request)]}
 
 
 def _topics(request: Request) -> list[TopicRef]:
     if request.version < _TOPIC_ID_FROM:
-        return [TopicRef(name=name) for name in request.body.topic_names]
+        return [TopicRef(name=name) for name in request.body.topic_names if name]
     return [
         TopicRef(name=topic.name or "", topic_id=topic.topic_id.bytes if topic.topic_id else b"")
         for topic in request.body.topics
+        if topic.name != "" or topic.topic_id
     ]
+
+
+def _answer_to_empty_name(request: Request) -> list[dict[str, Any]]:
+    """No topic has an empty name; the controller could not tell it from a name that is not given at all."""
+    if request.version < _TOPIC_ID_FROM:
+        times = request.body.topic_names.count("")
+    else:
+        times = sum(topic.name == "" and not topic.topic_id for topic in request.body.topics)
+    if not times:
+        return []
+    code, message = ErrorCode.unknown_topic_or_partition, "No topic has an empty name."
+    if times > 1:
+        code, message = ErrorCode.invalid_request, "Duplicate topic name."
+    return [{"name": "", "topic_id": b"", "error_code": code, "error_message": message}]
 
 
 def _answer(request: Request, result: DeletedTopic) -> dict[str, Any]:

@@ -36,6 +36,7 @@ async def handle(request: Request) -> Answer:
     )
     return {
         "error_code": ErrorCode.none,
+        "error_message": "",
         "entries": [
             {
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],

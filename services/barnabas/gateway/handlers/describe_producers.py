@@ -9,6 +9,7 @@ from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topic_names import topic_name_problem
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import DescribeProducersRequest, PartitionOfTopic, PartitionProducers
@@ -26,7 +27,7 @@ async def handle(request: Request) -> Answer:
             {
                 "name": topic.name,
                 "partitions": [
-                    _answer(index, topic_name_problem(topic.name), next(results))
+                    _answer(index, *_problem(request.image, topic.name), next(results))
                     for index in topic.partition_indexes
                 ],
             }
@@ -49,14 +50,21 @@ def _failed(code: ErrorCode) -> PartitionProducers:
     return PartitionProducers(error_code=code)
 
 
-def _answer(index: int, name_problem: str | None, result: PartitionProducers) -> dict[str, Any]:
-    code = client_code(result.error_code)
-    if name_problem is not None:
-        code = ErrorCode.invalid_topic_exception
+def _problem(image: MetadataImage, name: str) -> tuple[ErrorCode, str | None]:
+    """What is wrong with the topic as a whole; NONE and no message where nothing is."""
+    problem = topic_name_problem(name)
+    if problem is not None:
+        return ErrorCode.invalid_topic_exception, problem
+    if name not in image.topics:
+        return ErrorCode.unknown_topic_or_partition, f"There is no topic {name}."
+    return ErrorCode.none, None
+
+
+def _answer(index: int, code: ErrorCode, message: str | None, result: PartitionProducers) -> dict[str, Any]:
     return {
         "partition_index": index,
-        "error_code": code,
-        "error_message": name_problem,
+        "error_code": code or client_code(result.error_code),
+        "error_message": message,
         "active_producers": [
             {
                 "producer_id": producer.producer_id,

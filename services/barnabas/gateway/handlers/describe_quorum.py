@@ -22,13 +22,18 @@ _LISTENER: Final = "CONTROLLER"
 async def handle(request: Request) -> Answer:
     topics = request.body.topics
     if not _asks_for_metadata(topics):
-        return {"error_code": ErrorCode.none, "topics": [_unknown(topic) for topic in topics]}
+        return {
+            "error_code": ErrorCode.none,
+            "error_message": "",
+            "topics": [_unknown(topic) for topic in topics],
+        }
     response = await call_controller(
         request.parts,
         lambda controller, seconds: controller.DescribeQuorum(DescribeQuorumRequest(), timeout=seconds),
     )
     return {
         "error_code": ErrorCode.none,
+        "error_message": "",
         "topics": [{"topic_name": METADATA_TOPIC, "partitions": [_partition(response)]}],
         "nodes": [
             {"node_id": voter.replica_id, "listeners": _listeners(voter.address)} for voter in response.voters
@@ -60,6 +65,7 @@ def _partition(response: DescribeQuorumResponse) -> dict[str, Any]:
     return {
         "partition_index": 0,
         "error_code": ErrorCode.none,
+        "error_message": "",
         "leader_id": response.leader_id,
         "leader_epoch": response.leader_epoch,
         "high_watermark": response.high_watermark,

@@ -17,6 +17,7 @@ async def handle(request: Request) -> Answer:
     times = Counter(user.name for user in request.body.users or ())
     return {
         "error_code": ErrorCode.none,
+        "error_message": "",
         "results": [_no_credentials(name, count) for name, count in times.items()],
     }
 

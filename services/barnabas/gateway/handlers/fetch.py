@@ -20,9 +20,9 @@ from barnabas.gateway.fetch_sessions import (
     WantedPartition,
 )
 from barnabas.gateway.handlers.fetch_read import FetchRead
+from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
-from barnabas.kernel.tracing import start_span
 from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
 from barnabas.wire.produce import LeaderEndpoint
 
@@ -30,17 +30,15 @@ _SESSIONLESS_VERSION_MAX: Final = 6
 
 
 async def handle(request: Request) -> Answer:
+    known_isolation_level(request)
     try:
         session, wanted, is_full = _open_or_use_session(request)
     except KafkaError as error:
+        request.times.count_error(error.code)
         return encode_fetch_response(
             request.version, request.header.correlation_id, [], error_code=error.code
         )
-    span = start_span("gateway.fetch", attributes={"client_id": request.header.client_id or ""})
-    try:
-        results = await FetchRead(request, wanted, span.traceparent).run()
-    finally:
-        span.end()
+    results = await FetchRead(request, wanted).run()
     if session is not None:
         results = _for_session(session, wanted, results, is_full=is_full)
     return encode_fetch_response(
@@ -58,7 +56,8 @@ Results = list[tuple[PartitionKey, FetchedPartition]]
 def _open_or_use_session(request: Request) -> tuple[FetchSession | None, list[WantedPartition], bool]:
     """(session if any, the partitions to read, whether the answer must name them all)."""
     body, sessions = request.body, request.parts.fetch_sessions
-    wanted = list(_wanted(request))
+    # Of a partition that is named twice the last counts, as in Kafka.
+    wanted = list({want.key: want for want in _wanted(request)}.values())
     session_id, epoch = request.get("session_id", NO_SESSION), request.get("session_epoch", FINAL_EPOCH)
     if request.version <= _SESSIONLESS_VERSION_MAX or (session_id == NO_SESSION and epoch == FINAL_EPOCH):
         return None, wanted, True

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.gateway.fetch_sessions import FINAL_EPOCH, NO_SESSION, PartitionKey, WantedPartition
+from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.request import Request, milliseconds
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.tracing import current_traceparent
 from barnabas.metadata.image import NO_LEADER
 from barnabas.rpc.coalesced import CoalescedStream, StreamBroken, Unreachable
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
@@ -18,7 +20,6 @@ from barnabas.wire.fetch import FetchedPartition
 
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 _UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
-_READ_COMMITTED: Final = 1
 
 
 class _NodeRead:
@@ -36,10 +37,9 @@ class _NodeRead:
 class FetchRead:
     """One fetch on its way: owns the results gathered so far, in the order of `wanted`."""
 
-    def __init__(self, request: Request, wanted: Sequence[WantedPartition], traceparent: str) -> None:
+    def __init__(self, request: Request, wanted: Sequence[WantedPartition]) -> None:
         self._request = request
         self._wanted = wanted
-        self._traceparent = traceparent
         self._image = request.image
         self._results: list[FetchedPartition | None] = [None] * len(wanted)
 
@@ -118,7 +118,7 @@ class FetchRead:
             min_bytes=max(0, body.min_bytes),
             max_bytes=min(body.max_bytes, self._request.parts.config.fetch_max_bytes),
             isolation_level=body.isolation_level,
-            traceparent=self._traceparent,
+            traceparent=current_traceparent(),
         )
 
     def _start(self, read: _NodeRead) -> None:
@@ -159,8 +159,12 @@ class FetchRead:
         code = client_code(got.error_code)
         if code is not ErrorCode.none:
             return self._failed(want, code)
+        if fetched.records and (want.max_bytes < 0 or self._request.body.max_bytes < 0):
+            return self._failed(
+                want, ErrorCode.invalid_request
+            )  # less than nothing is wanted, and there is something
         aborted = diverging = None
-        if self._request.body.isolation_level == _READ_COMMITTED:
+        if self._request.body.isolation_level == IsolationLevel.READ_COMMITTED:
             aborted = [(entry.producer_id, entry.first_offset) for entry in got.aborted_transactions]
         if got.HasField("diverging"):
             diverging = (got.diverging.leader_epoch, got.diverging.end_offset)
@@ -177,6 +181,7 @@ class FetchRead:
         )
 
     def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:
+        self._request.times.count_error(code)
         leader = self._current_leader(want) if code in _LEADER_ERRORS else None
         aborted = () if code in _UNKNOWN else None  # nothing more than a habit of Kafka's
         return FetchedPartition(want.partition, code, -1, -1, -1, b"", aborted, None, leader)

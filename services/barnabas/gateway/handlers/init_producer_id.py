@@ -1,7 +1,7 @@
 """InitProducerId (key 22): an id for an idempotent producer.
 
-v2 is flexible, v3 takes the producer's current id and epoch (KIP-360), v4 may answer PRODUCER_FENCED, v6 asks for
-two-phase commit (KIP-939).
+v2 is flexible, v3 takes the producer's current id and epoch (KIP-360), v4 may answer PRODUCER_FENCED. v6, which asks
+for two-phase commit (KIP-939), is not stable in Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def handle(request: Request) -> Answer:
 
 HANDLER = Handler(
     api_key=22,
-    versions=(0, 6),
+    versions=(0, 5),
     handle=handle,
     lacks="Transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are served.",
 )

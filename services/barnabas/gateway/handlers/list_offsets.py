@@ -6,10 +6,12 @@ start (KIP-405), v9 the latest tiered offset, v10 a timeout, v11 the earliest pe
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
@@ -21,7 +23,7 @@ _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 
 
 async def handle(request: Request) -> Answer:
-    isolation_level = request.get("isolation_level", 0)
+    isolation_level = known_isolation_level(request)
 
     async def ask(
         connection: StorageConnection, asked: list[ListOffsetsPartition]
@@ -30,21 +32,28 @@ async def handle(request: Request) -> Answer:
         response = await connection.stub.ListOffsets(message, timeout=limits.CALL_TIMEOUT_SECONDS)
         return list(response.results)
 
+    times = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.body.topics
+        for partition in topic.partitions
+    )
     refs = [
         PartitionRef(topic.name, None, partition.partition_index, partition)
         for topic in request.body.topics
         for partition in topic.partitions
+        if times[topic.name, partition.partition_index] == 1
     ]
-    results = iter(await call_leaders(request, refs, _message, ask, _failed))
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_answer(request, partition, next(results)) for partition in topic.partitions],
-            }
-            for topic in request.body.topics
-        ]
-    }
+    results = await call_leaders(request, refs, _message, ask, _failed)
+    told: dict[str, dict[int, dict[str, Any]]] = {}
+    for ref, result in zip(refs, results, strict=True):
+        told.setdefault(ref.topic_name or "", {})[ref.partition] = _answer(request, ref.entry, result)
+    # A partition that is named twice is refused, once; a topic without partitions is not answered for, as in Kafka.
+    for topic in request.body.topics:
+        for partition in topic.partitions:
+            if times[topic.name, partition.partition_index] > 1:
+                refused = _answer(request, partition, _failed(ErrorCode.invalid_request))
+                told.setdefault(topic.name, {})[partition.partition_index] = refused
+    return {"topics": [{"name": name, "partitions": list(rows.values())} for name, rows in told.items()]}
 
 
 def _message(topic_id: bytes, partition: Any) -> ListOffsetsPartition:

@@ -54,6 +54,7 @@ async def handle(request: Request) -> Answer:
                 [next(committed) if code is _NOT_COMMITTED_HERE else code for code in topic_codes],
             )
             for topic, topic_codes in zip(request.body.topics, codes, strict=True)
+            if topic_codes  # Kafka does not answer for a topic without partitions
         ]
     }
 

@@ -32,7 +32,9 @@ async def handle(request: Request) -> Answer:
         for topic in response.topics
         for partition in topic.partitions
     }
-    return {"error_code": ErrorCode.none, "topics": [_answer(topic, codes) for topic in request.body.topics]}
+    # Kafka does not answer for a topic without partitions.
+    answers = [_answer(topic, codes) for topic in request.body.topics if topic.partitions]
+    return {"error_code": ErrorCode.none, "topics": answers}
 
 
 def _existing(image: MetadataImage, topic: Any) -> OffsetFetchTopic:

@@ -14,7 +14,7 @@ from barnabas.gateway.connection import CloseConnection
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
-from barnabas.kernel.tracing import Span, start_span
+from barnabas.kernel.tracing import current_traceparent
 from barnabas.metadata.image import NO_LEADER
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
@@ -42,19 +42,14 @@ Place = tuple[int, int]
 
 
 async def handle(request: Request) -> Answer:
-    span = start_span("gateway.produce", attributes={"client_id": request.header.client_id or ""})
-    try:
-        return await _Produce(request, span).run()
-    finally:
-        span.end()
+    return await _Produce(request).run()
 
 
 class _Produce:
     """One produce request on its way: owns the results gathered so far, by place in the request."""
 
-    def __init__(self, request: Request, span: Span) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._span = span
         self._image = request.image
         self._results: dict[Place, ProducedPartition] = {}
 
@@ -72,6 +67,9 @@ class _Produce:
                 await sends[0]
             elif sends:
                 await asyncio.gather(*sends)
+        for result in self._results.values():
+            if result.error_code:
+                self._request.times.count_error(result.error_code)
         if body.acks == 0:
             self._check_unacknowledged()
             return None
@@ -113,7 +111,7 @@ class _Produce:
         body = self._request.body
         return AppendBatches(
             AppendRequest(
-                acks=body.acks, timeout_ms=milliseconds(body.timeout), traceparent=self._span.traceparent
+                acks=body.acks, timeout_ms=milliseconds(body.timeout), traceparent=current_traceparent()
             )
         )
 
@@ -197,16 +195,15 @@ class _Produce:
 
     def _encode(self) -> bytes:
         request, by_id = self._request, self._request.version >= TOPIC_ID_FROM
-        topics = []
+        # A topic that is named twice is answered once, one without partitions not at all, as in Kafka.
+        topics: dict[str | bytes, list[ProducedPartition]] = {}
         for topic_index, topic in enumerate(request.body.topic_data):
-            partitions = [
-                self._results[topic_index, partition_index]
-                for partition_index in range(len(topic.partition_data))
-            ]
             key = (topic.topic_id.bytes if topic.topic_id else bytes(16)) if by_id else topic.name
-            topics.append((key, partitions))
+            for partition_index in range(len(topic.partition_data)):
+                topics.setdefault(key, []).append(self._results[topic_index, partition_index])
+        leaders = leader_endpoints(request, self._results)
         return encode_produce_response(
-            request.version, request.header.correlation_id, topics, leader_endpoints(request, self._results)
+            request.version, request.header.correlation_id, list(topics.items()), leaders
         )
 
 

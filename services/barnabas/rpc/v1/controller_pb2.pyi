@@ -464,7 +464,9 @@ class NewPartitions(_message.Message):
     """How many partitions it shall have in all."""
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
-        """Replicas of the new partitions in order, when the user assigns them."""
+        """Replicas of the new partitions, when the user assigns them; here the first new partition is number 0, because
+        only the controller knows how many there are already.
+        """
 
     def __init__(
         self,

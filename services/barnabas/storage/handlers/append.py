@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
 from barnabas.rpc.answers import AnswerQueue
+from barnabas.rpc.stream_counts import SERVER_APPENDS
 from barnabas.rpc.v1.storage_pb2 import (
     AppendFrame,
     AppendRequest,
@@ -44,7 +46,7 @@ class AppendHandler:
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self.requests = 0
+        self.append_times = replicas.counts.append_times
         self.waiting = 0
         """Requests whose result waits for a sync, a replica or a log that is being opened."""
 
@@ -53,7 +55,9 @@ class AppendHandler:
     ) -> None:
         """Serve one stream until the peer ends it."""
         answers: AnswerQueue[AppendResult] = AnswerQueue(
-            lambda results: AppendResultFrame(results=results), bytes_max=limits.APPEND_ANSWERS_BYTES_MAX
+            lambda results: AppendResultFrame(results=results),
+            bytes_max=limits.APPEND_ANSWERS_BYTES_MAX,
+            counts=SERVER_APPENDS,
         )
 
         def answer(result: AppendResult) -> None:
@@ -62,6 +66,7 @@ class AppendHandler:
         async def take_requests() -> None:
             async for frame in frames:
                 await answers.wait_for_room()
+                SERVER_APPENDS.received.count(frame.requests)
                 for request in frame.requests:
                     self.handle(request, answer)
 
@@ -69,7 +74,6 @@ class AppendHandler:
 
     def handle(self, request: AppendRequest, answer: Answer) -> None:
         """Append what `request` holds; `answer` is called once, now or later."""
-        self.requests += 1
         span = start_span("storage.append", traceparent=request.traceparent) if request.traceparent else None
         operation = _AppendOperation(self, request, answer, span)
         for number, item in enumerate(request.partitions):
@@ -133,13 +137,16 @@ class _AppendOperation:
         try:
             if acks not in ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
+            started = perf_counter()
             info = partition.append(
                 item.records, item.leader_epoch, acks, from_coordinator=request.from_coordinator
             )
+            self._handler.append_times.observe(perf_counter() - started)
         except KafkaError as error:
             return _refusal(int(error.code), error.message)
         except Exception:
             log.exception("append failed", partition=partition.name)
+            partition.counts.on_refused_append(int(ErrorCode.unknown_server_error), len(item.records))
             return _refusal(int(ErrorCode.unknown_server_error))
         error_code = 0
         if partition.wait(info.last_offset + 1, acks, partial(self._on_decided, number)):

@@ -10,10 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
+from time import perf_counter
 
+from barnabas.kernel.histograms import Histogram
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
 from barnabas.rpc.answers import AnswerQueue
+from barnabas.rpc.stream_counts import SERVER_FETCHES
 from barnabas.rpc.v1.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.storage import limits
 from barnabas.storage.delayed_fetch import DelayedFetch, FetchPurgatory
@@ -30,16 +33,18 @@ Write = Callable[[bytes], Awaitable[None]]
 class FetchHandler:
     """Serves Fetch streams; owns the counts of requests."""
 
-    def __init__(self, reader: FetchReader, purgatory: FetchPurgatory, read_executor: Executor) -> None:
+    def __init__(
+        self, reader: FetchReader, purgatory: FetchPurgatory, read_executor: Executor, read_times: Histogram
+    ) -> None:
+        self.read_times = read_times
         self.reader = reader
         self.purgatory = purgatory
         self.read_executor = read_executor
-        self.requests = 0
         self.cold_reads = 0
 
-    async def serve(self, frames: AsyncIterator[FetchFrame], write: Write) -> None:
-        """Serve one stream until the peer ends it."""
-        stream = _FetchStream(self)
+    async def serve(self, frames: AsyncIterator[FetchFrame], write: Write, *, is_client: bool = True) -> None:
+        """Serve one stream until the peer ends it; `is_client`: what is read goes to clients."""
+        stream = _FetchStream(self, is_client=is_client)
         try:
             await serve_until_done(
                 stream.take_requests(frames), stream.answers.write_forever(write), stream.serve_woken()
@@ -51,10 +56,13 @@ class FetchHandler:
 class _FetchStream:
     """Owner of the fetches of one stream that are not answered yet."""
 
-    def __init__(self, handler: FetchHandler) -> None:
+    def __init__(self, handler: FetchHandler, *, is_client: bool) -> None:
         self.answers: AnswerQueue[EncodedResult] = AnswerQueue(
-            encode_frame, bytes_max=limits.FETCH_ANSWERS_BYTES_MAX
+            SERVER_FETCHES.sent.counting_encoder(encode_frame),
+            bytes_max=limits.FETCH_ANSWERS_BYTES_MAX,
+            counts=SERVER_FETCHES,
         )
+        self._is_client = is_client
         self._handler = handler
         self._fetches: dict[int, DelayedFetch] = {}
         self._woken: deque[DelayedFetch] = deque()
@@ -64,6 +72,7 @@ class _FetchStream:
 
     async def take_requests(self, frames: AsyncIterator[FetchFrame]) -> None:
         async for frame in frames:
+            SERVER_FETCHES.received.count(frame.requests)
             for request in frame.requests:
                 await self.answers.wait_for_room()
                 self._take(request)
@@ -73,7 +82,6 @@ class _FetchStream:
                     fetch.hurry()
 
     def _take(self, request: FetchRequest) -> None:
-        self._handler.requests += 1
         fetch = DelayedFetch(request, self._on_complete)
         if request.traceparent:
             fetch.span = start_span("storage.fetch", traceparent=request.traceparent)
@@ -96,6 +104,7 @@ class _FetchStream:
                 self._read(self._woken.popleft())
 
     def _read(self, fetch: DelayedFetch) -> None:
+        started = perf_counter()
         try:
             outcome = self._handler.reader.read(fetch.request, nowait=True)
         except BlockingIOError:
@@ -107,6 +116,7 @@ class _FetchStream:
         except Exception:
             log.exception("fetch failed")
             outcome = failed(fetch.request)
+        self._handler.read_times.observe(perf_counter() - started)
         self._settle(fetch, outcome)
 
     async def _read_cold(self, fetch: DelayedFetch) -> None:
@@ -136,8 +146,9 @@ class _FetchStream:
             if self._handler.purgatory.wait(fetch, outcome.size_bytes, watched):
                 return
         self._fetches.pop(request.correlation_id, None)
-        for partition, size_bytes in outcome.sizes:
-            partition.bytes_out += size_bytes
+        if self._is_client:
+            for partition, size_bytes in outcome.sizes:
+                partition.counts.bytes_out += size_bytes
         if fetch.span is not None:
             fetch.span.end()
         result = encode_result(request.correlation_id, outcome.answers)

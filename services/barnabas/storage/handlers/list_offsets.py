@@ -45,7 +45,11 @@ class ListOffsetsHandler:
         self._read_executor = read_executor
 
     async def handle(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """One result per partition, in order; no partition's failure touches another."""
+        """One result per partition, in order; no partition's failure touches another.
+
+        Waits for logs that are about to be opened: who just created a topic asks so until it can be used.
+        """
+        await self._replicas.wait_until_open((item.topic_id, item.partition) for item in request.partitions)
         response = ListOffsetsResponse()
         for item in request.partitions:
             try:

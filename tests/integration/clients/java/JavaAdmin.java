@@ -1,4 +1,3 @@
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
@@ -6,7 +5,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
 
 import org.apache.kafka.clients.admin.Admin;
@@ -35,11 +33,13 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.GroupSubscribedToTopicException;
@@ -47,6 +47,7 @@ import org.apache.kafka.common.errors.InvalidConfigurationException;
 import org.apache.kafka.common.errors.InvalidPartitionsException;
 import org.apache.kafka.common.errors.InvalidReplicationFactorException;
 import org.apache.kafka.common.errors.InvalidTopicException;
+import org.apache.kafka.common.errors.NoReassignmentInProgressException;
 import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicIdException;
@@ -396,12 +397,13 @@ final class JavaAdmin {
     private void reassignments(Admin admin) throws Exception {
         create(admin, "java-reassign", 1, Map.of());
         Scenarios.equal(Map.of(), admin.listPartitionReassignments().reassignments().get(), "under way");
-        Map<TopicPartition, Optional<NewPartitionReassignment>> asked = new HashMap<>();
-        asked.put(new TopicPartition("java-reassign", 0), Optional.of(new NewPartitionReassignment(new ArrayList<>(List.of(1)))));
-        try {
-            admin.alterPartitionReassignments(asked).all().get(); // To where the partition is already.
-        } catch (ExecutionException error) {
-            Scenarios.check(error.getCause() instanceof org.apache.kafka.common.errors.UnsupportedVersionException, "" + error.getCause());
-        }
+        TopicPartition partition = new TopicPartition("java-reassign", 0);
+        admin.alterPartitionReassignments( // To where the partition is already.
+            Map.of(partition, Optional.of(new NewPartitionReassignment(List.of(1))))).all().get();
+        Scenarios.fails(NoReassignmentInProgressException.class,
+            admin.alterPartitionReassignments(Map.of(partition, Optional.empty())).all()::get);
+        Optional<Throwable> found = admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).partitions().get().get(partition);
+        Scenarios.check(found.orElseThrow() instanceof ElectionNotNeededException, "elected: " + found);
+        admin.electLeaders(ElectionType.UNCLEAN, null).all().get();
     }
 }

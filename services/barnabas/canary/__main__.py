@@ -1,0 +1,23 @@
+"""`python -m barnabas.canary --config FILE`: the cluster as its clients see it, measured all the time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.kernel.service import run_service
+
+if TYPE_CHECKING:
+    from barnabas.canary.config import CanaryConfig
+    from barnabas.kernel.service import Serve
+
+
+def load() -> tuple[type[CanaryConfig], Serve[CanaryConfig]]:
+    """The service's own code, imported once the process is prepared for it."""
+    from barnabas.canary.config import CanaryConfig
+    from barnabas.canary.service import serve
+
+    return CanaryConfig, serve
+
+
+if __name__ == "__main__":
+    run_service("canary", load)

@@ -1,0 +1,46 @@
+"""What the controller counts for as long as its process lives, over all terms in which it was active."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
+from barnabas.metadata.image import NO_LEADER, MetadataImage
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+
+
+class ControllerCounts:
+    """Plain numbers; times are in ms."""
+
+    __slots__ = (
+        "elected_partitions",
+        "election_times",
+        "processing_times",
+        "queue_times",
+        "timed_out_nodes",
+        "unclean_elections",
+    )
+
+    def __init__(self) -> None:
+        self.queue_times = Histogram(MILLISECONDS_BUCKETS)
+        self.processing_times = Histogram(MILLISECONDS_BUCKETS)
+        self.election_times = Histogram(MILLISECONDS_BUCKETS)
+        self.elected_partitions = 0
+        self.unclean_elections = 0
+        self.timed_out_nodes = 0
+
+    def on_stored(self, before: MetadataImage, records: Iterable[MetadataRecord], elapsed_ms: float) -> None:
+        """`records` were stored over the image `before`: count the leaders that changed."""
+        elected = 0
+        for record in records:
+            if record.WhichOneof("value") != "partition":
+                continue
+            after = record.partition
+            known = before.partition(after.topic_id, after.partition)
+            if known is None or after.leader in (known.leader, NO_LEADER):
+                continue
+            elected += 1
+            self.unclean_elections += after.leader not in known.isr
+        if elected:
+            self.elected_partitions += elected
+            self.election_times.observe(elapsed_ms)

@@ -1,0 +1,66 @@
+"""What is measured of connections: how many there are, and how they are held back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from time import perf_counter
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from barnabas.gateway.budget import ByteBudget
+from barnabas.kernel.pauses import PauseTimes
+
+_PREFIX: Final = "kafka_server_socketservermetrics_connection_"
+_GATEWAY: Final = "barnabas_gateway_"
+
+
+class ConnectionMetrics(Collector):
+    """Owns the counts of connections, by listener, and of their pauses."""
+
+    def __init__(self, budget: ByteBudget, listeners: Iterable[str] = ()) -> None:
+        self.reading = PauseTimes()
+        """Sockets that are not read: too much is unanswered."""
+        self.writing = PauseTimes()
+        """Clients that do not take their answers."""
+        self._budget = budget
+        self._opened = dict.fromkeys(listeners, 0)
+        self._closed = dict.fromkeys(listeners, 0)
+
+    def on_opened(self, listener: str) -> None:
+        """A client connected."""
+        self._opened[listener] = self._opened.get(listener, 0) + 1
+
+    def on_closed(self, listener: str) -> None:
+        """A connection ended."""
+        self._closed[listener] = self._closed.get(listener, 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ["listener"]
+        count = GaugeMetricFamily(f"{_PREFIX}count", "Open connections", labels=labels)
+        created = CounterMetricFamily(f"{_PREFIX}creation", "Connections opened", labels=labels)
+        closed = CounterMetricFamily(f"{_PREFIX}close", "Connections closed", labels=labels)
+        for listener, opened in self._opened.items():
+            ended = self._closed.get(listener, 0)
+            count.add_metric([listener], opened - ended)
+            created.add_metric([listener], opened)
+            closed.add_metric([listener], ended)
+        yield from (count, created, closed)
+        for name, text, value in (
+            ("unanswered_request_bytes", "Bytes of requests not answered yet", self._budget.used_bytes),
+            ("unanswered_request_bytes_max", "Above it no socket is read", max(0, self._budget.bytes_max)),
+            ("paused_connections", "Connections that are not being read now", self.reading.running),
+        ):
+            yield GaugeMetricFamily(_GATEWAY + name, text, value=value)
+        now = perf_counter()
+        for kind, pauses in (("reading", self.reading), ("writing", self.writing)):
+            yield CounterMetricFamily(
+                f"{_GATEWAY}{kind}_pauses", f"Times that {kind} a connection was paused", value=pauses.pauses
+            )
+            yield CounterMetricFamily(
+                f"{_GATEWAY}{kind}_paused_seconds",
+                f"Seconds that {kind} connections was paused",
+                value=pauses.seconds(now),
+            )

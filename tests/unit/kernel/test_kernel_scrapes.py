@@ -1,0 +1,72 @@
+"""What is measured right before a scrape: whatever becomes of it, the scrape is answered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+from starlette.types import Message
+
+import barnabas
+from barnabas.kernel import http as http_module
+from barnabas.kernel import metrics
+from barnabas.kernel.health import Health
+from barnabas.kernel.http import health_application
+
+
+async def get(application: Starlette, path: str) -> str:
+    """The body that the ASGI application answers with."""
+    body = b""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal body
+        body += message.get("body", b"")
+
+    scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+    await application(scope, receive, send)
+    return body.decode()
+
+
+async def test_measurements_are_taken_before_the_page_is_made() -> None:
+    taken: list[str] = []
+
+    async def measure() -> None:
+        await asyncio.sleep(0)
+        taken.append("measured")
+
+    application = health_application(Health(), lambda: taken[-1].encode(), measurements=[measure])
+    assert await get(application, "/metrics") == "measured"
+    assert await get(application, "/healthz") == "ok\n"
+    assert taken == ["measured"]
+
+
+async def test_a_measurement_that_fails_or_hangs_does_not_keep_the_page_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_module, "MEASUREMENT_SECONDS_MAX", 0.01)
+
+    async def fail() -> None:
+        raise ValueError("nothing to measure")
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    application = health_application(Health(), lambda: b"the page", measurements=[fail, hang])
+    assert await get(application, "/metrics") == "the page"
+
+
+def test_every_process_says_what_it_is() -> None:
+    (info,) = (sample for family in metrics.BUILD_INFO.collect() for sample in family.samples)
+    assert (info.labels["version"], info.value) == (barnabas.__version__, 1)
+
+
+def test_no_series_tells_the_birth_of_another() -> None:
+    names = [family.name for family in text_string_to_metric_families(generate_latest().decode())]
+    assert "barnabas_event_loop_lag_seconds" in names
+    assert [name for name in names if name.endswith("_created")] == []
