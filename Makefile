@@ -15,7 +15,7 @@ PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
 STUBS := services/barnabas/rpc/v1
 KAFKAJS := tests/integration/clients/kafkajs
 
-.PHONY: help run test check demo bench suites protos format lock clean check-protos
+.PHONY: help run test check demo bench suites chart protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -24,7 +24,7 @@ help: ## List the verbs
 run: .setup/runtime ## Start a cluster on localhost:9092 (ARGS="--port 19092 --nodes 3"); Ctrl-C stops it
 	@exec barnabas up $(ARGS)
 
-test: .setup/dev .setup/programs .setup/kafkajs check ## Check, then run all tests (ARGS="tests/unit -k fetch")
+test: .setup/dev .setup/programs .setup/kafkajs .setup/chart-checks check ## Check, then run all tests (ARGS="tests/unit -k fetch")
 	@$(MAKE) jars
 	@CI=true exec pytest $(ARGS)
 
@@ -50,12 +50,17 @@ suites: .setup/dev ## Run other clients' own test suites against a cluster (test
 	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
 	@exec python tests/suites/run.py $(ARGS)
 
+chart: .setup/dev .setup/programs .setup/chart-checks ## Check the Helm chart: lint, Kubernetes' schemas, pod security, a run of its pods
+	@exec pytest -q tests/chart $(ARGS)
+
 protos: .setup/dev ## Write the gRPC stubs anew from protos/
 	$(PROTOC) --python_out=services --grpc_python_out=services --mypy_out=services --mypy_grpc_out=services $(PROTOS)
 
-format: .setup/dev ## Format the code and mend what ruff can mend
+format: .setup/dev ## Format the code, mend what ruff can mend, make the chart's copies anew
 	ruff check --fix
 	ruff format
+	python deploy/chart-checks/copy_files.py
+	python deploy/chart-checks/values_table.py
 
 lock: .setup/venv ## Resolve requirements.lock anew from pyproject.toml
 	python -m venv .setup/uv
@@ -99,6 +104,11 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 .setup/kafkajs: .setup/programs $(KAFKAJS)/package-lock.json
 	@cd $(KAFKAJS) && npm ci --silent --no-audit --no-fund
 	@touch $@
+
+# helm, kubeconform and schemas for the chart's tests; install.sh itself keeps what is fresh, in build/.
+.PHONY: .setup/chart-checks
+.setup/chart-checks: .setup/dev .setup/programs
+	@deploy/chart-checks/install.sh
 
 .PHONY: jars
 jars: .setup/programs

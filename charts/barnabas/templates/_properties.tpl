@@ -1,0 +1,32 @@
+{{/* One value of a properties file. Helm reads whole numbers as floats, which must not be written as 1e+08. */}}
+{{- define "barnabas.scalar" -}}
+{{- if kindIs "slice" . -}}
+{{- $parts := list -}}
+{{- range . -}}{{- $parts = append $parts (include "barnabas.scalar" .) -}}{{- end -}}
+{{- join "," $parts -}}
+{{- else if and (kindIs "float64" .) (eq (float64 (int64 .)) .) -}}
+{{- int64 . -}}
+{{- else -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The text of a properties file. Takes (dict "own" what the chart sets "user" what the values say); the user's wins. */}}
+{{- define "barnabas.properties" -}}
+{{- $settings := merge (dict) .user .own -}}
+{{- range $name := keys $settings | sortAlpha }}
+{{ $name }}={{ include "barnabas.scalar" (get $settings $name) }}
+{{- end -}}
+{{- end -}}
+
+{{/* The ConfigMap with a service's file. Takes (dict "root" $ "component" "storage" "own" (dict ...)). */}}
+{{- define "barnabas.configMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "barnabas.metadata" (dict "root" .root "component" .component "suffix" (printf "-%s" .component)) | nindent 2 }}
+data:
+  {{ .component }}.properties: |
+    # Settings of the {{ .component }} service; the pod's BARNABAS_* variables win over them.
+    {{- include "barnabas.properties" (dict "own" .own "user" (get .root.Values .component).config) | trim | nindent 4 }}
+{{- end -}}
