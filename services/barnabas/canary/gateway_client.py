@@ -122,7 +122,11 @@ class GatewayClient:
 
     def _run_consumer(self) -> None:
         while not self._stopping.is_set():
-            for message in self._consumer.consume(limits.CONSUME_RECORDS_MAX, limits.POLL_SECONDS):
+            # `consume` alone would wait for its whole time unless it has all that it may take.
+            first = self._consumer.poll(limits.POLL_SECONDS)
+            if first is None:
+                continue
+            for message in [first, *self._consumer.consume(limits.CONSUME_RECORDS_MAX, 0)]:
                 error = message.error()
                 if error is not None:
                     log.debug("fetch", gateway=self.gateway, error=error.name())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Final
 
 from confluent_kafka import KafkaException
 
@@ -16,6 +17,9 @@ from barnabas.canary.gateway_client import GatewayClient
 from barnabas.canary.measurements import CanaryMeasurements
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
+
+_TOPIC_GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+"""What a produce is answered when somebody deleted the topic; librdkafka's names."""
 
 log = get_logger("canary")
 
@@ -39,6 +43,7 @@ class Probing:
         self._failing: dict[str, str] = {}
         self._warming_up: set[str] = set()
         """Gateways whose first record is under way: a new client's connecting is none of the cluster's doing."""
+        self._is_topic_gone = False
 
     @property
     def is_started(self) -> bool:
@@ -47,6 +52,7 @@ class Probing:
 
     async def start(self) -> None:
         """Make the topic through whichever gateway answers first, and begin with all of them."""
+        self._next_offsets.clear()
         while not self._next_offsets:
             gateways = await resolve(self._config.bootstrap_servers)
             bootstrap = ",".join(gateways)
@@ -95,7 +101,13 @@ class Probing:
                 self.on_failed(record, str(error))
 
     async def sweep(self) -> None:
-        """Judge what is overdue, and bring the gauges up to date."""
+        """Judge what is overdue, and bring the gauges up to date; begin again if the topic was deleted."""
+        if self._is_topic_gone:
+            log.warning("the topic was deleted: making it again", topic=self._config.topic)
+            await self.close()
+            self._ledger.forget()
+            await self.start()
+            self._is_topic_gone = False
         overdue = self._ledger.sweep(self._clock.monotonic())
         if overdue:
             partitions = {each.partition for each in overdue}
@@ -108,9 +120,11 @@ class Probing:
         self._measurements.unread.set(self._ledger.unread)
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.close()
+        clients = list(self._clients.values())
         self._clients.clear()
+        self._warming_up.clear()
+        for client in clients:
+            await client.close()
 
     # --- what the clients' threads tell
 
@@ -122,6 +136,7 @@ class Probing:
 
     def on_failed(self, record: RecordId, reason: str) -> None:
         self._warming_up.discard(record.gateway)
+        self._is_topic_gone = self._is_topic_gone or reason in _TOPIC_GONE
         self._ledger.on_failed(record)
         if self._failing.get(record.gateway) != reason and record.gateway in self._clients:
             self._failing[record.gateway] = reason
@@ -144,6 +159,7 @@ class Probing:
         )
         self._measurements.add_gateway(gateway)
         self._ledger.add_reader(gateway, self._clock.monotonic())
+        self._failing.pop(gateway, None)
         client.start(self._next_offsets)
         self._clients[gateway] = client
         # The ledger does not know of this record; from its end on, however it ends, everything counts.

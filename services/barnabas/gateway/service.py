@@ -68,8 +68,9 @@ async def _serve(config: GatewayConfig, context: ServiceContext, telemetry: Clie
         telemetry=telemetry,
     )
     sockets = Sockets(parts, listeners, _injected_faults(config, context))
+    # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
+    # loses its clients to nobody, since all gateways miss the controller together.
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
-    context.health.add_condition("controller reachable", lambda: metadata.is_current)
     try:
         await sockets.open(metadata.image)
         async with asyncio.TaskGroup() as tasks:

@@ -175,6 +175,17 @@ def test_nothing_is_expected_of_a_gateway_that_was_removed() -> None:
     assert set(ledger.newest_read) == {"a"}
 
 
+def test_what_is_forgotten_is_not_judged() -> None:
+    ledger, counts, _ = make("a")
+    ledger.on_sent(FIRST, 0, 0.0)
+    ledger.on_acknowledged(FIRST, 0.1)
+    ledger.forget()
+    assert ledger.sweep(LOSS * 2) == []
+    assert counts == {("produced", "a"): 1}
+    ledger.on_read("a", RecordId("a", 1), 0, 0, 1.0)
+    assert counts == {("produced", "a"): 1}
+
+
 EVENTS = st.lists(
     st.tuples(st.sampled_from(("send", "ack", "fail", "read a", "read b", "sweep")), st.integers(0, 5)),
     max_size=60,

@@ -113,6 +113,12 @@ class Ledger:
         for position in [key for key in self._next_offsets if key[0] == reader]:
             del self._next_offsets[position]
 
+    def forget(self) -> None:
+        """Drop all records under way without judgement: the topic that they were in was deleted."""
+        self._pending.clear()
+        self._seen.clear()
+        self._next_offsets.clear()
+
     def on_sent(self, record: RecordId, partition: int, now: float) -> None:
         self._pending[record] = _Pending(partition, now, awaited_by=set(self._readers))
 
