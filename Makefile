@@ -15,7 +15,7 @@ PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
 STUBS := services/barnabas/rpc/v1
 KAFKAJS := tests/integration/clients/kafkajs
 
-.PHONY: help run test check demo bench suites chart protos format lock clean check-protos
+.PHONY: help run test check demo bench suites chart images containers protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -52,6 +52,12 @@ suites: .setup/dev ## Run other clients' own test suites against a cluster (test
 
 chart: .setup/dev .setup/programs .setup/chart-checks ## Check the Helm chart: lint, Kubernetes' schemas, pod security, a run of its pods
 	@exec pytest -q tests/chart $(ARGS)
+
+images: ## Build the container images (ARGS="gateway storage"); starts an engine where there is none
+	@eval "$$(deploy/engine/engine.sh start)" && docker/build.sh $(ARGS)
+
+containers: .setup/dev .setup/programs ## Test the images and the compose file with a real engine (ARGS="-m 'not whole'")
+	@CI=true exec pytest tests/containers -p no:randomly $(ARGS)
 
 protos: .setup/dev ## Write the gRPC stubs anew from protos/
 	$(PROTOC) --python_out=services --grpc_python_out=services --mypy_out=services --mypy_grpc_out=services $(PROTOS)

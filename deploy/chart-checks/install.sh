@@ -7,26 +7,16 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 KUBERNETES="1.33 1.34 1.35 1.36 1.37" # of which the last three are maintained
-GO_LEAST=26                           # go 1.26: what go.mod asks for
-GO_FETCHED=1.26.8
 
 root=$(cd ../.. && pwd)
 target=$root/build/chart-checks
 python=$root/.venv/bin/python
 [ -x "$python" ] || python=python3
 
-# Sets `go` to one that is new enough: that of the machine, or one of its own making, which is a Go module too.
-find_go() {
-    go=$(command -v go) || { echo "go is missing: install it (Debian, Ubuntu: apt install golang-go)" >&2; exit 1; }
-    local minor folder
-    minor=$("$go" env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
-    [ "${minor:-0}" -lt "$GO_LEAST" ] || return 0
-    echo "fetching Go $GO_FETCHED, as $("$go" version) is too old for helm"
-    folder=$(cd / && "$go" mod download -json "golang.org/toolchain@v0.0.1-go$GO_FETCHED.$("$go" env GOOS)-$("$go" env GOARCH)" \
-        | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
-    chmod +x "$folder"/bin/* "$folder"/pkg/tool/*/*
-    go=$folder/bin/go
-    export GOROOT=$folder
+find_go() { # sets `go`
+    go=$("$root"/deploy/setup/recent_go.sh)
+    export GOROOT
+    GOROOT=$("$go" env GOROOT)
 }
 
 # newer STAMP FILE...: whether the stamp is there and no file was changed after it.

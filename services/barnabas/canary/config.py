@@ -20,7 +20,9 @@ class CanaryConfig:
     )
     topic: str = setting("barnabas-canary", "The topic that the canary makes, writes to and reads from.")
     num_partitions: int = setting(
-        0, "Partitions of the topic when it is made; 0 for one on every storage node.", unit="partitions"
+        0,
+        "Partitions of the topic when it is made; 0 for one for every storage node, also for those that join.",
+        unit="partitions",
     )
     replication_factor: int = setting(
         -1, "Replicas of the topic when it is made; -1 for the cluster's default."
@@ -41,7 +43,10 @@ class CanaryConfig:
         unit="ms",
     )
     resolve_interval_ms: int = setting(
-        30_000, "How often names are looked up again, for gateways that came or went.", unit="ms"
+        15_000,
+        "How often names are looked up again, for gateways that came or went, and the topic is looked at, for "
+        "storage nodes that joined.",
+        unit="ms",
     )
     http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
     log_level: str = setting("INFO", "The least severe log lines to keep: DEBUG, INFO, WARNING or ERROR.")

@@ -122,21 +122,19 @@ class GatewayClient:
 
     def _run_consumer(self) -> None:
         while not self._stopping.is_set():
-            # `consume` alone would wait for its whole time unless it has all that it may take.
-            first = self._consumer.poll(limits.POLL_SECONDS)
-            if first is None:
+            message = self._consumer.poll(limits.POLL_SECONDS)
+            if message is None:
                 continue
-            for message in [first, *self._consumer.consume(limits.CONSUME_RECORDS_MAX, 0)]:
-                error = message.error()
-                if error is not None:
-                    log.debug("fetch", gateway=self.gateway, error=error.name())
-                    continue
-                record_id = record.decode(self._run, message.value())
-                if record_id is not None:
-                    position = message.partition(), message.offset()
-                    self._tell(
-                        self._listener.on_read, self.gateway, record_id, *position, self._clock.monotonic()
-                    )
+            error = message.error()
+            if error is not None:
+                log.debug("fetch", gateway=self.gateway, error=error.name())
+                continue
+            record_id = record.decode(self._run, message.value())
+            if record_id is not None:
+                position = message.partition(), message.offset()
+                self._tell(
+                    self._listener.on_read, self.gateway, record_id, *position, self._clock.monotonic()
+                )
 
     def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():

@@ -13,9 +13,6 @@ REMEMBERED_SEQUENCES_MAX: Final = 1_000
 POLL_SECONDS: Final = 0.1
 """How long a client's thread waits for something to happen; a stop waits no longer than this."""
 
-CONSUME_RECORDS_MAX: Final = 500
-"""Records taken from the consumer at once."""
-
 START_RETRY_SECONDS: Final = 1.0
 """Pause between attempts to make the topic."""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Final
 
 from confluent_kafka import KafkaException
 
 from barnabas.canary import limits
 from barnabas.canary.addresses import resolve
-from barnabas.canary.canary_topic import ensure_topic
+from barnabas.canary.canary_topic import FoundTopic, ensure_topic
 from barnabas.canary.config import CanaryConfig
 from barnabas.canary.core.ledger import Ledger, RecordId
 from barnabas.canary.gateway_client import GatewayClient
@@ -25,7 +26,7 @@ log = get_logger("canary")
 
 
 class Probing:
-    """Owns the gateways' clients, the ledger and the sequences. Everything but `ensure` runs on the event loop."""
+    """Owns the gateways' clients, the ledger and the sequences. Everything runs on the event loop."""
 
     def __init__(
         self, config: CanaryConfig, clock: Clock, run: str, measurements: CanaryMeasurements
@@ -43,7 +44,10 @@ class Probing:
         self._failing: dict[str, str] = {}
         self._warming_up: set[str] = set()
         """Gateways whose first record is under way: a new client's connecting is none of the cluster's doing."""
-        self._is_topic_gone = False
+        self._topic_id = ""
+        self._is_topic_doubtful = False
+        self._changing = asyncio.Lock()
+        """Held while clients come and go."""
 
     @property
     def is_started(self) -> bool:
@@ -52,31 +56,60 @@ class Probing:
 
     async def start(self) -> None:
         """Make the topic through whichever gateway answers first, and begin with all of them."""
-        self._next_offsets.clear()
         while not self._next_offsets:
             gateways = await resolve(self._config.bootstrap_servers)
-            bootstrap = ",".join(gateways)
             try:
-                ends = await asyncio.to_thread(ensure_topic, self._config, bootstrap)
+                found = await asyncio.to_thread(ensure_topic, self._config, ",".join(gateways))
             except KafkaException as error:
                 log.warning("the topic cannot be made or found", topic=self._config.topic, error=error)
                 await asyncio.sleep(limits.START_RETRY_SECONDS)
             else:
-                self._next_offsets = dict(ends)
-        self._measurements.partitions.set(len(self._next_offsets))
+                self._begin_with(found)
         await self.follow_gateways()
 
     async def follow_gateways(self) -> None:
         """Look the names up, and add and remove gateways accordingly."""
-        wanted = await resolve(self._config.bootstrap_servers, self._clients)
-        for gateway in set(self._clients) - set(wanted):
-            log.info("gateway gone", gateway=gateway)
-            client = self._clients.pop(gateway)
-            self._warming_up.discard(gateway)
-            self._ledger.remove_reader(gateway)
-            self._measurements.remove_gateway(gateway)
-            await client.close()
-        for gateway in wanted:
+        async with self._changing:
+            wanted = await resolve(self._config.bootstrap_servers, self._clients)
+            for gateway in set(self._clients) - set(wanted):
+                log.info("gateway gone", gateway=gateway)
+                client = self._clients.pop(gateway)
+                self._warming_up.discard(gateway)
+                self._ledger.remove_reader(gateway)
+                self._measurements.remove_gateway(gateway)
+                await client.close()
+            self._add_missing(wanted)
+
+    async def follow_topic(self) -> None:
+        """Look at the topic, and begin again where it has more partitions or somebody deleted it.
+
+        Records under way are not judged then. Without an answer all stays as it is: that the cluster is away is
+        measured already.
+        """
+        async with self._changing:
+            gateways = list(self._clients)
+            try:
+                found = await asyncio.to_thread(ensure_topic, self._config, ",".join(gateways))
+            except KafkaException as error:
+                log.debug("the topic cannot be looked at", topic=self._config.topic, error=error)
+                return
+            self._is_topic_doubtful = False
+            if found.topic_id == self._topic_id and found.end_offsets.keys() == self._next_offsets.keys():
+                return
+            # New clients know it at once; the old ones would call partitions unknown until they look again.
+            log.warning("the topic is another: beginning again", partitions=len(found.end_offsets))
+            await self.close()
+            self._ledger.forget()
+            self._begin_with(found)
+            self._add_missing(gateways)
+
+    def _begin_with(self, found: FoundTopic) -> None:
+        self._topic_id = found.topic_id
+        self._next_offsets = dict(found.end_offsets)
+        self._measurements.partitions.set(len(self._next_offsets))
+
+    def _add_missing(self, gateways: Iterable[str]) -> None:
+        for gateway in gateways:
             if gateway not in self._clients:
                 self._add(gateway)
         self._measurements.gateways.set(len(self._clients))
@@ -101,13 +134,9 @@ class Probing:
                 self.on_failed(record, str(error))
 
     async def sweep(self) -> None:
-        """Judge what is overdue, and bring the gauges up to date; begin again if the topic was deleted."""
-        if self._is_topic_gone:
-            log.warning("the topic was deleted: making it again", topic=self._config.topic)
-            await self.close()
-            self._ledger.forget()
-            await self.start()
-            self._is_topic_gone = False
+        """Judge what is overdue, and bring the gauges up to date; first look at the topic if it seems gone."""
+        if self._is_topic_doubtful:
+            await self.follow_topic()
         overdue = self._ledger.sweep(self._clock.monotonic())
         if overdue:
             partitions = {each.partition for each in overdue}
@@ -136,7 +165,7 @@ class Probing:
 
     def on_failed(self, record: RecordId, reason: str) -> None:
         self._warming_up.discard(record.gateway)
-        self._is_topic_gone = self._is_topic_gone or reason in _TOPIC_GONE
+        self._is_topic_doubtful = self._is_topic_doubtful or reason in _TOPIC_GONE
         self._ledger.on_failed(record)
         if self._failing.get(record.gateway) != reason and record.gateway in self._clients:
             self._failing[record.gateway] = reason

@@ -21,9 +21,15 @@ async def serve(config: CanaryConfig, context: ServiceContext) -> None:
     try:
         if await _started(probing, context):
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_send(probing, config, context), name="send")
-                tasks.create_task(_sweep(probing, context), name="sweep")
-                tasks.create_task(_follow(probing, config, context), name="follow")
+                loops = [
+                    tasks.create_task(_send(probing, config, context), name="send"),
+                    tasks.create_task(_sweep(probing, context), name="sweep"),
+                    tasks.create_task(_follow(probing, config, context), name="follow"),
+                ]
+                await context.stopping.wait()
+                # A sweep may be waiting for a cluster that does not answer.
+                for loop in loops:
+                    loop.cancel()
     finally:
         await probing.close()
 
@@ -66,3 +72,4 @@ async def _follow(probing: Probing, config: CanaryConfig, context: ServiceContex
         await wait_for(context.stopping, config.resolve_interval_ms / 1000)
         if not context.stopping.is_set():
             await probing.follow_gateways()
+            await probing.follow_topic()

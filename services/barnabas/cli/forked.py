@@ -115,6 +115,7 @@ def _become(spec: ServiceSpec, notify_path: str, lock_descriptor: int, parent: i
     try:
         die_with(parent)
         os.setsid()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the supervisor blocks those that would stop it
         ctypes.CDLL(None).prctl(PR_SET_NAME, spec.name.encode())
         _keep_only(lock_descriptor)
         os.environ.update({**spec.environment, "NOTIFY_SOCKET": notify_path})

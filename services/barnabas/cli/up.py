@@ -25,6 +25,7 @@ from barnabas.cli.supervisor import Supervisor, Surroundings
 from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.config import ConfigError
 
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STDIN_DESCRIPTOR: Final = 0
 STDIN_BYTES_MAX: Final = 4096
 
@@ -45,6 +46,8 @@ def run_up(options: UpOptions, *, started: float) -> int:
         stages = plan_cluster(options, directory)
         surroundings = Surroundings(directory.sockets, SystemClock(), _say, directory.lock_descriptor)
         specs = [spec for stage in stages for spec in stage]
+        # What wants to stop us while we have no event loop yet waits for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         forked = fork_services(specs, directory.sockets, directory.lock_descriptor)
         supervisor = Supervisor(stages, surroundings, forked)
         status = asyncio.run(_run(options, supervisor, directory.sockets, started))
@@ -61,8 +64,9 @@ async def _run(options: UpOptions, supervisor: Supervisor, sockets: Path, starte
     loop = asyncio.get_running_loop()
     if options.ephemeral:
         _watch_stdin(supervisor)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, supervisor.begin_stopping)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     announced = asyncio.Event()
     http = asyncio.create_task(_serve_http(options, supervisor, sockets, announced), name="http")
 

@@ -18,6 +18,7 @@ from barnabas.controller.core.quorum import describe_quorum
 from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
+from barnabas.controller.limits import TAKEOVER_GRACE_MS
 from barnabas.controller.presence import PRESENCE_PREFIX
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store
@@ -62,6 +63,8 @@ class ActiveController:
                 Kind.COORDINATOR: config.coordinator_session_timeout_ms,
             },
             self._on_session_expired,
+            # With the embedded store the former controller was a process of this one's machine, and has ended.
+            TAKEOVER_GRACE_MS if config.etcd_endpoints else 0,
         )
         self._removals: set[asyncio.Task[None]] = set()
         self.is_ready = False

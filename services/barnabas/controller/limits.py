@@ -16,3 +16,8 @@ STORE_RETRY_SECONDS_MAX: Final = 2.0
 
 STOP_GRACE_SECONDS: Final = 1.0
 """How long running calls may take when the controller stops."""
+
+TAKEOVER_GRACE_MS: Final = 8_000
+"""How much longer than its session timeout a service may take to come to a controller that succeeds another one: where
+the former was cut off and not ended, only an unanswered probe of the connection (KEEPALIVE_MS and KEEPALIVE_TIMEOUT_MS
+of `rpc.limits`) tells a service so. Without it, every node would be fenced whenever a controller is cut off."""

@@ -50,11 +50,17 @@ class Sessions:
     """Owner of the sessions of one term of the active controller.
 
     `on_expired` is called once for each member that did not come back in time; it must ask `is_attached` again
-    when it acts, for the member may have come by then.
+    when it acts, for the member may have come by then. Members of the term before have `takeover_grace_ms` more.
     """
 
-    def __init__(self, timeouts_ms: dict[Kind, int], on_expired: Callable[[Member], None]) -> None:
+    def __init__(
+        self,
+        timeouts_ms: dict[Kind, int],
+        on_expired: Callable[[Member], None],
+        takeover_grace_ms: int = 0,
+    ) -> None:
         self._timeouts_ms = timeouts_ms
+        self._takeover_grace_ms = takeover_grace_ms
         self._on_expired = on_expired
         self._sessions: dict[Member, _Session] = {}
         self._closed = False
@@ -62,11 +68,15 @@ class Sessions:
     def restore(self, image: MetadataImage) -> None:
         """Start the clock for all services that the metadata says are there."""
         for node in image.live_nodes():
-            self._await_return(Member(Kind.NODE, str(node.node_id)), node.incarnation_id)
+            self._await_return(
+                Member(Kind.NODE, str(node.node_id)), node.incarnation_id, self._takeover_grace_ms
+            )
         for name in image.gateways:
-            self._await_return(Member(Kind.GATEWAY, name), "")
+            self._await_return(Member(Kind.GATEWAY, name), "", self._takeover_grace_ms)
         for name, coordinator in image.coordinators.items():
-            self._await_return(Member(Kind.COORDINATOR, name), coordinator.incarnation_id)
+            self._await_return(
+                Member(Kind.COORDINATOR, name), coordinator.incarnation_id, self._takeover_grace_ms
+            )
 
     def is_attached(self, member: Member) -> bool:
         session = self._sessions.get(member)
@@ -117,10 +127,10 @@ class Sessions:
         self._sessions.clear()
         self._closed = True
 
-    def _await_return(self, member: Member, incarnation_id: str) -> None:
+    def _await_return(self, member: Member, incarnation_id: str, grace_ms: int = 0) -> None:
         if self._closed:
             return
-        timeout_ms = self._timeouts_ms[member.kind]
+        timeout_ms = self._timeouts_ms[member.kind] + grace_ms
         expiry = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, member)
         self._sessions[member] = _Session(incarnation_id, expiry=expiry)
 

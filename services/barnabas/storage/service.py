@@ -32,6 +32,7 @@ from barnabas.storage.cleaning import Cleaning
 from barnabas.storage.cleaning_measurements import CleanerCollector
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.disk_measurements import DiskCollector
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -208,6 +209,7 @@ class StorageNode:
             StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory),
             StreamCollector("server"),
             CleanerCollector(self.cleaning, self._directories, self._context.clock),
+            DiskCollector(self._directories.paths),
         )
         for collector in collectors:
             REGISTRY.register(collector)

@@ -1,0 +1,14 @@
+"""All dashboards, as the text that Grafana is given."""
+
+from __future__ import annotations
+
+from generator.boards_control import CONTROLLER, GROUPS
+from generator.boards_gateway import GATEWAY
+from generator.boards_overview import OBJECTIVES, OVERVIEW
+from generator.boards_storage import STORAGE, TOPIC
+
+
+def all_dashboards() -> dict[str, str]:
+    """Name to JSON."""
+    boards = (OVERVIEW, OBJECTIVES, GATEWAY, STORAGE, GROUPS, CONTROLLER, TOPIC)
+    return {board.name: board.to_json() for board in boards}

@@ -1,0 +1,55 @@
+"""Containers beside the cluster: the demo in Spark, and the whole cluster in one container."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+from compose_project import Project, build_images, wait_for
+from docker.types import Mount
+from running_load import Load
+from testcontainers.core.container import DockerContainer
+
+PORT_OFFSET = 7
+"""The project takes the ports before it of its block."""
+
+
+@pytest.mark.whole
+def test_the_flights_demo_runs_in_spark_against_the_gateways(project: Project) -> None:
+    build_images(project.version, "pipelines")
+    output = project.compose("--profile", "spark", "run", "--rm", "-T", "spark")
+    assert "all carriers" in output
+    assert "336,776" in output
+
+
+def test_one_container_is_a_cluster_for_the_machine_that_runs_it(project: Project) -> None:
+    port = project.port + PORT_OFFSET
+    container = (
+        DockerContainer(f"barnabas/barnabas:{project.version}")
+        .with_env("KAFKA_PORT", str(port))
+        .with_kwargs(
+            read_only=True, cap_drop=["ALL"], mounts=[Mount("/var/lib/barnabas", None, type="volume")]
+        )
+        .with_tmpfs_mount("/tmp")
+        .with_bind_ports(port, port)
+        .with_bind_ports(8080, port + 1)
+    )
+    with container:
+        ready = f"http://localhost:{port + 1}/readyz"
+        wait_for(lambda: answers(ready), lambda: str(container.get_logs()))
+        with Load(f"localhost:{port}") as load:
+            load.wait_progress()
+        wrapped = container.get_wrapped_container()
+        wrapped.stop(timeout=30)
+        wrapped.reload()
+        assert wrapped.attrs["State"]["ExitCode"] == 0, json.dumps(wrapped.attrs["State"])
+
+
+def answers(url: str) -> bool:
+    """Whether an HTTP endpoint answers 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

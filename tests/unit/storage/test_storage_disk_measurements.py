@@ -1,0 +1,23 @@
+"""The gauges of a log directory's disk, read as Prometheus reads them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from prometheus_client.registry import CollectorRegistry
+
+from barnabas.storage.disk_measurements import DiskCollector
+
+
+def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    registry.register(DiskCollector([str(tmp_path), str(tmp_path / "gone")]))
+    total = shutil.disk_usage(tmp_path).total
+    labels = {"logDirectory": str(tmp_path)}
+    assert registry.get_sample_value("barnabas_storage_log_directory_size_bytes", labels) == total
+    free = registry.get_sample_value("barnabas_storage_log_directory_free_bytes", labels)
+    assert free is not None
+    assert 0 <= free <= total
+    gone = {"logDirectory": str(tmp_path / "gone")}
+    assert registry.get_sample_value("barnabas_storage_log_directory_size_bytes", gone) is None
