@@ -21,6 +21,8 @@ KAFKA_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     # Fewer partitions to load before groups can be asked for.
     "offsets.topic.num.partitions": "4",
+    # The script's records are years old: nobody may look for what is past its retention while it is played.
+    "log.initial.task.delay.ms": "3600000",
 }
 
 
