@@ -90,8 +90,11 @@ def _children(pid: int) -> list[int]:
 
 def _name(pid: int) -> str:
     words = _read(pid, "cmdline").split("\0")
-    services = (word.removeprefix("barnabas.") for word in words if word.startswith("barnabas."))
-    return next(services, "kafka" if "java" in words[0] else "up")
+    if "java" in words[0]:
+        return "kafka"
+    services = [word.removeprefix("barnabas.") for word in words if word.startswith("barnabas.")]
+    # A service that was forked has its supervisor's command line and a name of its own, such as gateway-1.
+    return services[0] if services else _read(pid, "comm").strip().partition("-")[0].replace("barnabas", "up")
 
 
 def _read(pid: int, name: str) -> str:
