@@ -16,10 +16,19 @@ WAIT_SECONDS = 40
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObservedCluster]:
     with observed_cluster(tmp_path_factory.mktemp("canary")) as cluster:
-        cluster.start()
+        cluster.start(*(name for name in cluster.http if name != "canary-1"))
         yield cluster
+
+
+@pytest.fixture
+def observed(cluster: ObservedCluster) -> Iterator[ObservedCluster]:
+    """The cluster with a canary of the test's own, whose counts begin at 0."""
+    cluster.start("canary-1")
+    yield cluster
+    if cluster.instances["canary-1"].process.poll() is None:
+        cluster.instances["canary-1"].kill()
 
 
 def value(cluster: ObservedCluster, name: str, **labels: str) -> float:
