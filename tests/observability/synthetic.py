@@ -81,10 +81,10 @@ def healthy(minutes: int) -> Series:
         'kafka_server_replicamanager_offlinereplicacount{cluster="c",job="storage",instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_uncleanable_partitions_count{instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_time_since_last_run_ms{instance="storage-1"}': constant(9000, minutes),
-        'barnabas_storage_log_directory_free_bytes{instance="storage-1",logDirectory="/d"}': constant(
+        'barnabas_storage_log_directory_free_bytes{instance="storage-1",log_directory="/d"}': constant(
             50, minutes
         ),
-        'barnabas_storage_log_directory_size_bytes{instance="storage-1",logDirectory="/d"}': constant(
+        'barnabas_storage_log_directory_size_bytes{instance="storage-1",log_directory="/d"}': constant(
             100, minutes
         ),
         'barnabas_coordinator_loading_partitions{cluster="c",instance="coordinator-1"}': zero,

@@ -187,7 +187,7 @@ HARM: Final[dict[str, dict[str, str]]] = {
         )
     },
     "DiskNearlyFull": {
-        'barnabas_storage_log_directory_free_bytes{instance="storage-1",logDirectory="/d"}': then(50, 5)
+        'barnabas_storage_log_directory_free_bytes{instance="storage-1",log_directory="/d"}': then(50, 5)
     },
     "LogCleanerStuck": {
         'kafka_log_logcleanermanager_uncleanable_partitions_count{instance="storage-1"}': then(0, 1)

@@ -147,7 +147,7 @@ _DISKS = Row(
             "percentunit",
             Query(
                 f"{_DISK}free_bytes{{{C}, {_I}}} / ({_DISK}size_bytes{{{C}, {_I}}} > 0)",
-                "{{instance}} {{logDirectory}}",
+                "{{instance}} {{log_directory}}",
             ),
             thresholds=((None, RED), (0.1, ORANGE), (0.2, GREEN)),
             maximum=1,

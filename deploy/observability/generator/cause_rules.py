@@ -140,7 +140,7 @@ CAUSES: Final = (
         PAGE,
         "5m",
         f"{_DISK}free_bytes / ({_DISK}size_bytes > 0) < 0.1",
-        "{{ $labels.logDirectory }} on {{ $labels.instance }} has {{ $value | humanizePercentage }} left",
+        "{{ $labels.log_directory }} on {{ $labels.instance }} has {{ $value | humanizePercentage }} left",
     ),
     Cause(
         "LogCleanerStuck",

@@ -14,10 +14,10 @@ def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path:
     registry = CollectorRegistry()
     registry.register(DiskCollector([str(tmp_path), str(tmp_path / "gone")]))
     total = shutil.disk_usage(tmp_path).total
-    labels = {"logDirectory": str(tmp_path)}
+    labels = {"log_directory": str(tmp_path)}
     assert registry.get_sample_value("barnabas_storage_log_directory_size_bytes", labels) == total
     free = registry.get_sample_value("barnabas_storage_log_directory_free_bytes", labels)
     assert free is not None
     assert 0 <= free <= total
-    gone = {"logDirectory": str(tmp_path / "gone")}
+    gone = {"log_directory": str(tmp_path / "gone")}
     assert registry.get_sample_value("barnabas_storage_log_directory_size_bytes", gone) is None
