@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.kernel.varint import unsigned_varint
+from barnabas.rpc.field_tags import length_delimited_tag
 from barnabas.rpc.v1.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
 
-_LENGTH_DELIMITED: Final = 2
-
-
-def _tag(number: int) -> bytes:
-    assert number < 16, "a tag of one byte"
-    return bytes([number << 3 | _LENGTH_DELIMITED])
-
-
-_REQUEST: Final = _tag(AppendFrame.DESCRIPTOR.fields_by_name["requests"].number)
-_PARTITION: Final = _tag(AppendRequest.DESCRIPTOR.fields_by_name["partitions"].number)
-_RECORDS: Final = _tag(PartitionAppend.DESCRIPTOR.fields_by_name["records"].number)
+_REQUEST: Final = length_delimited_tag(AppendFrame, "requests")
+_PARTITION: Final = length_delimited_tag(AppendRequest, "partitions")
+_RECORDS: Final = length_delimited_tag(PartitionAppend, "records")
 
 
 class AppendBatches:
@@ -49,7 +43,7 @@ def encode_append_frame(requests: Sequence[AppendRequest | AppendBatches]) -> by
             _add_batches(pieces, request)
         else:
             encoded = request.SerializeToString()
-            pieces += (_REQUEST + _varint(len(encoded)), encoded)
+            pieces += (_REQUEST + unsigned_varint(len(encoded)), encoded)
     return b"".join(pieces)
 
 
@@ -60,19 +54,8 @@ def _add_batches(pieces: list[bytes], request: AppendBatches) -> None:
     pieces += (b"", head)
     size = len(head)
     for partition, records in zip(request.partitions, request.records, strict=True):
-        fields = partition.SerializeToString() + _RECORDS + _varint(len(records))
-        prefix = _PARTITION + _varint(len(fields) + len(records)) + fields
+        fields = partition.SerializeToString() + _RECORDS + unsigned_varint(len(records))
+        prefix = _PARTITION + unsigned_varint(len(fields) + len(records)) + fields
         pieces += (prefix, records)
         size += len(prefix) + len(records)
-    pieces[at] = _REQUEST + _varint(size)
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    pieces[at] = _REQUEST + unsigned_varint(size)

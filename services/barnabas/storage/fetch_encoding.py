@@ -10,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from barnabas.kernel.varint import unsigned_varint
+from barnabas.rpc.field_tags import length_delimited_tag
 from barnabas.rpc.v1.storage_pb2 import FetchResult, FetchResultFrame, PartitionFetchResult
 
-_LENGTH_DELIMITED: Final = 2
-
-
-def _tag(number: int) -> bytes:
-    assert number < 16, "a tag of one byte"
-    return bytes([number << 3 | _LENGTH_DELIMITED])
-
-
-_RESULT: Final = _tag(FetchResultFrame.DESCRIPTOR.fields_by_name["results"].number)
-_PARTITION: Final = _tag(FetchResult.DESCRIPTOR.fields_by_name["partitions"].number)
-_RECORDS: Final = _tag(PartitionFetchResult.DESCRIPTOR.fields_by_name["records"].number)
+_RESULT: Final = length_delimited_tag(FetchResultFrame, "results")
+_PARTITION: Final = length_delimited_tag(FetchResult, "partitions")
+_RECORDS: Final = length_delimited_tag(PartitionFetchResult, "records")
 
 
 class PartitionAnswer(NamedTuple):
@@ -47,13 +41,13 @@ def encode_result(correlation_id: int, answers: Sequence[PartitionAnswer]) -> En
     for fields, records in answers:
         encoded = fields.SerializeToString()
         if records:
-            encoded += _RECORDS + _varint(len(records))
-            prefix = _PARTITION + _varint(len(encoded) + len(records)) + encoded
+            encoded += _RECORDS + unsigned_varint(len(records))
+            prefix = _PARTITION + unsigned_varint(len(encoded) + len(records)) + encoded
             pieces.append(prefix)
             pieces.append(records)
             size += len(prefix) + len(records)
         else:
-            prefix = _PARTITION + _varint(len(encoded)) + encoded
+            prefix = _PARTITION + unsigned_varint(len(encoded)) + encoded
             pieces.append(prefix)
             size += len(prefix)
     return EncodedResult(pieces, size)
@@ -63,17 +57,6 @@ def encode_frame(results: Sequence[EncodedResult]) -> bytes:
     """The FetchResultFrame that holds `results`."""
     pieces: list[bytes] = []
     for result in results:
-        pieces.append(_RESULT + _varint(result.size))
+        pieces.append(_RESULT + unsigned_varint(result.size))
         pieces += result.pieces
     return b"".join(pieces)
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from barnabas.kernel.varint import unsigned_varint
 from barnabas.wire.produce import LeaderEndpoint, leader_endpoints_tag, legacy_string
 from barnabas.wire.responses import response_header
-from barnabas.wire.varint import unsigned_varint
 
 API_KEY: Final = 1
 FLEXIBLE_FROM: Final = 12

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from kio.index import load_request_schema
 
+from barnabas.kernel.varint import unsigned_varint
+
 ITEMS_MAX: Final = 1_000_000
 """Items of all arrays of one request together; a hundred times what Kafka's largest clusters ask for at once."""
 
@@ -239,19 +241,10 @@ def _skip_tagged_fields(tagged: dict[int, _Type], walk: _Walk, offset: int) -> i
             raise OutOfBounds(f"tagged field {tag} does not have the size that it claims")
         if len(cuts) > cuts_before:
             shrunk = sum(end - begin - len(by) for begin, end, by in cuts[cuts_before:])
-            cuts.append((size_start, size_end, _varint(size - shrunk)))
+            cuts.append((size_start, size_end, unsigned_varint(size - shrunk)))
     if known < count:
-        cuts.append((start, count_end, _varint(known)))
+        cuts.append((start, count_end, unsigned_varint(known)))
     return offset
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _read_varint(frame: bytes, offset: int) -> tuple[int, int]:

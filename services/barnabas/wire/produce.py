@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from barnabas.kernel.varint import unsigned_varint
 from barnabas.wire.responses import response_header
-from barnabas.wire.varint import unsigned_varint
 
 API_KEY: Final = 0
 FLEXIBLE_FROM: Final = 9

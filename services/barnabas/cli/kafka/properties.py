@@ -50,9 +50,6 @@ JAVA_NAMES: Final = {
 TOPIC_OWN: Final = ("topic.blacklist", "topic.metadata.")
 """Properties of librdkafka's that begin with `topic.`; before any other it is what kcat lets users write."""
 
-SECRETS: Final = re.compile(r"password|secret|jaas|\.key(\.pem)?$|token", re.IGNORECASE)
-"""Names whose values are never shown."""
-
 _JAAS_WORD = re.compile(
     r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))"""
 )
@@ -111,11 +108,6 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
         else:
             translated[JAVA_NAMES.get(name, name)] = value
     return translated
-
-
-def hide_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """For showing: the values of passwords and the like are replaced."""
-    return {name: "[hidden]" if SECRETS.search(name) else value for name, value in properties.items()}
 
 
 def _jaas_settings(value: str) -> dict[str, str]:

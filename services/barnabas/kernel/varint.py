@@ -1,4 +1,4 @@
-"""Unsigned variable-length integers as the flexible versions use them (KIP-482)."""
+"""Unsigned variable-length integers, as Kafka's flexible versions (KIP-482) and protobuf write them alike."""
 
 from __future__ import annotations
 
