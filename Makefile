@@ -14,6 +14,7 @@ PROTOC := python -m grpc_tools.protoc -I protos
 PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
 STUBS := services/barnabas/rpc/v1
 KAFKAJS := tests/integration/clients/kafkajs
+COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
 .PHONY: help run test check demo bench suites chart images containers protos format lock clean check-protos
 
@@ -54,7 +55,7 @@ chart: .setup/dev .setup/programs .setup/chart-checks ## Check the Helm chart: l
 	@exec pytest -q tests/chart $(ARGS)
 
 images: ## Build the container images (ARGS="gateway storage"); starts an engine where there is none
-	@eval "$$(deploy/engine/engine.sh start)" && docker/build.sh $(ARGS)
+	@eval "$$(deploy/engine/engine.sh start $(if $(ARGS),,$(COMPOSE_IMAGES)))" && docker/build.sh $(ARGS)
 
 containers: .setup/dev .setup/programs ## Test the images and the compose file with a real engine (ARGS="-m 'not whole'")
 	@CI=true exec pytest tests/containers -p no:randomly $(ARGS)

@@ -3,30 +3,32 @@
 # start from, where no registry can be reached.
 #
 #   engine.sh start [IMAGE...]   make sure of an engine and of the base images, and of these that the compose file
-#                                names: etcd redis prometheus; prints the line to `eval`
+#                                names: etcd redis prometheus collector grafana; prints the line to `eval`
 #   engine.sh stop               end the engine that `start` started; what it stored stays
 #   engine.sh status             which engine is used; fails when there is none
 #
 # An engine that answers (`docker info`, with DOCKER_HOST or without) is used as it is. Else, on Debian and Ubuntu as
 # root, the distribution's own is installed and started with its state in BARNABAS_ENGINE_DIR. An image that is there
-# is used, one that can be pulled is pulled, and the rest are made from Debian's packages: debian:bookworm-slim by
-# debootstrap, the others from that. Such an image has the programs and the user of the one it stands for, not its
-# exact version.
+# is used, one that can be pulled is pulled, and the rest are made: debian:bookworm-slim by debootstrap, the others from
+# that and Debian's packages, the collector from its Go modules. Such an image has the programs and the user of the one
+# it stands for, not its exact version.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/setup/as_root.sh
 
 state=${BARNABAS_ENGINE_DIR:-/var/tmp/barnabas-engine}
 own_host=unix://$state/docker.sock
+usual_host=unix:///var/run/docker.sock
 certificates=/etc/ssl/certs/ca-certificates.crt
 
 say() { echo "engine: $*" >&2; }
 fail() { say "$*"; exit 1; }
 answers() { timeout 20 docker info > /dev/null 2>&1; }
 own_answers() { DOCKER_HOST=$own_host answers; }
+usual_answers() { DOCKER_HOST=$usual_host answers; }
 
 # The image that the compose file names for a short name: one place decides.
-name_of() { sed -nE "s|^ *image: *(([^ ]*/)?$1:[^ ]+)$|\1|p" deploy/compose.yaml | head -n 1; }
+name_of() { sed -nE "s,^ *image: *(([^ ]*/)?(opentelemetry-)?$1(-contrib)?:[^ ]+)$,\1,p" deploy/compose.yaml | head -n 1; }
 
 packages_of() {
     case $1 in
@@ -60,11 +62,14 @@ start_engine() {
     [ "$(id -u)" = 0 ] || fail "no container engine answers, and only root can start one: start Docker, or be root"
     install_engine
     export DOCKER_HOST=$own_host
+    started=yes
     if own_answers; then return; fi
     mkdir -p "$state"
     local flags=()
     # Without the kernel's tables ports are published all the same (by a proxy), but containers reach nothing outside.
     iptables -t nat -L -n > /dev/null 2>&1 || flags=(--iptables=false --ip6tables=false)
+    # Where every tool looks for an engine first, unless somebody is there.
+    usual_answers || flags+=(-H "$usual_host")
     # Killed engines leave these behind, and the next one would take them for its own.
     rm -f "$state/pid" "$state/exec/containerd/containerd.pid"
     setsid nohup dockerd "${flags[@]}" --data-root "$state/data" --exec-root "$state/exec" -H "$own_host" \
@@ -80,6 +85,8 @@ start_engine() {
 
 has() { docker image inspect "$1" > /dev/null 2>&1; }
 
+# Whether this script's own engine is used.
+started=
 # Once a registry did not answer, nobody waits for it again.
 registry=maybe
 pull() {
@@ -130,12 +137,33 @@ base_images() {
         "RUN ln -sf python3 /usr/bin/python && rm -f /usr/lib/python3.11/EXTERNALLY-MANAGED"$'\n'"CMD [\"python3\"]"
 }
 
+# make_collector NAME: nothing but the program.
+make_collector() {
+    say "making $1 from Go modules"
+    local program
+    program=$(deploy/engine/collector.sh) || fail "cannot build the collector"
+    docker build -q -t "$1" -f - "$(dirname "$program")" > "$state/build.log" 2>&1 << END \
+        || fail "cannot make $1: $state/build.log says why"
+FROM scratch
+COPY $(basename "$program") /otelcol
+USER 10001:10001
+ENTRYPOINT ["/otelcol"]
+END
+}
+
 # Other programs in containers: image of a short name that the compose file uses.
 named_image() {
     local name
     name=$(name_of "$1")
     [ -n "$name" ] || fail "deploy/compose.yaml names no image of $1"
     if has "$name" || pull "$name"; then return; fi
+    mkdir -p "$state"
+    if [ "$1" = collector ]; then make_collector "$name"; return; fi
+    if [ "$1" = grafana ]; then
+        say "no registry answers, and Grafana cannot be made: start the rest with" \
+            "-f deploy/compose.yaml -f deploy/engine/without-grafana.yaml"
+        return
+    fi
     packages_of "$1" > /dev/null || fail "$name: no registry answers, and Debian has no package for it"
     has debian:bookworm-slim || make_debian debian:bookworm-slim
     make_image "$name" "$(packages_of "$1")" "$(finish_of "$1")"
@@ -147,6 +175,7 @@ case ${1:-} in
         command -v docker > /dev/null && answers || start_engine
         base_images
         for image in "$@"; do named_image "$image"; done
+        if [ -n "$started" ] && ! usual_answers; then say "for a shell of your own: export DOCKER_HOST=$DOCKER_HOST"; fi
         [ -z "${DOCKER_HOST:-}" ] || echo "export DOCKER_HOST=$DOCKER_HOST"
         ;;
     stop)
@@ -167,7 +196,7 @@ case ${1:-} in
         fi
         ;;
     *)
-        sed -n '2,10p' "$0" >&2
+        sed -n '2,9p' "$0" >&2
         exit 2
         ;;
 esac

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ HERE = Path(__file__).parent
 VERSION = "test"
 TIMEOUT_SECONDS = 900
 """For one test: the first also waits for an engine to be installed and every image to be made."""
+
+# The parser of the collector's output, and what it stands on.
+sys.path[:0] = [str(HERE.parent / name) for name in ("observability", "integration")]
 
 # Its container that cleans up after tests is on no machine without a registry; these clean up themselves.
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
@@ -48,7 +52,7 @@ def engine() -> None:
     """A container engine with the images that the compose file names."""
     from compose_project import engine_environment
 
-    os.environ.update(engine_environment("etcd", "redis", "prometheus"))
+    os.environ.update(engine_environment("etcd", "redis", "prometheus", "collector"))
 
 
 @pytest.fixture(scope="session")

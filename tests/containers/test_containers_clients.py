@@ -8,8 +8,9 @@ import subprocess
 import urllib.parse
 
 import pytest
-from compose_project import GATEWAYS, SERVICES, Project, wait_for
+from compose_project import COLLECTOR, GATEWAYS, SERVICES, Project, wait_for
 from confluent_kafka.admin import AdminClient
+from otel_collector import parse_spans
 from running_load import Load, read_all
 from testcontainers.core.container import DockerContainer
 
@@ -78,13 +79,24 @@ def test_what_was_acknowledged_can_be_read_from_the_beginning(project: Project) 
 
 def test_prometheus_scrapes_every_service(project: Project) -> None:
     url = f"http://localhost:{project.port + 6}/api/v1/query?query=" + urllib.parse.quote("up == 1")
-    ours = {name for name in SERVICES if name not in ("redis", "prometheus")}
+    ours = {name for name in SERVICES if name not in ("redis", "prometheus", COLLECTOR)}
 
     def scraped() -> set[str]:
         found = project.get(url)["data"]["result"]
         return {sample["metric"]["instance"].partition(":")[0] for sample in found}
 
     wait_for(lambda: scraped() >= ours, lambda: f"not scraped: {ours - scraped()}")
+
+
+def test_a_produce_is_one_trace_in_the_collectors_output(project: Project) -> None:
+    def has_both_ends() -> bool:
+        spans = parse_spans(project.container(COLLECTOR).logs().decode(errors="replace"))
+        outside = {(span.trace, span.identity) for span in spans if span.name == "gateway.produce"}
+        return any(span.name == "storage.append" and (span.trace, span.parent) in outside for span in spans)
+
+    # One in a hundred requests is traced, as the file says: it takes some.
+    with Load(project.bootstrap):
+        wait_for(has_both_ends, lambda: "no trace has both a gateway and a storage node")
 
 
 @pytest.mark.parametrize("service", SERVICES)

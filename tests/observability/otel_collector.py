@@ -1,13 +1,11 @@
 """A real OpenTelemetry Collector with the project's own configuration, and the spans in its output.
 
-It is built from the Go modules of `collector/`, once, into build/observability.
+It is built from Go modules, once (deploy/engine/collector.sh).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import re
 import signal
 import subprocess
@@ -17,12 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import yaml
-from running_cluster import free_ports, require_program
+from running_cluster import free_ports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CONFIGURATION: Final = ROOT / "deploy" / "observability" / "otel-collector.yaml"
-SOURCE: Final = Path(__file__).resolve().parent / "collector"
-RECENT_GO: Final = ROOT / "deploy" / "setup" / "recent_go.sh"
+BUILD: Final = ROOT / "deploy" / "engine" / "collector.sh"
 BUILD_SECONDS_MAX: Final = 600
 WAIT_SECONDS: Final = 30.0
 
@@ -39,23 +36,22 @@ class Span(NamedTuple):
 
 def collector_program() -> Path:
     """The collector, built unless it is there already."""
-    digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum", "main.go"):
-        digest.update((SOURCE / name).read_bytes())
-    program = ROOT / "build" / "observability" / f"collector-{digest.hexdigest()[:12]}"
-    if not program.is_file():
-        require_program("go")
-        found = subprocess.run([RECENT_GO], capture_output=True, text=True, check=True)
-        go = found.stdout.strip()
-        program.parent.mkdir(parents=True, exist_ok=True)
-        part = program.with_suffix(f".{os.getpid()}")
-        command = [go, "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", str(part), "."]
-        done = subprocess.run(
-            command, cwd=SOURCE, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS_MAX
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        part.rename(program)
-    return program
+    done = subprocess.run([BUILD], capture_output=True, text=True, check=False, timeout=BUILD_SECONDS_MAX)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return Path(done.stdout.strip())
+
+
+def parse_spans(output: str) -> list[Span]:
+    """The spans that the collector's debug exporter printed."""
+    found, service = [], ""
+    # The first resource of a batch stands behind the log line's own time and level.
+    for block in re.split(r"(?m)(?=ResourceSpans #|^Span #)", output):
+        if block.startswith("ResourceSpans"):
+            (service,) = re.findall(r"-> service\.name: Str\((.*)\)", block)
+        elif block.startswith("Span"):
+            fields = dict(re.findall(r"(?m)^ {4}(Trace ID|Parent ID|ID|Name) *: ?(.*)$", block))
+            found.append(Span(service, fields["Name"], fields["Trace ID"], fields["ID"], fields["Parent ID"]))
+    return found
 
 
 class OtelCollector:
@@ -82,18 +78,8 @@ class OtelCollector:
         return self._log.read_text(errors="replace")
 
     def spans(self) -> list[Span]:
-        """All that the debug exporter has printed so far."""
-        found, service = [], ""
-        # The first resource of a batch stands behind the log line's own time and level.
-        for block in re.split(r"(?m)(?=ResourceSpans #|^Span #)", self.output()):
-            if block.startswith("ResourceSpans"):
-                (service,) = re.findall(r"-> service\.name: Str\((.*)\)", block)
-            elif block.startswith("Span"):
-                fields = dict(re.findall(r"(?m)^ {4}(Trace ID|Parent ID|ID|Name) *: ?(.*)$", block))
-                found.append(
-                    Span(service, fields["Name"], fields["Trace ID"], fields["ID"], fields["Parent ID"])
-                )
-        return found
+        """All that have arrived so far."""
+        return parse_spans(self.output())
 
     def wait_for_span(self, name: str, *, parent: Span | None = None) -> Span:
         """The first span of that name (under `parent`), once it has arrived."""

@@ -17,7 +17,10 @@ START_RETRY_SECONDS: Final = 1.0
 """Pause between attempts to make the topic."""
 
 ADMIN_SECONDS_MAX: Final = 10.0
-"""How long a request about the topic may take."""
+"""How long one look at the topic may take, all requests together."""
+
+REQUEST_SECONDS_MIN: Final = 0.1
+"""What is left for the last of them at least, so that it fails with the client library's own error."""
 
 SWEEP_SECONDS: Final = 0.25
 """How often to look for records whose time is over."""

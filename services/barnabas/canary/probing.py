@@ -46,6 +46,8 @@ class Probing:
         """Gateways whose first record is under way: a new client's connecting is none of the cluster's doing."""
         self._topic_id = ""
         self._is_topic_doubtful = False
+        self._topic_trouble = ""
+        """Why the last look at the topic failed, which is said once."""
         self._changing = asyncio.Lock()
         """Held while clients come and go."""
 
@@ -59,7 +61,7 @@ class Probing:
         while not self._next_offsets:
             gateways = await resolve(self._config.bootstrap_servers)
             try:
-                found = await asyncio.to_thread(ensure_topic, self._config, ",".join(gateways))
+                found = await asyncio.to_thread(ensure_topic, self._config, ",".join(gateways), self._clock)
             except KafkaException as error:
                 log.warning("the topic cannot be made or found", topic=self._config.topic, error=error)
                 await asyncio.sleep(limits.START_RETRY_SECONDS)
@@ -89,10 +91,13 @@ class Probing:
         async with self._changing:
             gateways = list(self._clients)
             try:
-                found = await asyncio.to_thread(ensure_topic, self._config, ",".join(gateways))
+                found = await asyncio.to_thread(ensure_topic, self._config, ",".join(gateways), self._clock)
             except KafkaException as error:
-                log.debug("the topic cannot be looked at", topic=self._config.topic, error=error)
+                if str(error) != self._topic_trouble:
+                    log.warning("the topic cannot be looked at", topic=self._config.topic, error=error)
+                self._topic_trouble = str(error)
                 return
+            self._topic_trouble = ""
             self._is_topic_doubtful = False
             if found.topic_id == self._topic_id and found.end_offsets.keys() == self._next_offsets.keys():
                 return

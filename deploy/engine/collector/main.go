@@ -1,4 +1,4 @@
-// The OpenTelemetry Collector as the tests need it: the parts that deploy/observability/otel-collector.yaml names.
+// The OpenTelemetry Collector with nothing but the parts that deploy/observability/otel-collector.yaml names.
 package main
 
 import (
@@ -34,7 +34,7 @@ func components() (otelcol.Factories, error) {
 
 func main() {
 	settings := otelcol.CollectorSettings{
-		BuildInfo: component.BuildInfo{Command: "collector", Description: "for tests", Version: "1"},
+		BuildInfo: component.BuildInfo{Command: "collector", Description: "for tests and for images that cannot be pulled", Version: "1"},
 		Factories: components,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{
 			ResolverSettings: confmap.ResolverSettings{
