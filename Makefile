@@ -13,7 +13,7 @@ ARGS ?=
 PROTOC := python -m grpc_tools.protoc -I protos
 PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
 STUBS := services/barnabas/rpc/v1
-KAFKAJS := tests/integration/clients/kafkajs
+NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
 .PHONY: help run test check demo bench suites chart images containers protos format lock clean check-protos
@@ -25,7 +25,7 @@ help: ## List the verbs
 run: .setup/runtime ## Start a cluster on localhost:9092 (ARGS="--port 19092 --nodes 3"); Ctrl-C stops it
 	@exec barnabas up $(ARGS)
 
-test: .setup/dev .setup/programs .setup/kafkajs .setup/chart-checks check ## Check, then run all tests (ARGS="tests/unit -k fetch")
+test: .setup/dev .setup/programs .setup/node .setup/chart-checks check ## Check, then run all tests (ARGS="tests/unit -k fetch")
 	@$(MAKE) jars
 	@CI=true exec pytest $(ARGS)
 
@@ -77,7 +77,7 @@ lock: .setup/venv ## Resolve requirements.lock anew from pyproject.toml
 
 clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir)
 	rm -rf .venv .setup build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf demo-output $(KAFKAJS)/node_modules
+	rm -rf demo-output $(addsuffix /node_modules,$(NODE_FOLDERS))
 	find services tests bench -name __pycache__ -prune -exec rm -rf {} +
 
 # What verbs stand on. A stamp is older than what it was made from when that changed.
@@ -108,8 +108,8 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 	@deploy/setup/programs.sh kcat etcd go java mvn node npm promtool
 	@touch $@
 
-.setup/kafkajs: .setup/programs $(KAFKAJS)/package-lock.json
-	@cd $(KAFKAJS) && npm ci --silent --no-audit --no-fund
+.setup/node: .setup/programs $(addsuffix /package-lock.json,$(NODE_FOLDERS))
+	@for folder in $(NODE_FOLDERS); do npm ci --prefix "$$folder" --silent --no-audit --no-fund; done
 	@touch $@
 
 # helm, kubeconform and schemas for the chart's tests; install.sh itself keeps what is fresh, in build/.

@@ -186,6 +186,10 @@ class Dashboard:
                 identity += 1
                 builder.with_panel(panel.id(identity))
         document: dict[str, Any] = json.loads(JSONEncoder().encode(builder.build()))
+        for each in document["templating"]["list"]:
+            # What the SDK adds to every variable, for another kind than ours; Grafana's own schema has none of it.
+            for name in ("auto", "auto_count", "auto_min"):
+                del each[name]
         return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
