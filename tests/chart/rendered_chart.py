@@ -152,17 +152,24 @@ def container_ports(workload: Object) -> dict[str, int]:
 
 
 def environment_of(workload: Object, fields: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a pod, given the `fields` of the downward API, with $(NAME) put in."""
+    """The variables of a pod, given the `fields` of the downward API, expanded."""
     variables: dict[str, str] = {}
     for entry in container_of(workload).get("env", ()):
         if "value" in entry:
-            text = re.sub(
-                r"\$\((\w+)\)", lambda match: variables.get(match[1], match[0]), str(entry["value"])
-            )
+            text = expanded(str(entry["value"]), variables)
         else:
             text = fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
         variables[entry["name"]] = text
     return variables
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """A variable's value, a command or an argument as Kubernetes hands it on: $(NAME) put in, and $$ made $."""
+
+    def value(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else variables.get(match[1], match[0])
+
+    return re.sub(r"\$\$|\$\(([\w.-]+)\)", value, text)
 
 
 def texts(node: Any) -> Iterator[str]:

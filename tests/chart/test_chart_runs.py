@@ -28,6 +28,7 @@ from rendered_chart import (
     container_of,
     container_ports,
     environment_of,
+    expanded,
     pod_spec,
     render,
 )
@@ -193,7 +194,7 @@ def run_helm_test(bootstrap: str, home: Path) -> subprocess.CompletedProcess[str
         "BARNABAS_BOOTSTRAP_SERVER": bootstrap,
         "HOME": str(home),
     }
-    command = [*container["command"], *container["args"]]
+    command = [expanded(text, environment) for text in (*container["command"], *container["args"])]
     return subprocess.run(
         command,
         env=environment,

@@ -1,5 +1,6 @@
-# A topic of its own, a record in, the same record out, the topic gone. Set: BARNABAS_BOOTSTRAP_SERVER.
-topic="helm-test-$(date +%s)-$$"
+# A topic of its own, a record in, the same record out, the topic gone. Set: BARNABAS_BOOTSTRAP_SERVER. Of two dollar signs
+# in a row Kubernetes takes one away.
+topic="helm-test-$(date +%s%N)"
 sent="from $topic"
 barnabas topics --create --topic "$topic" --partitions 1
 trap 'barnabas topics --delete --topic "$topic"' EXIT
