@@ -12,9 +12,9 @@ import grpc.aio
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Request, milliseconds
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.unary_calls import answer_of
 
 if TYPE_CHECKING:
     from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub

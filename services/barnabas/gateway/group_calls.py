@@ -9,9 +9,9 @@ import grpc.aio
 
 from barnabas.gateway import limits
 from barnabas.gateway.request import Request
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.coordinator_pb2 import ClientIdentity
 
 if TYPE_CHECKING:

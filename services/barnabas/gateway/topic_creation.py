@@ -11,9 +11,9 @@ import grpc.aio
 
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
+from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.controller_pb2 import CreateTopicsRequest, NewTopic
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
 

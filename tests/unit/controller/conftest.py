@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -68,6 +69,15 @@ class EtcdServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def pause(self) -> None:
+        """Answer nobody, and keep all connections, until `resume`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def _wait_until_healthy(self) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX

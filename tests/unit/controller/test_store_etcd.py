@@ -66,6 +66,26 @@ async def test_a_watch_goes_on_after_etcd_was_away(own_etcd: Any) -> None:
     await store.close()
 
 
+async def test_what_is_under_way_goes_on_when_another_call_gives_the_endpoint_up(own_etcd: Any) -> None:
+    store = EtcdStore([own_etcd.endpoint, own_etcd.endpoint])
+    await store.open()
+    lease = await store.grant_lease(10_000)
+    revision = await store.transact([], [Put("a", b"1")])
+    async with aclosing(store.watch(revision)) as watch:  # type: ignore[type-var]
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            assert (await anext(watch)).revision == revision
+            waiting = asyncio.ensure_future(anext(watch))
+            own_etcd.pause()
+            reading = asyncio.ensure_future(store.snapshot())
+            with pytest.raises(StoreError, match="DEADLINE_EXCEEDED"):
+                await store.keep_lease_alive(lease.lease_id)
+            own_etcd.resume()
+            assert list((await reading).entries) == ["a"]
+            revision = await store.transact([], [Put("b", b"2")])
+            assert (await waiting).revision == revision
+    await store.close()
+
+
 async def test_compacted_history_says_so(own_etcd: Any) -> None:
     store = EtcdStore([own_etcd.endpoint])
     await store.open()

@@ -26,7 +26,6 @@ from barnabas.gateway.request import Client
 from barnabas.gateway.telemetry import ClientTelemetry
 from barnabas.gateway.telemetry_export import TelemetryForwarder
 from barnabas.gateway.telemetry_metrics import TelemetryCounts
-from barnabas.gateway.unary_calls import unavailable
 from barnabas.kernel.clock import ManualClock
 from barnabas.metadata.image import (
     CLUSTER_KEY,
@@ -40,6 +39,7 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.coalesced import Unreachable
+from barnabas.rpc.unary_calls import unavailable
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,

@@ -10,8 +10,8 @@ import pytest
 from gateway_harness import Gateway, coordinator_record, request_frame, small_cluster, topic_id
 
 from barnabas.gateway import limits
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1 import coordinator_pb2 as pb
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 11, 12, 13, 14, 15, 16

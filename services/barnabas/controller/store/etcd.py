@@ -37,6 +37,7 @@ from barnabas.controller.store.protocol import (
     StoreError,
     ValueEquals,
 )
+from barnabas.rpc.unary_calls import answer_of, unavailable
 
 REQUEST_TIMEOUT_SECONDS: Final = 3.0
 """How long one call to one endpoint may take."""
@@ -176,8 +177,8 @@ class EtcdStore:
             timeout=KEEP_ALIVE_TIMEOUT_SECONDS, metadata=_REQUIRE_LEADER
         )
         try:
-            await call.write(rpc.LeaseKeepAliveRequest(ID=lease_id))
-            response = await call.read()
+            await answer_of(call.write(rpc.LeaseKeepAliveRequest(ID=lease_id)))
+            response = await answer_of(call.read())
         except grpc.aio.AioRpcError as error:
             self._turn_from(channel)
             raise self._translate(error) from error
@@ -200,6 +201,8 @@ class EtcdStore:
         self._watching.add(running)
         try:
             await asyncio.wait({running})
+            if running.cancelled() and not self._closing:
+                raise unavailable("another call gave the endpoint up")
             return running.result()
         finally:
             running.cancel()
@@ -219,9 +222,8 @@ class EtcdStore:
     async def _call(self, stub: str, method: str, request: Any) -> Any:
         channel = self._opened()
         try:
-            return await getattr(getattr(rpc, stub)(channel), method)(
-                request, timeout=REQUEST_TIMEOUT_SECONDS
-            )
+            call = getattr(getattr(rpc, stub)(channel), method)
+            return await answer_of(call(request, timeout=REQUEST_TIMEOUT_SECONDS))
         except (grpc.aio.AioRpcError, grpc.aio.UsageError) as error:
             if isinstance(error, grpc.aio.AioRpcError) and error.code() in _TRY_NEXT:
                 self._turn_from(channel)

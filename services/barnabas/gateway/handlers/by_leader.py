@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 import grpc.aio
 
 from barnabas.gateway.request import Request
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import NO_LEADER
 from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.unary_calls import answer_of
 
 MessageT = TypeVar("MessageT")
 ResultT = TypeVar("ResultT")

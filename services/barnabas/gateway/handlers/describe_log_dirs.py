@@ -15,9 +15,9 @@ import grpc.aio
 
 from barnabas.gateway import limits
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
+from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.storage_pb2 import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

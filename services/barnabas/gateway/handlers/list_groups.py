@@ -15,10 +15,10 @@ import grpc.aio
 from barnabas.gateway import limits
 from barnabas.gateway.group_calls import not_answered
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.unary_calls import answer_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 

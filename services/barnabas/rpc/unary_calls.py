@@ -13,10 +13,10 @@ ResponseT = TypeVar("ResponseT")
 
 
 async def answer_of(call: Awaitable[ResponseT]) -> ResponseT:
-    """The answer to a unary gRPC call; cancelling the caller cancels the call.
+    """The answer to a unary gRPC call, or one step of a stream; cancelling the caller cancels the call.
 
-    Raises grpc.aio.AioRpcError. gRPC ends calls on a channel that is being closed with CancelledError, which here
-    would look as if the client's own connection had gone away: that becomes UNAVAILABLE.
+    Raises grpc.aio.AioRpcError. gRPC ends calls on a channel that is being closed with CancelledError, which would look
+    as if the caller were to stop: that becomes UNAVAILABLE.
     """
     try:
         return await call
