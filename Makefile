@@ -16,7 +16,7 @@ STUBS := services/barnabas/rpc/v1
 NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
-.PHONY: help run test check demo bench suites chart images containers protos format lock clean check-protos
+.PHONY: help run test check demo bench suites chart images containers kubernetes protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -59,6 +59,9 @@ images: ## Build the container images (ARGS="gateway storage"); starts an engine
 
 containers: .setup/dev .setup/programs ## Test the images and the compose file with a real engine (ARGS="-m 'not whole'")
 	@CI=true exec pytest tests/containers -p no:randomly $(ARGS)
+
+kubernetes: .setup/dev .setup/programs .setup/chart-checks ## Install the chart on a real Kubernetes, made here, and disturb it (as root)
+	@CI=true exec pytest tests/kubernetes -p no:randomly $(ARGS)
 
 protos: .setup/dev ## Write the gRPC stubs anew from protos/
 	$(PROTOC) --python_out=services --grpc_python_out=services --mypy_out=services --mypy_grpc_out=services $(PROTOS)
