@@ -211,7 +211,11 @@ END
 
 start() {
     make_sure_of_packages
+    local programs
+    programs=$(deploy/kubernetes/programs.sh)
     stop
+    mkdir -p "$state"
+    ln -sfn "$programs" "$state/programs"
     make_certificates
     write_settings
     run containerd containerd --config "$state/containerd.toml"
@@ -227,7 +231,7 @@ make_image() {
     docker image inspect "$1" > /dev/null 2>&1 && return
     local folder
     folder=$(mktemp -d)
-    cp "$programs/$2" "$folder"
+    cp "$state/programs/$2" "$folder"
     printf 'FROM scratch\nCOPY %s /bin/\nENV PATH=/bin\nCMD ["%s"]\n' "$2" "$2" > "$folder/Dockerfile"
     docker build -q -t "$1" "$folder" > /dev/null 2> "$state/log/build" || fail "cannot make $1: $state/log/build says why"
     rm -r "$folder"
@@ -287,12 +291,12 @@ stop() {
     [ ! -d /var/log/containers ] || find /var/log/containers -lname "$state/*" -delete
 }
 
-programs=$(deploy/kubernetes/programs.sh)
-PATH=$programs:$PATH
+# Where the programs were when it started: to stop it nothing is built.
+PATH=$state/programs:$PATH
 case ${1:-} in
     start) start ;;
     load) shift; load "$@" ;;
     stop) stop ;;
-    status) kubectl get nodes ;;
+    status) kubectl get nodes 2> /dev/null || fail "not running" ;;
     *) sed -n '2,11p' "$0" >&2; exit 2 ;;
 esac
