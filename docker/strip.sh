@@ -17,4 +17,4 @@ rm -rf /usr/lib/*/gconv
 for folder in bash-completion bug debconf doc doc-base info lintian locale man menu pixmaps; do
     rm -rf "/usr/share/$folder"
 done
-rm -rf /var/lib/apt /var/lib/dpkg/info /var/lib/dpkg/*-old /var/cache/* /var/log/* /root/.cache
+rm -rf /var/lib/apt /var/lib/dpkg/info /var/lib/dpkg/*-old /var/cache/* /var/log/*

@@ -214,6 +214,8 @@ start() {
     local programs
     programs=$(deploy/kubernetes/programs.sh)
     stop
+    # What was begun and did not come to its end is ended.
+    trap '[ $? = 0 ] || stop' EXIT
     mkdir -p "$state"
     ln -sfn "$programs" "$state/programs"
     make_certificates

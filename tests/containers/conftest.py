@@ -34,12 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "whole: not in the short form (`-m 'not whole'`), which CI runs")
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave this folder out of a run that does not name it."""
-    named = any(HERE.name in argument for argument in config.args)
-    return None if named or Path.cwd() == HERE else True
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test of this folder the time that it may need."""
     for item in items:

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import urllib.parse
 
 import pytest
 from compose_project import COLLECTOR, GATEWAYS, SERVICES, Project, wait_for
 from confluent_kafka.admin import AdminClient
+from kcat_client import kcat
 from otel_collector import parse_spans
 from running_load import Load, read_all
 from testcontainers.core.container import DockerContainer
 
 GATEWAY_BYTES_MAX = 200 * 1000 * 1000
-
-
-def kcat(*arguments: str, stdin: str = "") -> str:
-    """What kcat writes to stdout. Raises AssertionError when it fails or is missing."""
-    assert shutil.which("kcat"), "kcat is missing: install it (Debian, Ubuntu: apt install kcat)"
-    done = subprocess.run(
-        ["kcat", *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def inside(project: Project, script: str) -> str:

@@ -24,12 +24,6 @@ TIMEOUT_SECONDS = 1800
 sys.path[:0] = [str(HERE.parent / name) for name in ("containers", "chart")]
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave this folder out of a run that does not name it."""
-    named = any(f"tests/{HERE.name}" in argument for argument in config.args)
-    return None if named or Path.cwd() == HERE else True
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test of this folder the time that it may need."""
     for item in items:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from kcat_client import kcat
 from kubernetes_cluster import EXAMPLES, NODE_PORT, Kubernetes, Release
 from running_load import Load, read_all
 
 BOOTSTRAP = ",".join(f"localhost:{NODE_PORT + position}" for position in range(3))
 WORKLOADS = {"gateway": 2, "storage": 3, "controller": 2, "coordinator": 2, "etcd": 3, "canary": 1}
-
-
-def kcat(*arguments: str, stdin: str = "") -> str:
-    """What kcat writes to stdout. Raises AssertionError when it fails or is missing."""
-    assert shutil.which("kcat"), "kcat is missing: install it (Debian, Ubuntu: apt install kcat)"
-    done = subprocess.run(
-        ["kcat", *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_every_pod_is_ready_and_none_began_anew(release: Release) -> None:
