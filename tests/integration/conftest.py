@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from typing import Final
 
 import pytest
 from running_cluster import Cluster
 
 MakeCluster = Callable[..., Cluster]
 
+RETENTION_WAITS: Final = ("--override", "log.retention.check.interval.ms=86400000")
+"""Many tests write records with timestamps of years ago, for times that they can name. Retention deletes such records
+as in Kafka, at its check every five minutes; in a cluster that lives for longer than that, it must not come."""
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A one-node cluster that all tests share: use topics and groups of your own, and harm nothing."""
-    with Cluster() as running:
+    with Cluster(flags=RETENTION_WAITS) as running:
         yield running
 
 
