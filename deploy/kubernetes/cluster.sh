@@ -8,7 +8,7 @@
 #
 # As root on Debian or Ubuntu. State and logs are in BARNABAS_KUBERNETES_DIR. Pods have addresses in 10.244.0.0/24,
 # Services in 10.96.0.0/16; NodePorts are at localhost too. Volumes are folders of the machine, twenty of them.
-# NetworkPolicies are stored, not enforced.
+# NetworkPolicies are enforced, by nftables.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . deploy/setup/as_root.sh
@@ -35,6 +35,8 @@ make_sure_of_packages() {
     command -v iptables > /dev/null || wanted+=(iptables)
     command -v openssl > /dev/null || wanted+=(openssl)
     command -v ip > /dev/null || wanted+=(iproute2)
+    command -v nft > /dev/null || wanted+=(nftables)
+    command -v python3 > /dev/null || wanted+=(python3)
     [ -x /usr/lib/cni/bridge ] || wanted+=(containernetworking-plugins)
     [ ${#wanted[@]} -eq 0 ] || install_packages "${wanted[@]}" >&2 \
         || fail "missing: ${wanted[*]} (Debian, Ubuntu: apt install ${wanted[*]})"
@@ -167,11 +169,15 @@ start_node() {
     ip addr replace "$node_address/24" dev barnabas0
     ip link set barnabas0 up
     echo 1 > /proc/sys/net/ipv4/ip_forward
+    # Packets from pod to pod pass the rules for Services and NetworkPolicies too.
+    modprobe br_netfilter 2> /dev/null || true
+    echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables
     run kubelet kubelet --kubeconfig "$KUBECONFIG" --config "$state/kubelet.yaml" --root-dir "$state/kubelet" \
         --hostname-override $node --node-ip "$node_address" --node-labels topology.kubernetes.io/zone=zone-a
     run kube-proxy kube-proxy --kubeconfig "$KUBECONFIG" --hostname-override $node --proxy-mode iptables \
         --cluster-cidr "$pods"
     run dns dns -conf "$state/Corefile"
+    run network-policies python3 deploy/kubernetes/network_policies.py "$node_address"
     wait_for "a node that is ready" kubectl wait --for=condition=Ready node/$node --timeout=1s
 }
 
@@ -274,7 +280,7 @@ forget_the_kubelets_chains() {
 stop() {
     local name task
     # Nobody starts again what is ended next.
-    for name in kubelet kube-controller-manager kube-scheduler; do end $name; done
+    for name in kubelet kube-controller-manager kube-scheduler network-policies; do end $name; done
     if [ -S "$socket" ]; then
         for task in $(timeout 20 ctr -a "$socket" -n k8s.io task ls -q 2> /dev/null); do
             ctr -a "$socket" -n k8s.io task rm -f "$task" > /dev/null 2>&1 || true
@@ -288,6 +294,7 @@ stop() {
         forget_the_kubelets_chains
         ip link del barnabas0
     fi
+    nft delete table inet network_policies 2> /dev/null || true
     rm -rf "$state"/{run,etcd,kubelet,disks,addresses,cni,pod-logs}
     # The kubelet's links to them are always there.
     [ ! -d /var/log/containers ] || find /var/log/containers -lname "$state/*" -delete
