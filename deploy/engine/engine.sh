@@ -8,7 +8,8 @@
 #   engine.sh status             which engine is used; fails when there is none
 #
 # An engine that answers (`docker info`, with DOCKER_HOST or without) is used as it is. Else, on Debian and Ubuntu as
-# root, the distribution's own is installed and started with its state in BARNABAS_ENGINE_DIR. An image that is there
+# root, the distribution's own is installed and started with its state in BARNABAS_ENGINE_DIR. Root without `docker
+# compose` gets it, and buildx, for all users: the distributions' Docker has neither (plugins.sh). An image that is there
 # is used, one that can be pulled is pulled, and the rest are made: debian:bookworm-slim by debootstrap, the others from
 # that and Debian's packages, the collector from its Go modules. Such an image has the programs and the user of the one
 # it stands for, not its exact version.
@@ -50,12 +51,16 @@ finish_of() {
 }
 
 install_engine() {
-    local wanted=()
-    command -v dockerd > /dev/null || wanted+=(docker.io)
-    command -v docker-compose > /dev/null || docker compose version > /dev/null 2>&1 || wanted+=(docker-compose)
-    [ ${#wanted[@]} -gt 0 ] || return 0
-    install_packages "${wanted[@]}" >&2 \
+    command -v dockerd > /dev/null || install_packages docker.io >&2 \
         || fail "no container engine answers: install Docker and start it (Debian, Ubuntu: apt install docker.io)"
+}
+
+# `docker compose` where it can be had, else docker-compose of old.
+make_sure_of_compose() {
+    docker compose version > /dev/null 2>&1 && return
+    if [ "$(id -u)" = 0 ] && deploy/engine/plugins.sh; then return; fi
+    command -v docker-compose > /dev/null || install_packages docker-compose >&2 \
+        || say "Compose is missing: install docker-compose-plugin (or docker-compose)"
 }
 
 start_engine() {
@@ -173,6 +178,7 @@ case ${1:-} in
     start)
         shift
         command -v docker > /dev/null && answers || start_engine
+        make_sure_of_compose
         base_images
         for image in "$@"; do named_image "$image"; done
         if [ -n "$started" ] && ! usual_answers; then say "for a shell of your own: export DOCKER_HOST=$DOCKER_HOST"; fi

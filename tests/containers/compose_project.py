@@ -1,6 +1,6 @@
 """The compose file as a project in a test's hands: up, down, restart, kill, cut off, replace by another version.
 
-Works with Compose v2 and with docker-compose 1.29: what both do alike goes through their command, the rest through the
+By `docker compose` or by docker-compose of old: what both do alike goes through their command, the rest through the
 engine's own API, where both label the containers in the same way.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -27,6 +26,9 @@ from testcontainers.compose import DockerCompose
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
+VERSION: Final = "test"
+"""Of our images in these tests."""
+
 LOGS: Final = ROOT / "build" / "containers"
 """Where the logs of all containers are after a run."""
 
@@ -40,6 +42,8 @@ COLLECTOR: Final = "otel-collector"
 SERVICES: Final = (*ETCD, "redis", COLLECTOR, *OURS, "prometheus")
 """All but the demo, and Grafana, whose image cannot be made where none can be pulled."""
 
+COMPOSE_OF_OLD: Final = ("docker-compose",)
+
 PORTS: Final = range(29_200, 29_980, 10)
 """Where published ports are looked for: below those that a machine gives to outgoing connections."""
 
@@ -50,24 +54,19 @@ POLL_SECONDS: Final = 0.2
 class Project(DockerCompose):
     """Owns a compose project of deploy/compose.yaml, with ports of its own, and what it stored."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, *command: str) -> None:
         super().__init__(ROOT / "deploy", "compose.yaml", wait=False, services=list(SERVICES))
         self.version = version
-        self.project_name = f"barnabas-test-{os.getpid()}"
+        self.command = command or compose_command()
         self.port = next(port for port in PORTS if _all_free(range(port, port + 10)))
+        self.project_name = f"barnabas-test-{os.getpid()}-{self.port}"
         self.engine = docker.from_env()
         self.bootstrap = f"localhost:{self.port},localhost:{self.port + 3}"
 
     @cached_property
     def compose_command_property(self) -> list[str]:
         """The command line that every call begins with."""
-        v2 = (
-            subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
-        )
-        assert v2 or shutil.which("docker-compose"), (
-            "Compose is missing: install docker-compose or its v2 plugin"
-        )
-        return [*(["docker", "compose"] if v2 else ["docker-compose"]), "-f", "compose.yaml"]
+        return [*self.command, "-f", "compose.yaml"]
 
     def compose(self, *arguments: str, version: str | None = None) -> str:
         """Run a compose command; returns what it wrote to stdout."""
@@ -214,6 +213,12 @@ def _all_free(ports: range) -> bool:
             except OSError:
                 return False
     return True
+
+
+def compose_command() -> tuple[str, ...]:
+    """`docker compose` where the docker command knows it."""
+    known = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+    return ("docker", "compose") if known else COMPOSE_OF_OLD
 
 
 def engine_environment(*images: str) -> Mapping[str, str]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from compose_project import Project
 
 HERE = Path(__file__).parent
-VERSION = "test"
 TIMEOUT_SECONDS = 900
 """For one test: the first also waits for an engine to be installed and every image to be made."""
 
@@ -52,7 +51,7 @@ def engine() -> None:
 @pytest.fixture(scope="session")
 def images(engine: None) -> str:
     """Our images, built from this tree; the lines with their sizes."""
-    from compose_project import build_images
+    from compose_project import VERSION, build_images
 
     return build_images(VERSION)
 
@@ -60,7 +59,7 @@ def images(engine: None) -> str:
 @pytest.fixture(scope="session")
 def running_project(images: str) -> Iterator[Project]:
     """The project, up; everything of it is gone afterwards."""
-    from compose_project import LOGS, Project
+    from compose_project import LOGS, VERSION, Project
 
     shutil.rmtree(LOGS, ignore_errors=True)
     project = Project(VERSION)

@@ -1,12 +1,14 @@
-"""Containers beside the cluster: the demo in Spark, and the whole cluster in one container."""
+"""Beside the cluster: the demo in Spark, the whole cluster in one container, the project and an image by old tools."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.request
 
+import docker
 import pytest
-from compose_project import Project, build_images, wait_for
+from compose_project import COMPOSE_OF_OLD, ROOT, SERVICES, VERSION, Project, build_images, wait_for
 from docker.types import Mount
 from running_load import Load
 from testcontainers.core.container import DockerContainer
@@ -44,6 +46,32 @@ def test_one_container_is_a_cluster_for_the_machine_that_runs_it(project: Projec
         wrapped.stop(timeout=30)
         wrapped.reload()
         assert wrapped.attrs["State"]["ExitCode"] == 0, json.dumps(wrapped.attrs["State"])
+
+
+@pytest.mark.whole
+def test_docker_compose_of_old_takes_the_same_file(images: str) -> None:
+    subprocess.run([ROOT / "deploy" / "setup" / "programs.sh", *COMPOSE_OF_OLD], check=True)
+    project = Project(VERSION, *COMPOSE_OF_OLD)
+    try:
+        project.start()
+        with Load(project.bootstrap) as load:
+            project.compose("restart", "gateway-1", "storage-1")
+            load.wait_progress()
+            project.compose("up", "--detach", "--no-build", *SERVICES)
+            load.wait_progress()
+    finally:
+        project.stop()
+
+
+@pytest.mark.whole
+def test_the_builder_of_old_makes_the_same_image(images: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+    assert build_images("old-builder", "gateway").startswith("barnabas/gateway:old-builder ")
+    engine = docker.from_env()
+    old, new = (engine.images.get(f"barnabas/gateway:{version}") for version in ("old-builder", VERSION))
+    for setting in ("User", "Env", "Entrypoint", "Healthcheck", "ExposedPorts", "StopSignal"):
+        assert old.attrs["Config"][setting] == new.attrs["Config"][setting]
+    assert old.attrs["Size"] == pytest.approx(new.attrs["Size"], rel=0.01)
 
 
 def answers(url: str) -> bool:

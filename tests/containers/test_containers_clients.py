@@ -13,7 +13,7 @@ from otel_collector import parse_spans
 from running_load import Load, read_all
 from testcontainers.core.container import DockerContainer
 
-GATEWAY_BYTES_MAX = 200 * 1000 * 1000
+GATEWAY_BYTES_MAX = 250 * 1000 * 1000
 
 
 def inside(project: Project, script: str) -> str:
