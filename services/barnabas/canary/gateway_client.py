@@ -6,6 +6,7 @@ Only the protocol that everybody uses: librdkafka, with the gateway as the only 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -55,9 +56,13 @@ class GatewayClient:
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         shared = client_config(gateway, client_settings)
-        self._producer = Producer(
-            {**shared, "enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": timeout_ms}
-        )
+        self._producer_config = {
+            **shared,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "message.timeout.ms": timeout_ms,
+        }
+        self._producer = Producer(self._producer_config)
         # No group: nothing is committed, and no rebalance stands between a record and its reader.
         self._consumer = Consumer(
             {
@@ -83,7 +88,11 @@ class GatewayClient:
             thread.start()
 
     def send(self, record_id: RecordId, partition: int) -> None:
-        """Never waits; the listener hears how it ended. Raises BufferError when too much is under way."""
+        """Never waits; the listener hears how it ended.
+
+        Raises BufferError when too much is under way, and KafkaException while the library has ended its producer and
+        there is no new one yet.
+        """
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             del message
@@ -116,9 +125,15 @@ class GatewayClient:
 
     def _run_producer(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(limits.POLL_SECONDS)
-        self._producer.purge()
-        self._producer.poll(0)
+            try:
+                self._producer.poll(limits.POLL_SECONDS)
+            except KafkaException as error:  # fatal: this producer sends nothing more
+                log.warning(
+                    "the client library ended its producer", gateway=self.gateway, reason=error.args[0].str()
+                )
+                ended, self._producer = self._producer, Producer(self._producer_config)
+                _give_up(ended)
+        _give_up(self._producer)
 
     def _run_consumer(self) -> None:
         while not self._stopping.is_set():
@@ -139,6 +154,13 @@ class GatewayClient:
     def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _give_up(producer: Producer) -> None:
+    """Let what is not acknowledged fail, and wait until that is told."""
+    producer.purge()
+    with contextlib.suppress(KafkaException):  # fatal, which is known
+        producer.flush(limits.GIVE_UP_SECONDS_MAX)
 
 
 def client_config(bootstrap: str, client_settings: Mapping[str, str]) -> dict[str, Any]:

@@ -13,6 +13,9 @@ REMEMBERED_SEQUENCES_MAX: Final = 1_000
 POLL_SECONDS: Final = 0.1
 """How long a client's thread waits for something to happen; a stop waits no longer than this."""
 
+GIVE_UP_SECONDS_MAX: Final = 1.0
+"""How long the client library may take to say that what it had not sent will not be."""
+
 START_RETRY_SECONDS: Final = 1.0
 """Pause between attempts to make the topic."""
 
