@@ -91,6 +91,17 @@ def sections(values: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     return [path, *(below for name in values for below in sections(values[name], (*path, name)))]
 
 
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [("v1.29.15", False), ("v1.30.0", True), ("v1.37.1-gke.100", True), ("v1.20.0", True)],
+)
+def test_the_kubernetes_versions_that_are_taken(version: str, is_taken: bool) -> None:
+    """v1.20.0 is what a Helm 3 from `go install` says when it is not told."""
+    done = run([program("helm"), "template", "x", str(CHART), "--kube-version", version])
+    assert (done.returncode == 0) == is_taken, done.stderr
+    assert is_taken or f"Kubernetes {version} is too old" in done.stderr
+
+
 @pytest.mark.parametrize("path", sections(VALUES), ids=".".join)
 def test_the_schema_has_the_values_that_the_chart_has_and_no_others(path: tuple[str, ...]) -> None:
     schema = schema_of(path)

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,6 +65,19 @@ def on_terminal(run: CommandLine, *arguments: str, **environment: str) -> str:
     return output.decode()
 
 
+@contextmanager
+def following(run: CommandLine, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that runs until it is told to end, or until the test is over."""
+    command = [str(executable()), *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=run.environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_a_terminal_gets_tables_in_colour(run: CommandLine, topic: str) -> None:
     shown = on_terminal(run, "topics", "--describe", "--topic", topic)
     assert "╭" in shown
@@ -93,12 +108,7 @@ def test_a_terminal_gets_a_progress_bar(run: CommandLine, topic: str) -> None:
 
 
 def test_following_until_interrupted(run: CommandLine, topic: str) -> None:
-    with subprocess.Popen(
-        [str(executable()), "consume", "-t", topic, "-o", "beginning"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=run.environment,
-    ) as follower:
+    with following(run, "consume", "-t", topic, "-o", "beginning") as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None
         for word in ("first", "second"):
@@ -165,12 +175,9 @@ def test_a_disk_that_is_full(run: CommandLine, topic: str) -> None:
 
 
 def test_a_member_without_partitions_stays(run: CommandLine, topic: str) -> None:
-    words = [str(executable()), "consume", "-t", topic, "-G", f"group-{topic}", "-o", "beginning", "-q"]
-    members = [
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=run.environment)
-        for _ in range(2)
-    ]
-    try:
+    words = ("consume", "-t", topic, "-G", f"group-{topic}", "-o", "beginning", "-q")
+    with following(run, *words) as one, following(run, *words) as other:
+        members = one, other
         deadline = time.monotonic() + SECONDS_MAX
         found: list[int] = []
         while sorted(found) != [0, 1] and time.monotonic() < deadline:
@@ -181,7 +188,6 @@ def test_a_member_without_partitions_stays(run: CommandLine, topic: str) -> None
             found = [row["partitionCount"] for row in json.loads(done.stdout or b"[]")]
         assert sorted(found) == [0, 1], "one has the partition, the other waits"
         assert [member.poll() for member in members] == [None, None]
-    finally:
         for member in members:
             member.send_signal(signal.SIGINT)
             member.communicate(timeout=SECONDS_MAX)
