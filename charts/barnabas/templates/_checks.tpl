@@ -1,5 +1,10 @@
 {{/* What no schema can say: values that contradict one another. NOTES.txt includes it, so each command runs it once. */}}
 {{- define "barnabas.check" -}}
+{{- /* Not `kubeVersion` in Chart.yaml: a Helm 3 that its user built, asked for a template, knows of 1.20 alone. */ -}}
+{{- $kubernetes := .Capabilities.KubeVersion.Version -}}
+{{- if and (semverCompare "<1.30.0-0" $kubernetes) (ne $kubernetes "v1.20.0") -}}
+{{- fail (printf "Kubernetes %s is too old: upgrade it to 1.30 or newer, which gateways need to stop without losing clients" $kubernetes) -}}
+{{- end -}}
 {{- $external := .Values.gateway.external -}}
 {{- if and (ne $external.type "None") (not $external.host) -}}
 {{- fail (printf "gateway.external.host is empty: with gateway.external.type=%s, set it to the one host name or address that clients outside connect to; they are told it by the gateways" $external.type) -}}
