@@ -13,7 +13,8 @@ from otel_collector import parse_spans
 from running_load import Load, read_all
 from testcontainers.core.container import DockerContainer
 
-GATEWAY_BYTES_MAX = 250 * 1000 * 1000
+GATEWAY_BYTES_MAX = 200 * 1000 * 1000
+"""Of its layers, uncompressed; a recent engine's own figure has what came over the wire in it too."""
 
 
 def inside(project: Project, script: str) -> str:
@@ -112,7 +113,7 @@ def test_gateways_have_no_tools_to_install_with(project: Project, gateway: str) 
 
 def test_the_gateway_image_is_small_and_says_what_it_is(project: Project) -> None:
     image = project.engine.images.get(f"barnabas/gateway:{project.version}")
-    assert image.attrs["Size"] < GATEWAY_BYTES_MAX
+    assert sum(layer["Size"] for layer in image.history()) < GATEWAY_BYTES_MAX
     assert image.labels["org.opencontainers.image.version"] == project.version
     assert image.labels["org.opencontainers.image.title"] == "barnabas gateway"
 
