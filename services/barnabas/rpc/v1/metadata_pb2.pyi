@@ -354,6 +354,7 @@ class PartitionRecord(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     ISR_FIELD_NUMBER: _builtins.int
     COORDINATOR_ID_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The id of the topic that it belongs to: 16 bytes."""
     partition: _builtins.int
@@ -361,11 +362,15 @@ class PartitionRecord(_message.Message):
     leader: _builtins.int
     """The leader's node id, -1 when there is none."""
     leader_epoch: _builtins.int
-    """Rises whenever the leader, or the coordinator of an internal partition, changes."""
+    """Rises whenever the leader changes."""
     partition_epoch: _builtins.int
     """Rises with every change of this record."""
     coordinator_id: _builtins.str
     """The coordinator that owns this partition of an internal topic; empty for other topics and while none lives."""
+    coordinator_epoch: _builtins.int
+    """Rises whenever another coordinator, or another process of the same one, comes to own this partition of an
+    internal topic. Its leader refuses appends under any other.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Node ids of all replicas, the preferred leader first."""
@@ -385,10 +390,11 @@ class PartitionRecord(_message.Message):
         replicas: _abc.Iterable[_builtins.int] | None = ...,
         isr: _abc.Iterable[_builtins.int] | None = ...,
         coordinator_id: _builtins.str = ...,
+        coordinator_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "coordinator_id", b"coordinator_id", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

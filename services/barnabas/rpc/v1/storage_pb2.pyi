@@ -59,6 +59,7 @@ class AppendRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     FROM_COORDINATOR_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    COORDINATOR_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Chosen by the sender, unique on its stream."""
     acks: _builtins.int
@@ -75,6 +76,10 @@ class AppendRequest(_message.Message):
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionAppend]:
         """One entry a partition."""
 
+    @_builtins.property
+    def coordinator(self) -> Global___CoordinatorIdentity:
+        """Who writes, when it is a coordinator; absent for clients' records. See PartitionAppend.coordinator_epoch."""
+
     def __init__(
         self,
         *,
@@ -84,14 +89,41 @@ class AppendRequest(_message.Message):
         timeout_ms: _builtins.int = ...,
         from_coordinator: _builtins.bool = ...,
         traceparent: _builtins.str = ...,
+        coordinator: Global___CoordinatorIdentity | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "correlation_id", b"correlation_id", "from_coordinator", b"from_coordinator", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "coordinator", b"coordinator", "correlation_id", b"correlation_id", "from_coordinator", b"from_coordinator", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendRequest: _TypeAlias = AppendRequest  # noqa: Y015
+
+@_typing.final
+class CoordinatorIdentity(_message.Message):
+    """A coordinator's process, as the metadata knows it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COORDINATOR_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    coordinator_id: _builtins.str
+    """CoordinatorRecord.coordinator_id."""
+    incarnation_id: _builtins.str
+    """CoordinatorRecord.incarnation_id: known only to this process and to those who follow the metadata."""
+    def __init__(
+        self,
+        *,
+        coordinator_id: _builtins.str = ...,
+        incarnation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "incarnation_id", b"incarnation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CoordinatorIdentity: _TypeAlias = CoordinatorIdentity  # noqa: Y015
 
 @_typing.final
 class PartitionAppend(_message.Message):
@@ -103,6 +135,8 @@ class PartitionAppend(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    EXPECTED_LOG_END_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -111,6 +145,15 @@ class PartitionAppend(_message.Message):
     """The leader epoch under which the sender believes to write; -1 when it does not care."""
     records: _builtins.bytes
     """Whole record batches in format v2, as the client sent them."""
+    coordinator_epoch: _builtins.int
+    """Of a coordinator that writes its own log: the PartitionRecord.coordinator_epoch under which it owns the
+    partition. An older one than the leader knows is refused with NOT_COORDINATOR, a newer one, which the leader
+    has not heard of yet, with UNKNOWN_LEADER_EPOCH.
+    """
+    expected_log_end: _builtins.int
+    """Of a coordinator: where the log must end for the records to be appended; absent when it does not say. Another
+    end is refused with OFFSET_OUT_OF_RANGE: the records are then certainly not appended.
+    """
     def __init__(
         self,
         *,
@@ -118,12 +161,16 @@ class PartitionAppend(_message.Message):
         partition: _builtins.int = ...,
         leader_epoch: _builtins.int = ...,
         records: _builtins.bytes = ...,
+        coordinator_epoch: _builtins.int = ...,
+        expected_log_end: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "expected_log_end", b"expected_log_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "coordinator_epoch", b"coordinator_epoch", "expected_log_end", b"expected_log_end", "leader_epoch", b"leader_epoch", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__expected_log_end: _TypeAlias = _typing.Literal["expected_log_end"]  # noqa: Y015
+    _WhichOneofArgType__expected_log_end: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_log_end) -> _WhichOneofReturnType__expected_log_end | None: ...
 
 Global___PartitionAppend: _TypeAlias = PartitionAppend  # noqa: Y015
 
