@@ -34,7 +34,7 @@ check: .setup/dev check-protos ## Lint, formatting, types, layers, stale stubs, 
 	ruff format --check
 	mypy
 	lint-imports --no-logo
-	pytest -q tests/test_tidy.py
+	pytest -q tests/test_tidy.py tests/test_programs.py tests/test_makefile.py
 
 demo: .setup/pipelines ## 336,776 real flights through the cluster and Spark: a table and a plot
 	@deploy/setup/programs.sh java mvn
@@ -83,35 +83,40 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 	rm -rf demo-output $(addsuffix /node_modules,$(NODE_FOLDERS))
 	find services tests bench -name __pycache__ -prune -exec rm -rf {} +
 
-# What verbs stand on. A stamp is older than what it was made from when that changed.
+# What verbs stand on. A stamp is older than what it was made from when that changed. Any verb may be a clone's first, so
+# every stamp makes sure of the folder.
 
-.setup/venv: deploy/setup/venv.sh
+.setup:
+	@mkdir -p $@
+
+.setup/venv: deploy/setup/venv.sh | .setup
 	@deploy/setup/venv.sh .venv
-	@mkdir -p .setup && touch $@
+	@touch $@
 
 # Only what a cluster needs, so that the first `make run` is quick.
-.setup/runtime: .setup/venv pyproject.toml requirements.lock
+.setup/runtime: .setup/venv pyproject.toml requirements.lock | .setup
 	@echo "installing Barnabas into .venv"
 	@python -m pip install -q -c requirements.lock -e .
 	@python -m compileall -q services
 	@touch $@
 
-.setup/pipelines: .setup/runtime
+.setup/pipelines: .setup/runtime | .setup
 	@echo "installing what the pipelines need into .venv"
 	@python -m pip install -q -c requirements.lock -e '.[pipelines]'
 	@touch $@
 
 # The lock lists everything: all extras and the tools of development.
-.setup/dev: .setup/runtime
+.setup/dev: .setup/runtime | .setup
 	@echo "installing what the tests need into .venv"
 	@python -m pip install -q -r requirements.lock
 	@touch $@ .setup/pipelines
 
-.setup/programs: deploy/setup/programs.sh
-	@deploy/setup/programs.sh kcat etcd go java mvn node npm promtool
+# All that tests call by name; tests/test_programs.py compares.
+.setup/programs: deploy/setup/programs.sh | .setup
+	@deploy/setup/programs.sh etcd etcdctl go java javac kcat mvn node npm prometheus promtool
 	@touch $@
 
-.setup/node: .setup/programs $(addsuffix /package-lock.json,$(NODE_FOLDERS))
+.setup/node: .setup/programs $(addsuffix /package-lock.json,$(NODE_FOLDERS)) | .setup
 	@for folder in $(NODE_FOLDERS); do npm ci --prefix "$$folder" --silent --no-audit --no-fund; done
 	@touch $@
 

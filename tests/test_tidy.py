@@ -7,6 +7,7 @@ fails too.
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import re
 import subprocess
@@ -47,24 +48,48 @@ REGISTRIES: Final = [
 ]
 """Put together here, so that this file does not name one either."""
 
+MADE: Final = {"artifacts", "build", "data", "demo-output", "dist"}
+MADE_ANYWHERE: Final = {"__pycache__", "node_modules", "target"}
+"""Folders that verbs and programs make: at the top, and anywhere."""
+
 HOME: Final = re.compile(r"(?<![\w.~}$-])/(?:root|home)/\w")
 
 
-def tracked_files() -> list[Path]:
-    """Files that git knows or would add; without git (a source archive), all files that are not hidden."""
-    done = subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        names = (path for path in ROOT.rglob("*") if path.is_file())
-        return sorted(
-            path for path in names if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
-        )
-    paths = (ROOT / name for name in done.stdout.decode().split("\0") if name)
-    return sorted(path for path in paths if path.is_file())
+@functools.cache
+def tracked_files() -> tuple[Path, ...]:
+    """Files that git knows or would add.
+
+    Without git, or in a source archive: all but hidden ones and what verbs make.
+    """
+    names = files_of_git()
+    paths = (ROOT / name for name in names) if names else files_without_git()
+    return tuple(sorted(path for path in paths if path.is_file()))
+
+
+def files_of_git() -> list[str]:
+    """Their names; empty where git is missing or knows nothing of this tree."""
+    command = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    except FileNotFoundError:
+        return []
+    return [name for name in done.stdout.decode().split("\0") if name]
+
+
+def files_without_git() -> Iterator[Path]:
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        if parts[0] not in MADE and not any(part.startswith(".") or part in MADE_ANYWHERE for part in parts):
+            yield path
 
 
 def relative(path: Path) -> str:
@@ -178,3 +203,13 @@ def test_every_message_service_and_field_of_the_contracts_has_a_comment() -> Non
             if declaration.match(line) and not before.lstrip().startswith("//")
         ]
     assert bare == []
+
+
+def test_without_git_the_same_files_are_looked_at() -> None:
+    hidden = {
+        path for path in tracked_files() if any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+    }
+    found = {path for path in files_without_git() if path.is_file()}
+    assert set(tracked_files()) - hidden <= found
+    extra = {relative(path) for path in found - set(tracked_files())}
+    assert {name for name in extra if not name.endswith(".pyc")} == set()

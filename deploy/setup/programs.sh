@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make sure that the outside programs that the tests and the demo use are there.
 #
-#   programs.sh PROGRAM...     of: kcat etcd go java mvn node npm promtool
+#   programs.sh PROGRAM...     of: etcd etcdctl go java javac kcat mvn node npm prometheus promtool
 #
 # What is missing is installed through apt where that needs no password; else one line says what to install.
 set -euo pipefail
@@ -20,8 +20,9 @@ has() {
 package_of() {
     case $1 in
         etcd) echo etcd-server ;;
+        etcdctl) echo etcd-client ;;
         go) echo golang-go ;;
-        java) echo default-jdk-headless ;;
+        java | javac) echo default-jdk-headless ;;
         mvn) echo maven ;;
         node) echo nodejs ;;
         promtool) echo prometheus ;;
