@@ -16,6 +16,13 @@ class LogStoreError(Exception):
     """
 
 
+class WouldBlock(Exception):
+    """An append needs more of the disk than its one write, or waits for a thread that changes the log.
+
+    Nothing was changed: the caller does the same again in a thread, with `may_block=True`.
+    """
+
+
 @contextmanager
 def storage_errors(directory: str) -> Iterator[None]:
     """The disk's refusals, as the code that clients and the storage service know."""

@@ -12,7 +12,8 @@ import os
 import random
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -27,7 +28,7 @@ from barnabas.log.append import (
     prepare_leader_batches,
 )
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import storage_errors
+from barnabas.log.errors import WouldBlock, storage_errors
 from barnabas.log.flush_times import FLUSH_TIMES
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog, RecoveryReport
@@ -143,18 +144,25 @@ class PartitionLog(ReplaceableLog):
     # -- appending ----------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        may_block: bool = True,
     ) -> AppendInfo:
         """Check, number and write a batch (a coordinator may send several, appended as one).
 
         Raises KafkaError: what `records.validate` and `ProducerState.check` refuse, FENCED_LEADER_EPOCH when the
-        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was.
+        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
+        `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
+        anything else of the disk but one write into the page cache.
         """
         now_ms = self._clock.now_ms()
         config = self._factory.config
         prepared = prepare_leader_batches(records, config, origin, now_ms)
         append_time = now_ms if config.is_log_append_time else -1
-        with self._lock:
+        with self._appending(may_block):
             if leader_epoch < self.epochs.latest_epoch:
                 raise KafkaError(
                     ErrorCode.fenced_leader_epoch,
@@ -171,6 +179,10 @@ class PartitionLog(ReplaceableLog):
                 )
             first_offset = self._end[0]
             parts, batches, length = assign_offsets(prepared, first_offset, leader_epoch)
+            if not may_block and (
+                leader_epoch > self.epochs.latest_epoch or self._should_roll(batches, length, now_ms)
+            ):
+                raise WouldBlock
             with storage_errors(self.directory):
                 self.epochs.assign(leader_epoch, first_offset)
                 self._write(parts, batches, length, now_ms)
@@ -179,16 +191,17 @@ class PartitionLog(ReplaceableLog):
                 first_offset, batches[-1].last_offset, append_time, self._log_start_offset, False
             )
 
-    def append_as_follower(self, records: Buffer) -> AppendInfo | None:
+    def append_as_follower(self, records: Buffer, *, may_block: bool = True) -> AppendInfo | None:
         """Write the leader's batches as they are; a batch cut at the end is left out, None when none is whole.
 
         Raises CORRUPT_MESSAGE for a bad batch, OFFSET_OUT_OF_RANGE for offsets that do not continue this log,
-        KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was.
+        KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. WouldBlock as `append_as_leader`.
         """
         prepared, batches, length = prepare_follower_batches(records)
         if not batches:
             return None
-        with self._lock:
+        now_ms = self._clock.now_ms()
+        with self._appending(may_block):
             expected = self._end[0]
             for batch in batches:
                 if batch.first_offset < expected:
@@ -197,22 +210,39 @@ class PartitionLog(ReplaceableLog):
                         f"offset {batch.first_offset} does not continue a log that ends at {expected}",
                     )
                 expected = batch.last_offset + 1
+            newest = max(item.header.partition_leader_epoch for item in prepared)
+            if not may_block and (
+                newest > self.epochs.latest_epoch or self._should_roll(batches, length, now_ms)
+            ):
+                raise WouldBlock
             with storage_errors(self.directory):
                 for item in prepared:
                     self.epochs.assign(item.header.partition_leader_epoch, item.header.base_offset)
-                self._write([memoryview(records)[:length]], batches, length, self._clock.now_ms())
+                self._write([memoryview(records)[:length]], batches, length, now_ms)
                 self._replay(prepared, batches)
             return AppendInfo(
                 batches[0].first_offset, batches[-1].last_offset, -1, self._log_start_offset, False
             )
+
+    @contextmanager
+    def _appending(self, may_block: bool) -> Iterator[None]:
+        if not self._lock.acquire(blocking=may_block):
+            raise WouldBlock
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _should_roll(self, batches: list[AppendedBatch], length: int, now_ms: int) -> bool:
+        newest = max(batch.max_timestamp for batch in batches)
+        return self._end[1].should_roll(length, batches[-1].last_offset, newest, now_ms, self._limits)
 
     def _write(self, parts: Sequence[Buffer], batches: list[AppendedBatch], length: int, now_ms: int) -> None:
         if self._is_closed:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self.directory}: the log is closed")
         segment = self._end[1]
         last_offset = batches[-1].last_offset
-        newest = max(batch.max_timestamp for batch in batches)
-        if segment.should_roll(length, last_offset, newest, now_ms, self._limits):
+        if self._should_roll(batches, length, now_ms):
             segment = self._roll(batches[0].first_offset)
         segment.append(parts, batches, length)
         self._end = (last_offset + 1, segment, segment.size)

@@ -15,7 +15,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.append import AppendOrigin
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import LogStoreError
+from barnabas.log.errors import LogStoreError, WouldBlock
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.record import decode_records, encode_batch
 
@@ -396,3 +396,40 @@ def test_nowait_reads_warm_data_and_refuses_closed_segments(harness: Harness) ->
     except BlockingIOError:
         # A file system that cannot read without waiting says so; the caller then uses a thread.
         assert again.read(0, 100)
+
+
+def test_an_append_that_may_not_block_asks_for_a_thread_before_any_change(harness: Harness) -> None:
+    log = harness.open(segment_bytes=1000)
+    batch = encode_batch([(harness.clock.now_ms(), b"k", bytes(100), ())])
+    harness.append(log)
+    while log.size + len(batch) <= 1000:
+        log.append_as_leader(batch, 0, may_block=False)
+    end, files = log.log_end_offset, sorted(os.listdir(log.directory))
+    with pytest.raises(WouldBlock):
+        log.append_as_leader(batch, 0, may_block=False)
+    assert (log.log_end_offset, sorted(os.listdir(log.directory))) == (end, files)
+    log.append_as_leader(batch, 0)
+    assert bases(log) == [0, end]
+
+
+def test_an_append_that_may_not_block_does_not_wait_for_a_thread(harness: Harness) -> None:
+    log = harness.open()
+    harness.append(log)
+    batch = encode_batch([(harness.clock.now_ms(), b"k", bytes(100), ())])
+    inside, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with log._lock:
+            inside.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert inside.wait(10)
+        with pytest.raises(WouldBlock):
+            log.append_as_leader(batch, 0, may_block=False)
+    finally:
+        done.set()
+        thread.join()
+    assert log.append_as_leader(batch, 0, may_block=False).first_offset == 1
