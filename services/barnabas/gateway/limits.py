@@ -13,8 +13,16 @@ CONNECTION_IN_FLIGHT_REQUESTS_MAX: Final = 1_000
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 
-CALL_TIMEOUT_SECONDS: Final = 30.0
-"""The longest wait for a controller's or coordinator's answer where the client names no timeout."""
+ANSWER_GRACE_SECONDS: Final = 1.0
+"""How long after the client's own timeout or max_wait it is answered at the latest, whatever the services inside do."""
+
+LATE_LEADER_SECONDS: Final = 0.5
+"""How long a Fetch that has something to tell waits for what the other leaders have by then. It is paid once: a leader
+that let it pass is not waited for until something comes from it."""
+
+CALL_TIMEOUT_SECONDS: Final = 10.0
+"""The longest wait for an answer from another service where the client names no timeout: less than the 30 s
+after which clients give a request up by themselves."""
 
 IMAGE_WAIT_SECONDS: Final = 5.0
 """The longest wait for a change of ours to come back in the metadata."""

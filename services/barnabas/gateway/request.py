@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from barnabas.gateway import limits
 from barnabas.gateway.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
@@ -67,6 +68,14 @@ class Request:
     def get(self, name: str, default: Any) -> Any:
         """A field of the body, or `default` where the request's version has no such field."""
         return getattr(self.body, name, default)
+
+    @property
+    def timeout_seconds(self) -> float:
+        """How long other services may take to answer: the client's own timeout and a grace, where it names one."""
+        timeout = self.get("timeout", None)
+        if timeout is None:
+            return limits.CALL_TIMEOUT_SECONDS
+        return max(0, milliseconds(timeout)) / 1000 + limits.ANSWER_GRACE_SECONDS
 
     def brokers(self, image: MetadataImage) -> Mapping[int, Endpoint]:
         """The brokers that this client is to see, by id."""

@@ -1,7 +1,8 @@
 """The server's end of a coalesced stream: results leave together, bounded by bytes.
 
 `AnswerQueue` collects results while the previous frame is being written. Its `wait_for_room` is the backpressure: a
-servicer awaits it before it takes the next request from the peer.
+servicer awaits it before it takes the next request from the peer. A peer that takes nothing for
+STALLED_WRITE_SECONDS_MAX is given up (`PeerStalled`): nothing is kept for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from barnabas.rpc import limits
 from barnabas.rpc.stream_counts import StreamCounts
 
 ResultT = TypeVar("ResultT")
+
+
+class PeerStalled(Exception):
+    """The peer takes no answers: it is frozen, or cut off."""
 
 
 class AnswerQueue(Generic[ResultT]):
@@ -50,14 +55,18 @@ class AnswerQueue(Generic[ResultT]):
         await self._room.wait()
 
     async def write_forever(self, write: Callable[[Any], Awaitable[None]]) -> None:
-        """Write frames with `write` until cancelled."""
+        """Write frames with `write` until cancelled. Raises PeerStalled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._results:
                 frame = self._next_frame()
                 started = perf_counter()
-                await write(frame)
+                try:
+                    async with asyncio.timeout(limits.STALLED_WRITE_SECONDS_MAX):
+                        await write(frame)
+                except TimeoutError:
+                    raise PeerStalled("the peer takes no answers") from None
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
 

@@ -4,9 +4,14 @@ A gRPC message costs about 100 µs of processor time in Python however small it 
 previous frame was being written goes out together as the next one. Requests leave in the order asked; results are
 matched by correlation id.
 
-The stream is opened on first use and again after it broke. A request on a stream that breaks fails with
-`StreamBroken`; its outcome is then unknown. A request while the peer cannot be reached fails with `Unreachable`: it
-was certainly not carried out.
+The stream is opened on first use and again after it broke. A request that was written to a stream that breaks fails
+with `StreamBroken`: its outcome is unknown. One that was not written fails with `Unreachable`: it was certainly not
+carried out. A request whose time is over fails in the same two ways (`DeadlinePassed`, `NotSentInTime`), whatever the
+peer does.
+
+A peer that does not answer is not written to for ever: only so many unanswered bytes are on their way to it, gRPC's
+own buffers among them, and a stream that takes no byte for STALLED_WRITE_SECONDS_MAX is given up. (The connection's
+keep-alive does not notice that: its probe waits behind the bytes that nobody takes.)
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.rpc import limits
+from barnabas.rpc.deadlines import Deadlines
 from barnabas.rpc.stream_counts import StreamCounts
 
 log = get_logger("rpc.coalesced")
@@ -46,22 +52,45 @@ class Unreachable(Exception):
     """The request was not sent: the peer cannot be reached, or too much waits for it already."""
 
 
+class DeadlinePassed(StreamBroken):
+    """The request was sent, and its time is over without a result."""
+
+
+class NotSentInTime(Unreachable):
+    """The request's time was over before it could be sent."""
+
+
+class _Entry(Generic[RequestT, ResultT]):
+    """A request from `send` to its result. `request` is None once it needs no sending (any more)."""
+
+    __slots__ = ("future", "is_written", "request", "size_bytes", "tick")
+
+    def __init__(self, request: RequestT, future: asyncio.Future[ResultT], size_bytes: int) -> None:
+        self.request: RequestT | None = request
+        self.future = future
+        self.size_bytes = size_bytes
+        self.is_written = False
+        self.tick = -1
+        """Where its deadline is kept; -1 without one."""
+
+
 class CoalescedStream(Generic[RequestT, ResultT]):
     """Owns one bidirectional stream to one peer and the requests that wait on it.
 
-    `open_call` starts the gRPC call, `make_frame` packs requests (and hurried correlation ids, where the stream
-    knows them) into a message, `results_of` unpacks one. The server must send its initial metadata at once: that
-    is how the stream knows that it is connected.
+    `open_call` starts the gRPC call; `make_frame` packs requests, hurried and withdrawn correlation ids (where the
+    stream knows them) into a message, `results_of` unpacks one. The server must send its initial metadata at once:
+    that is how the stream knows that it is connected.
     """
 
     def __init__(
         self,
         open_call: Callable[[], Any],
-        make_frame: Callable[[Sequence[RequestT], Sequence[int]], Any],
+        make_frame: Callable[[Sequence[RequestT], Sequence[int], Sequence[int]], Any],
         results_of: Callable[[Any], Sequence[ResultT]],
         *,
         name: str,
         counts: StreamCounts | None = None,
+        unanswered_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
     ) -> None:
         """`counts` are those of all streams of its kind."""
         self._counts = StreamCounts() if counts is None else counts
@@ -70,15 +99,22 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self._make_frame = make_frame
         self._results_of = results_of
         self._name = name
+        self._unanswered_bytes_max = unanswered_bytes_max
         self._next_correlation_id = 1
-        self._waiting: dict[int, asyncio.Future[ResultT]] = {}
-        self._queue: deque[tuple[RequestT, int]] = deque()
+        self._waiting: dict[int, _Entry[RequestT, ResultT]] = {}
+        self._queue: deque[_Entry[RequestT, ResultT]] = deque()
         self._queued_bytes = 0
+        self._written_bytes = 0
+        """Of requests that were written and not answered, whether or not somebody still waits for them."""
         self._hurried: list[int] = []
+        self._withdrawn: list[int] = []
+        self._deadlines = Deadlines(self._on_passed)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connected = False
         self._closed = False
+        self.is_silent = False
+        """Whether a request was given up and nothing has come from the peer since: it is not worth waiting for."""
 
     @property
     def waiting_requests(self) -> int:
@@ -90,20 +126,37 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         """About how many bytes of requests are not written yet."""
         return self._queued_bytes
 
-    def send(self, request: RequestT, size_bytes: int = 0) -> asyncio.Future[ResultT]:
+    @property
+    def unanswered_bytes(self) -> int:
+        """About how many bytes of requests have no result yet."""
+        return self._queued_bytes + self._written_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more is unanswered than the stream is to hold: further requests are refused."""
+        return self.unanswered_bytes >= self._unanswered_bytes_max
+
+    def send(
+        self, request: RequestT, size_bytes: int = 0, timeout_seconds: float | None = None
+    ) -> asyncio.Future[ResultT]:
         """Queue `request` (its correlation id is set here) and return the future of its result.
 
-        `size_bytes` is about how large the request is; it counts against the queue's limit. The future fails with
-        StreamBroken or Unreachable; it may be cancelled, and the result is then dropped.
+        `size_bytes` is about how large the request is; it counts against the limit of what may be unanswered. The
+        future fails with StreamBroken or Unreachable, after `timeout_seconds` at the latest; it may be cancelled, and
+        the result is then dropped.
         """
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
-        if self._closed or self._queued_bytes + size_bytes > limits.STREAM_QUEUED_BYTES_MAX:
+        held_bytes = self._queued_bytes + self._written_bytes
+        if self._closed or (held_bytes and held_bytes + size_bytes > self._unanswered_bytes_max):
             future.set_exception(Unreachable(f"{self._name}: too much is waiting"))
             return future
-        request.correlation_id = self._next_correlation_id
-        self._next_correlation_id += 1
-        self._waiting[request.correlation_id] = future
-        self._queue.append((request, size_bytes))
+        key = request.correlation_id = self._next_correlation_id
+        self._next_correlation_id = key + 1
+        entry = _Entry(request, future, size_bytes)
+        if timeout_seconds is not None:
+            entry.tick = self._deadlines.add(key, timeout_seconds)
+        self._waiting[key] = entry
+        self._queue.append(entry)
         self._queued_bytes += size_bytes
         self._wake.set()
         if self._task is None or self._task.done():
@@ -116,8 +169,26 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             self._hurried.append(request.correlation_id)
             self._wake.set()
 
+    def withdraw(self, request: RequestT) -> None:
+        """Nobody waits for the request any more: the peer is to forget it, and gives no result."""
+        key = request.correlation_id
+        entry = self._waiting.get(key)
+        if entry is None:
+            return
+        self._forget(key, entry)
+        if entry.is_written:
+            self._withdrawn.append(key)
+            self._wake.set()
+        if not entry.future.done():
+            entry.future.cancel()
+
+    def give_up(self, request: RequestT) -> None:
+        """The caller goes on without the result, which is dropped when it comes after all."""
+        if request.correlation_id in self._waiting:
+            self.is_silent = True
+
     async def close(self) -> None:
-        """End the stream; what waits fails with StreamBroken."""
+        """End the stream; what waits fails."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -140,12 +211,9 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         except ExceptionGroup as group:
             error = self._break_error(group.exceptions[0])
         finally:
-            never_sent = (
-                {request.correlation_id for request, _ in self._queue} if not self._connected else set()
-            )
             self._connected = False
             call.cancel()
-            self._fail_all(error, never_sent)
+            self._fail_all(error)
 
     def _break_error(self, cause: Exception) -> Exception:
         details = cause.details() if isinstance(cause, grpc.aio.AioRpcError) else cause
@@ -156,50 +224,108 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         log.debug("cannot connect", stream=self._name, reason=details)
         return Unreachable(f"{self._name}: {details}")
 
-    def _fail_all(self, error: Exception, never_sent: set[int]) -> None:
+    def _fail_all(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, {}
         self._queue.clear()
         self._hurried.clear()
-        self._queued_bytes = 0
-        for correlation_id, future in waiting.items():
-            if not future.done():
-                unsent = correlation_id in never_sent
-                future.set_exception(Unreachable(str(error)) if unsent else error)
-                future.exception()  # whoever gave up waiting need not hear of it
+        self._withdrawn.clear()
+        self._deadlines.clear()
+        self._queued_bytes = self._written_bytes = 0
+        self.is_silent = False
+        for entry in waiting.values():
+            if not entry.future.done():
+                entry.future.set_exception(error if entry.is_written else Unreachable(str(error)))
+                entry.future.exception()  # whoever gave up waiting need not hear of it
+
+    def _forget(self, key: int, entry: _Entry[RequestT, ResultT]) -> None:
+        """No result is expected for the request any more, or it came."""
+        del self._waiting[key]
+        if entry.tick >= 0:
+            self._deadlines.discard(key, entry.tick)
+        if entry.is_written:
+            self._written_bytes -= entry.size_bytes
+            if self._queue:
+                self._wake.set()  # there is room for the next
+        else:
+            entry.request = None  # it stays in the queue, but is not sent
+            self._queued_bytes -= entry.size_bytes
+
+    def _on_passed(self, keys: Sequence[int]) -> None:
+        """The time of these requests is over. What was written still counts, for it still lies somewhere."""
+        self.is_silent = True
+        for key in keys:
+            entry = self._waiting[key]
+            entry.tick = -1
+            if not entry.is_written:
+                self._forget(key, entry)
+            if not entry.future.done():
+                kind = DeadlinePassed if entry.is_written else NotSentInTime
+                entry.future.set_exception(kind(f"{self._name}: no result in time"))
+                entry.future.exception()  # whoever gave up waiting need not hear of it
 
     async def _read(self, call: Any) -> None:
         frames: AsyncIterator[Any] = call
         async for frame in frames:
+            self.is_silent = False
             for result in self._counts.received.counted(self._results_of(frame)):
-                future = self._waiting.pop(result.correlation_id, None)
-                if future is not None and not future.done():
-                    future.set_result(result)
+                entry = self._waiting.get(result.correlation_id)
+                if entry is None:
+                    continue  # it was withdrawn
+                self._forget(result.correlation_id, entry)
+                if not entry.future.done():
+                    entry.future.set_result(result)
         raise StreamBroken(f"{self._name}: the peer ended the stream")
 
     async def _write(self, call: Any) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._queue or self._hurried:
-                frame = self._next_frame()
+            while (frame := self._next_frame()) is not None:
                 started = perf_counter()
-                await call.write(frame)
+                try:
+                    async with asyncio.timeout(limits.STALLED_WRITE_SECONDS_MAX):
+                        await call.write(frame)
+                except TimeoutError:
+                    raise StreamBroken(f"{self._name}: the peer takes nothing") from None
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
 
     def _next_frame(self) -> Any:
+        """What is to be written next; None when there is nothing, or no room on the way."""
         requests: list[RequestT] = []
         frame_bytes = 0
-        while (
-            self._queue
-            and len(requests) < limits.FRAME_ITEMS_MAX
-            and (not requests or frame_bytes + self._queue[0][1] <= limits.FRAME_BYTES_TARGET)
-        ):
-            request, size_bytes = self._queue.popleft()
-            requests.append(request)
-            frame_bytes += size_bytes
-        self._queued_bytes -= frame_bytes
-        hurried, self._hurried = self._hurried, []
+        while self._queue and len(requests) < limits.FRAME_ITEMS_MAX:
+            entry = self._queue[0]
+            request = entry.request
+            if request is not None:
+                size_bytes = entry.size_bytes
+                if requests and frame_bytes + size_bytes > limits.FRAME_BYTES_TARGET:
+                    break
+                if (
+                    self._written_bytes
+                    and self._written_bytes + size_bytes > limits.STREAM_IN_FLIGHT_BYTES_MAX
+                ):
+                    break
+                requests.append(request)
+                frame_bytes += size_bytes
+                self._queued_bytes -= size_bytes
+                self._written_bytes += size_bytes
+                entry.is_written = True
+                entry.request = None
+            self._queue.popleft()
+        hurried, withdrawn = self._take_hurried(), self._withdrawn
+        if not (requests or hurried or withdrawn):
+            return None
+        self._withdrawn = []
         if requests:
             self._counts.sent.count(requests)
-        return self._make_frame(requests, hurried)
+        return self._make_frame(requests, hurried, withdrawn)
+
+    def _take_hurried(self) -> list[int]:
+        """Those that the peer knows; the others follow when they were written."""
+        if not self._hurried:
+            return []
+        known = [key for key in self._hurried if key in self._waiting]
+        hurried = [key for key in known if self._waiting[key].is_written]
+        self._hurried = [key for key in known if not self._waiting[key].is_written]
+        return hurried

@@ -18,6 +18,8 @@ _SHARED_OPTIONS: Final = (
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", limits.KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", limits.KEEPALIVE_TIMEOUT_MS),
+    # A probe counts as any ping of HTTP/2, whose own time-out (a minute if it is not set) is the one that decides.
+    ("grpc.http2.ping_timeout_ms", limits.KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", limits.KEEPALIVE_MS // 2),

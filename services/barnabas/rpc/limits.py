@@ -13,14 +13,23 @@ FRAME_BYTES_TARGET: Final = 1024 * 1024
 FRAME_ITEMS_MAX: Final = 512
 """A coalesced frame is closed once it holds this many requests or results."""
 
-STREAM_QUEUED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What may wait for one stream before further requests are refused; gateways stop reading sockets long before."""
+STREAM_UNANSWERED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""What one stream may hold in requests without a result before further ones are refused, where its owner says nothing
+else; a gateway gives each storage node less."""
 
-KEEPALIVE_MS: Final = 5_000
-"""How often an idle connection is probed."""
+STREAM_IN_FLIGHT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What may be written to one stream and not be answered; the rest waits in the queue. It bounds what lies in the
+buffers of gRPC and the kernel for a peer that does not answer. One request may be larger, and travels alone."""
 
-KEEPALIVE_TIMEOUT_MS: Final = 3_000
-"""A connection whose probe is not answered within this is given up."""
+STALLED_WRITE_SECONDS_MAX: Final = 8.0
+"""A stream whose peer takes no byte of a frame for this long is given up."""
+
+KEEPALIVE_MS: Final = 1_000
+"""A connection on which nothing came for this long is probed."""
+
+KEEPALIVE_TIMEOUT_MS: Final = 2_000
+"""A connection whose probe is not answered within this is given up: a peer that is frozen or cut off is known within
+KEEPALIVE_MS + KEEPALIVE_TIMEOUT_MS. Probes are answered by gRPC's own threads, not by the event loop."""
 
 RECONNECT_BACKOFF_MS_MIN: Final = 50
 RECONNECT_BACKOFF_MS_MAX: Final = 500

@@ -51,7 +51,7 @@ class StorageConnection:
         self.stub: StorageAsyncStub = StorageStub(self._fetch_channel)
         self.appends: CoalescedStream[AppendRequest | AppendBatches, AppendResult] = CoalescedStream(
             lambda: open_appends(None),
-            lambda requests, _: encode_appends(requests),
+            lambda requests, _hurried, _withdrawn: encode_appends(requests),
             lambda frame: frame.results,
             name=f"appends to {address}",
             counts=CLIENT_APPENDS,
@@ -63,7 +63,9 @@ class StorageConnection:
         )
         self.fetches: CoalescedStream[FetchRequest, FetchedResult] = CoalescedStream(
             lambda: open_fetches(None, metadata=metadata),
-            lambda requests, hurried: FetchFrame(requests=requests, hurry=hurried),
+            lambda requests, hurried, withdrawn: FetchFrame(
+                requests=requests, hurry=hurried, withdraw=withdrawn
+            ),
             lambda results: results,
             name=f"fetches from {address}",
             counts=CLIENT_FETCHES,

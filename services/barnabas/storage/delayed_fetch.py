@@ -30,6 +30,7 @@ class DelayedFetch:
         "hurried",
         "is_held_back",
         "is_waiting",
+        "is_withdrawn",
         "on_complete",
         "request",
         "span",
@@ -46,6 +47,8 @@ class DelayedFetch:
         self.is_held_back = False
         """Under read committed: open transactions hide bytes that are not in the sum."""
         self.is_waiting = False
+        self.is_withdrawn = False
+        """Nobody wants the answer any more."""
         self.span: Span | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.watched: list[Partition] = []

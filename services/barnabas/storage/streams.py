@@ -10,12 +10,13 @@ import grpc
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
+from barnabas.rpc.answers import PeerStalled
 
 log = get_logger("storage.streams")
 
 
 async def serve_until_done(first: Coroutine[Any, Any, None], *others: Coroutine[Any, Any, None]) -> None:
-    """Run all until `first` returns, then cancel the others. A peer that went away ends it quietly."""
+    """Run all until `first` returns, then cancel the others. A peer that went away or takes nothing ends it quietly."""
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(other) for other in others]
@@ -24,5 +25,5 @@ async def serve_until_done(first: Coroutine[Any, Any, None], *others: Coroutine[
             finally:
                 for task in running:
                     task.cancel()
-    except* (grpc.aio.BaseError, grpc.aio.InternalError) as group:
+    except* (grpc.aio.BaseError, grpc.aio.InternalError, PeerStalled) as group:
         log.debug("a peer went away", reason=str(group.exceptions[0]))

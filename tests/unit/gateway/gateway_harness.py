@@ -167,9 +167,17 @@ class FakeStream:
         self.answer = answer or (lambda _: Unreachable("nobody is there"))
         self.requests: list[Any] = []
         self.hurried: list[Any] = []
+        self.withdrawn: list[Any] = []
+        self.given_up: list[Any] = []
+        self.timeouts: list[float | None] = []
+        self.is_silent = False
+        self.is_full = False
 
-    def send(self, request: Any, size_bytes: int = 0) -> asyncio.Future[Any]:
+    def send(
+        self, request: Any, size_bytes: int = 0, timeout_seconds: float | None = None
+    ) -> asyncio.Future[Any]:
         self.requests.append(request)
+        self.timeouts.append(timeout_seconds)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         result = self.answer(request)
         if isinstance(result, Exception):
@@ -180,6 +188,12 @@ class FakeStream:
 
     def hurry(self, request: Any) -> None:
         self.hurried.append(request)
+
+    def withdraw(self, request: Any) -> None:
+        self.withdrawn.append(request)
+
+    def give_up(self, request: Any) -> None:
+        self.given_up.append(request)
 
 
 class FakeLinks(Links):

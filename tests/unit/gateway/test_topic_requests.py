@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 from gateway_harness import Gateway, topic_id, topic_records
 
+from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.controller_pb2 import (
     CreatedTopic,
@@ -192,7 +193,7 @@ async def test_timeout_zero_does_not_wait_for_the_image() -> None:
     gateway.controller.answers["CreateTopics"] = created
     (topic,) = (await gateway.ask(CREATE_TOPICS, 7, {"topics": [new_topic("new")], "timeout": 0})).topics
     assert topic.error_code == 0
-    assert gateway.controller.calls[0][2] == 30.0
+    assert gateway.controller.calls[0][2] == limits.CALL_TIMEOUT_SECONDS
 
 
 async def test_delete_topics_waits_until_they_are_gone() -> None:

@@ -154,6 +154,21 @@ async def test_a_hurried_fetch_answers_with_what_there_is(node: StorageHarness) 
     assert values((await node.answer(waiting)).partitions[0]) == [b"a"]
 
 
+async def test_a_withdrawn_fetch_is_forgotten(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    requests = [node.fetch_request(topic, max_wait_ms=LONG_MS) for _ in range(3)]
+    futures = [node.connection.fetches.send(request) for request in requests]
+    await node.until_waiting(3)
+    for request in requests[:2]:
+        node.connection.fetches.withdraw(request)
+    await node.until_waiting(1)
+    assert len(node.partition(topic).watchers) == 1
+    assert node.connection.fetches.waiting_requests == 1
+    await node.append(topic, batch(b"a"))
+    assert values((await node.answer(futures[2])).partitions[0]) == [b"a"]
+    assert [future.cancelled() for future in futures] == [True, True, False]
+
+
 async def test_time_over_answers_with_what_there_is(node: StorageHarness) -> None:
     topic = await node.create_topic()
     result = await node.fetch(topic, max_wait_ms=5)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway import limits
 from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
@@ -17,12 +16,19 @@ from barnabas.rpc.v1.storage_pb2 import DeleteRecordsPartition, DeleteRecordsReq
 
 
 async def handle(request: Request) -> Answer:
+    async def ask(
+        connection: StorageConnection, asked: list[DeleteRecordsPartition]
+    ) -> list[DeleteRecordsResult]:
+        message = DeleteRecordsRequest(partitions=asked)
+        response = await connection.stub.DeleteRecords(message, timeout=request.timeout_seconds)
+        return list(response.results)
+
     refs = [
         PartitionRef(topic.name, None, partition.partition_index, partition)
         for topic in request.body.topics
         for partition in topic.partitions
     ]
-    results = iter(await call_leaders(request, refs, _message, _ask, _failed))
+    results = iter(await call_leaders(request, refs, _message, ask, _failed))
     return {
         "topics": [
             {
@@ -33,14 +39,6 @@ async def handle(request: Request) -> Answer:
             if topic.partitions  # Kafka does not answer for a topic without them
         ]
     }
-
-
-async def _ask(
-    connection: StorageConnection, asked: list[DeleteRecordsPartition]
-) -> list[DeleteRecordsResult]:
-    message = DeleteRecordsRequest(partitions=asked)
-    response = await connection.stub.DeleteRecords(message, timeout=limits.CALL_TIMEOUT_SECONDS)
-    return list(response.results)
 
 
 def _message(topic_id: bytes, partition: Any) -> DeleteRecordsPartition:

@@ -38,9 +38,18 @@ async def handle(request: Request) -> Answer:
         return encode_fetch_response(
             request.version, request.header.correlation_id, [], error_code=error.code
         )
-    results = await FetchRead(request, wanted).run()
+    read = FetchRead(request, wanted)
+    found = await read.run()
+    if is_full:
+        # Clients take an answer for broken that leaves out a partition which they have named.
+        found = [
+            (key, read.not_answered(want) if got is None else got)
+            for want, (key, got) in zip(wanted, found, strict=True)
+        ]
     if session is not None:
-        results = _for_session(session, wanted, results, is_full=is_full)
+        results = _for_session(session, wanted, found, is_full=is_full)
+    else:
+        results = [(key, got) for key, got in found if got is not None]
     return encode_fetch_response(
         request.version,
         request.header.correlation_id,
@@ -51,6 +60,7 @@ async def handle(request: Request) -> Answer:
 
 
 Results = list[tuple[PartitionKey, FetchedPartition]]
+Found = list[tuple[PartitionKey, FetchedPartition | None]]
 
 
 def _open_or_use_session(request: Request) -> tuple[FetchSession | None, list[WantedPartition], bool]:
@@ -100,11 +110,16 @@ def _topic_key(topic: Any, *, by_id: bool) -> TopicKey:
 
 
 def _for_session(
-    session: FetchSession, wanted: list[WantedPartition], results: Results, *, is_full: bool
+    session: FetchSession, wanted: list[WantedPartition], found: Found, *, is_full: bool
 ) -> Results:
-    """Leave out what the client of an incremental session knows already, and remember what it is told now."""
+    """Leave out what the client of an incremental session knows already, and remember what it is told now.
+
+    A partition of which nothing is known is left out as if it had no news, and asked for again with the next request.
+    """
     told = []
-    for want, (key, got) in zip(wanted, results, strict=True):
+    for want, (key, got) in zip(wanted, found, strict=True):
+        if got is None:
+            continue
         offsets = (got.high_watermark, got.last_stable_offset, got.log_start_offset)
         has_news = bool(got.records or got.error_code or got.diverging_epoch) or offsets != want.told
         if is_full or has_news:

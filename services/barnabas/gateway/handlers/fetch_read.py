@@ -1,4 +1,8 @@
-"""Reading a fetch's partitions from their leaders, all at once, within the request's limits."""
+"""Reading a fetch's partitions from their leaders, all at once, within the request's limits.
+
+The fetch belongs to its client: it is answered within its max_wait and a grace with what the healthy leaders have, and
+when the client is gone it is withdrawn from all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.gateway import limits
 from barnabas.gateway.fetch_sessions import FINAL_EPOCH, NO_SESSION, PartitionKey, WantedPartition
 from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.request import Request, milliseconds
@@ -13,13 +18,25 @@ from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.metadata.image import NO_LEADER
-from barnabas.rpc.coalesced import CoalescedStream, StreamBroken, Unreachable
+from barnabas.rpc.coalesced import (
+    CoalescedStream,
+    DeadlinePassed,
+    NotSentInTime,
+    StreamBroken,
+    Unreachable,
+)
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.wire.fetch import FetchedPartition
 
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+_LATE: Final = (DeadlinePassed, NotSentInTime)
 _UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+
+
+_REQUEST_BYTES: Final = 64
+_PARTITION_BYTES: Final = 48
+"""About how large a FetchRequest is, and each of its partitions."""
 
 
 class _NodeRead:
@@ -43,8 +60,11 @@ class FetchRead:
         self._image = request.image
         self._results: list[FetchedPartition | None] = [None] * len(wanted)
 
-    async def run(self) -> list[tuple[PartitionKey, FetchedPartition]]:
-        """Read, waiting as the request allows; one result for each wanted partition."""
+    async def run(self) -> list[tuple[PartitionKey, FetchedPartition | None]]:
+        """Read, waiting as the request allows; one result for each wanted partition.
+
+        None for a partition whose leader said nothing in time: nothing is known of it, good or bad.
+        """
         reads = self._split_by_leader()
         if any(result is not None for result in self._results):
             # Errors are told at once, with whatever the others have.
@@ -55,12 +75,21 @@ class FetchRead:
             await asyncio.sleep(self._max_wait_ms() / 1000)
         for read in reads:
             self._start(read)
-        if len(reads) == 1:
-            await self._finish(reads[0])
-        elif reads:
-            await self._finish_several(reads)
-        results = [result for result in self._results if result is not None]
-        return [(want.key, result) for want, result in zip(self._wanted, results, strict=True)]
+        try:
+            if len(reads) == 1:
+                await self._finish(reads[0])
+            elif reads:
+                await self._finish_several(reads)
+        except asyncio.CancelledError:
+            for read in reads:
+                if read.stream is not None:
+                    read.stream.withdraw(read.message)
+            raise
+        return [(want.key, result) for want, result in zip(self._wanted, self._results, strict=True)]
+
+    def not_answered(self, want: WantedPartition) -> FetchedPartition:
+        """What is said of a partition whose leader said nothing, where something must be: clients look for it again."""
+        return self._failed(want, ErrorCode.not_leader_or_follower)
 
     def _closes_session(self) -> bool:
         """Whether the client only says farewell: it waits for the answer before it ends (the Java client does)."""
@@ -123,13 +152,20 @@ class FetchRead:
 
     def _start(self, read: _NodeRead) -> None:
         if read.stream is not None:
-            read.future = read.stream.send(read.message)
+            message = read.message
+            read.future = read.stream.send(
+                message,
+                _REQUEST_BYTES + _PARTITION_BYTES * len(message.partitions),
+                message.max_wait_ms / 1000 + limits.ANSWER_GRACE_SECONDS,
+            )
 
     async def _finish(self, read: _NodeRead) -> None:
         try:
             if read.future is None:
                 raise Unreachable("the leader is fenced")
             result = await read.future
+        except _LATE:
+            return
         except (Unreachable, StreamBroken):
             for index in read.indexes:
                 self._results[index] = self._failed(self._wanted[index], ErrorCode.not_leader_or_follower)
@@ -138,18 +174,25 @@ class FetchRead:
                 self._results[index] = self._fetched(self._wanted[index], got)
 
     async def _finish_several(self, reads: list[_NodeRead]) -> None:
-        """The first node that has something to say ends the wait for the others, which answer with what they have."""
+        """The first node that has something to say ends the wait for the others, which answer with what they have.
+
+        They get a moment for it, and those that answered nobody lately not even that.
+        """
         tasks = {asyncio.ensure_future(self._finish(read)): read for read in reads}
         try:
-            done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in pending:
-                read = tasks[task]
-                if read.stream is not None:
-                    read.stream.hurry(read.message)
-            if pending:
-                await asyncio.wait(pending)
-            for task in done | pending:
-                task.result()
+                stream, message = tasks[task].stream, tasks[task].message
+                assert stream is not None, "without a stream it has finished"
+                stream.hurry(message)
+            waited_for = [task for task in pending if not _is_silent(tasks[task])]
+            if waited_for:
+                await asyncio.wait(waited_for, timeout=limits.LATE_LEADER_SECONDS)
+            for task, read in tasks.items():
+                if task.done():
+                    task.result()
+                elif read.stream is not None:
+                    read.stream.give_up(read.message)
         finally:
             for task in tasks:
                 task.cancel()
@@ -196,3 +239,7 @@ class FetchRead:
         if record.leader == NO_LEADER:
             return None
         return self._request.shown_leader(image, record.leader), record.leader_epoch
+
+
+def _is_silent(read: _NodeRead) -> bool:
+    return read.stream is not None and read.stream.is_silent

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from barnabas.gateway import limits
 from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
@@ -29,7 +28,7 @@ async def handle(request: Request) -> Answer:
         connection: StorageConnection, asked: list[ListOffsetsPartition]
     ) -> list[ListOffsetsResult]:
         message = ListOffsetsRequest(partitions=asked, isolation_level=isolation_level)
-        response = await connection.stub.ListOffsets(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+        response = await connection.stub.ListOffsets(message, timeout=request.timeout_seconds)
         return list(response.results)
 
     times = Counter(

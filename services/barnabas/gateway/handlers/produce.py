@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from barnabas.gateway import limits
 from barnabas.gateway.connection import CloseConnection
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.gateway.storage_codes import client_code
@@ -139,8 +140,11 @@ class _Produce:
     def _append(self, node_id: int, request: AppendBatches, size_bytes: int, places: list[Place]) -> Any:
         """Queue the request on the leader's stream (before the first await) and return what waits for the result."""
         connection = self._request.parts.links.storage(node_id)
-        future = connection.appends.send(request, size_bytes) if connection is not None else None
-        return self._finish(future, request, places)
+        if connection is None:
+            return self._finish(None, request, places)
+        # The node keeps the time-out too, if it lives; that it does is not for the client to wait for.
+        seconds = max(0, request.head.timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
+        return self._finish(connection.appends.send(request, size_bytes, seconds), request, places)
 
     async def _finish(
         self, future: asyncio.Future[AppendResult] | None, request: AppendBatches, places: list[Place]
@@ -148,7 +152,6 @@ class _Produce:
         try:
             if future is None:
                 raise Unreachable("the leader is fenced")
-            # No timeout here: the storage node keeps the request's, and a node that is gone breaks the stream.
             result = await future
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.

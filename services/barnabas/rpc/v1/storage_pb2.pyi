@@ -266,12 +266,13 @@ Global___PartitionAppendResult: _TypeAlias = PartitionAppendResult  # noqa: Y015
 
 @_typing.final
 class FetchFrame(_message.Message):
-    """Requests, and withdrawals of earlier ones, that were waiting together."""
+    """Requests, and what became of the wish for earlier ones, that were waiting together."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUESTS_FIELD_NUMBER: _builtins.int
     HURRY_FIELD_NUMBER: _builtins.int
+    WITHDRAW_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest]:
         """Requests that begin with this frame."""
@@ -280,15 +281,20 @@ class FetchFrame(_message.Message):
     def hurry(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Correlation ids whose answer is wanted at once, with whatever there is."""
 
+    @_builtins.property
+    def withdraw(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Correlation ids that nobody waits for any more: they are forgotten and get no result."""
+
     def __init__(
         self,
         *,
         requests: _abc.Iterable[Global___FetchRequest] | None = ...,
         hurry: _abc.Iterable[_builtins.int] | None = ...,
+        withdraw: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hurry", b"hurry", "requests", b"requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hurry", b"hurry", "requests", b"requests", "withdraw", b"withdraw"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

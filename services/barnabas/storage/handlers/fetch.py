@@ -1,7 +1,8 @@
 """Storage.Fetch: record batches of partitions that this node leads; a request may wait for data.
 
 Requests are answered out of order, each once it has min_bytes, or an error, or its time is over, or its sender
-hurries it. What is in memory is read on the event loop, the rest in threads. The gateway keeps the fetch sessions.
+hurries it; one that its sender withdraws is forgotten. What is in memory is read on the event loop, the rest in
+threads. The gateway keeps the fetch sessions.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class _FetchStream:
                 fetch = self._fetches.get(correlation_id)
                 if fetch is not None:
                     fetch.hurry()
+            for correlation_id in frame.withdraw:
+                self._withdraw(correlation_id)
 
     def _take(self, request: FetchRequest) -> None:
         fetch = DelayedFetch(request, self._on_complete)
@@ -88,6 +91,17 @@ class _FetchStream:
         fetch.hurried = request.max_wait_ms <= 0
         self._fetches[request.correlation_id] = fetch
         self._read(fetch)
+
+    def _withdraw(self, correlation_id: int) -> None:
+        """Nobody waits for the answer: the client has closed its connection, say."""
+        fetch = self._fetches.pop(correlation_id, None)
+        if fetch is None:
+            return  # answered already
+        fetch.is_withdrawn = True  # it may be among the woken, or be read in a thread
+        fetch.stop_waiting()
+        self._handler.purgatory.forget(fetch)
+        if fetch.span is not None:
+            fetch.span.end()
 
     def _on_complete(self, fetch: DelayedFetch) -> None:
         self._handler.purgatory.forget(fetch)
@@ -104,6 +118,8 @@ class _FetchStream:
                 self._read(self._woken.popleft())
 
     def _read(self, fetch: DelayedFetch) -> None:
+        if fetch.is_withdrawn:
+            return
         started = perf_counter()
         try:
             outcome = self._handler.reader.read(fetch.request, nowait=True)
@@ -125,6 +141,8 @@ class _FetchStream:
         handler = self._handler
         async with self._cold_slots:
             await self.answers.wait_for_room()
+            if fetch.is_withdrawn:
+                return
             try:
                 outcome = await loop.run_in_executor(
                     handler.read_executor, handler.reader.read, fetch.request
@@ -132,6 +150,8 @@ class _FetchStream:
             except Exception:
                 log.exception("fetch failed")
                 outcome = failed(fetch.request)
+        if fetch.is_withdrawn:
+            return
         if handler.reader.is_outdated(fetch.request, outcome):
             self._read(fetch)
         else:

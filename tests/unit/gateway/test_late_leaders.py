@@ -1,0 +1,140 @@
+"""Leaders that say nothing: every Produce and Fetch has its own limit, and a Fetch gives what the healthy ones have."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from gateway_harness import FakeStream, Gateway, request_frame
+from test_produce_and_fetch import append_all, fetch_all, fetch_body, fetched, produce_body, produced
+
+from barnabas.gateway import limits
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.coalesced import DeadlinePassed, NotSentInTime
+from barnabas.rpc.v1.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult
+
+PRODUCE, FETCH, DELETE_RECORDS = 0, 1, 21
+SILENT = None
+"""What a FakeStream gives for a request that is never answered."""
+
+
+def silent(_: Any) -> Any:
+    return SILENT
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LATE_LEADER_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (DeadlinePassed("sent, no result"), ErrorCode.request_timed_out),
+        (NotSentInTime("queued, not sent"), ErrorCode.not_leader_or_follower),
+    ],
+)
+async def test_produce_is_answered_within_its_own_timeout(failure: Exception, code: ErrorCode) -> None:
+    gateway = Gateway()
+    frozen, healthy = FakeStream(lambda _: failure), FakeStream(append_all)
+    gateway.node(1, frozen)
+    gateway.node(2, healthy)
+    answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 1]}, timeout=1_000))
+    assert produced(answer) == [[(0, code, -1), (1, 0, 71)]]
+    assert frozen.timeouts == healthy.timeouts == [1.0 + limits.ANSWER_GRACE_SECONDS]
+
+
+async def test_a_negative_timeout_is_none_at_all() -> None:
+    gateway = Gateway()
+    stream = FakeStream(append_all)
+    gateway.node(1, stream)
+    await gateway.ask(PRODUCE, 9, produce_body({"bills": [0]}, timeout=-5))
+    assert stream.timeouts == [limits.ANSWER_GRACE_SECONDS]
+
+
+async def test_a_fetch_gives_what_the_healthy_leaders_have() -> None:
+    gateway = Gateway()
+    frozen, healthy = FakeStream(silent), FakeStream(fetch_all)
+    gateway.node(1, fetches=frozen)
+    gateway.node(2, fetches=healthy)
+    async with asyncio.timeout(5):
+        answer = await gateway.ask(FETCH, 11, fetch_body({"orders": [0, 1]}, max_wait=600_000))
+    # A fetch that names its partitions is answered for all of them, or clients take the answer for broken.
+    assert fetched(answer) == [(0, ErrorCode.not_leader_or_follower, -1, b""), (1, 0, 9, b"r")]
+    assert frozen.hurried == frozen.given_up == frozen.requests
+    assert frozen.timeouts == [600 + limits.ANSWER_GRACE_SECONDS]
+
+
+async def test_a_leader_that_was_late_before_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LATE_LEADER_SECONDS", 600.0)
+    gateway = Gateway()
+    frozen = FakeStream(silent)
+    frozen.is_silent = True
+    gateway.node(1, fetches=frozen)
+    gateway.node(2, fetches=FakeStream(fetch_all))
+    async with asyncio.timeout(5):
+        answer = await gateway.ask(FETCH, 11, fetch_body({"orders": [0, 1]}, max_wait=600_000))
+    assert [(index, records) for index, _, _, records in fetched(answer)] == [(0, b""), (1, b"r")]
+
+
+async def test_a_session_asks_again_for_what_was_not_answered() -> None:
+    gateway = Gateway()
+    frozen, healthy = FakeStream(fetch_all), FakeStream(fetch_all)
+    gateway.node(1, fetches=frozen)
+    gateway.node(2, fetches=healthy)
+    first = await gateway.ask(FETCH, 11, fetch_body({"orders": [0, 1]}, fetch_offset=9, session_epoch=0))
+    frozen.answer = silent
+    session = {"session_id": first.session_id, "max_wait": 600_000}
+    news = fetch_body({"orders": [1]}, session_epoch=1, **session)
+    async with asyncio.timeout(5):
+        answer = await gateway.ask(FETCH, 11, news)
+    assert fetched(answer) == [(1, 0, 9, b"r")], "nothing is said of the partition of which nothing is known"
+    frozen.answer = fetch_all
+    frozen.requests.clear()
+    wanted = fetch_body({"orders": [0]}, session_epoch=2, **session)
+    assert (0, 0, 9, b"r") in fetched(await gateway.ask(FETCH, 11, wanted))
+    assert [p.partition for p in frozen.requests[0].partitions] == [0]
+
+
+async def test_a_session_whose_only_leader_is_late_hears_nothing_new() -> None:
+    gateway = Gateway()
+    stream = FakeStream(fetch_all)
+    gateway.node(1, fetches=stream)
+    first = await gateway.ask(FETCH, 11, fetch_body({"bills": [0]}, fetch_offset=9, session_epoch=0))
+    stream.answer = lambda _: DeadlinePassed("nothing came")
+    body = fetch_body({}, session_epoch=1, session_id=first.session_id)
+    answer = await gateway.ask(FETCH, 11, body)
+    assert (answer.error_code, fetched(answer)) == (0, [])
+    named = await gateway.ask(FETCH, 11, fetch_body({"bills": [0]}))
+    assert fetched(named) == [(0, ErrorCode.not_leader_or_follower, -1, b"")]
+
+
+@pytest.mark.parametrize("leaders", [1, 2])
+async def test_a_fetch_whose_client_is_gone_is_withdrawn_everywhere(leaders: int) -> None:
+    gateway = Gateway()
+    streams = [FakeStream(silent), FakeStream(silent)]
+    for number, stream in enumerate(streams, start=1):
+        gateway.node(number, fetches=stream)
+    frame = request_frame(FETCH, 11, fetch_body({"orders": list(range(leaders))}, max_wait=600_000))
+    serving = asyncio.ensure_future(gateway.dispatcher.serve(frame, gateway.client))
+    while not all(stream.requests for stream in streams[:leaders]):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    for stream in streams[:leaders]:
+        assert stream.withdrawn == stream.requests
+        assert len(stream.requests) == 1
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 2_500])
+async def test_a_look_up_keeps_the_clients_timeout(timeout_ms: int) -> None:
+    gateway = Gateway()
+    node = gateway.node(1)
+    node.stub.answers["DeleteRecords"] = lambda _: DeleteRecordsResponse(results=[DeleteRecordsResult()])
+    partition = {"partition_index": 0, "offset": 1}
+    topics = [{"name": "bills", "partitions": [partition]}]
+    await gateway.ask(DELETE_RECORDS, 2, {"topics": topics, "timeout": timeout_ms})
+    assert node.stub.calls[0][2] == timeout_ms / 1000 + limits.ANSWER_GRACE_SECONDS
