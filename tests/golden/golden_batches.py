@@ -22,6 +22,17 @@ def batch(*values: bytes | None, key: bytes | None = b"key", at: int = SOME_TIME
     return encode_batch(records, **fields)
 
 
+def some_bad(
+    *, key: bytes | None = b"key", at: int = SOME_TIME_MS, bad_at: int = SOME_TIME_MS, compression: int = 0
+) -> bytes:
+    """Five records, of which the second has this key and the fourth was made at `bad_at`."""
+    keys = [b"key", key, b"key", b"key", b"key"]
+    times = [at, at, at, bad_at, at]
+    return encode_batch(
+        [(*parts, b"value", ()) for parts in zip(times, keys, strict=True)], compression=compression
+    )
+
+
 def patched(form: str, at: int, *values: int, count: int = 2) -> bytes:
     """A good batch of `count` records with one header field changed and the CRC right again."""
     data = bytearray(batch(*[b"value"] * count))

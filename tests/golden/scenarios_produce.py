@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from golden_batches import PRODUCE, SOME_TIME_MS, batch, patched, produce_body
+from golden_batches import PRODUCE, SOME_TIME_MS, batch, patched, produce_body, some_bad
 from golden_session import ANSWER_SECONDS_MAX, NO_ANSWER_SECONDS, UNKNOWN_TOPIC, Run, TopicRef, scenario
 
 LIST_OFFSETS, DESCRIBE_PRODUCERS, INIT_PRODUCER_ID = 2, 61, 22
@@ -115,14 +115,21 @@ def produce_by_topic_settings(run: Run) -> None:
     compacted = run.topic("compacted", cleanup_policy="compact")
     run.ask("with key", produce_body(compacted, {0: GOOD}))
     run.ask("without key", produce_body(compacted, {0: batch(b"v", key=None)}))
+    run.ask("some without key", produce_body(compacted, {0: some_bad(key=None)}))
+    run.ask("some without key, compressed", produce_body(compacted, {0: some_bad(key=None, compression=1)}))
     run.ask("no value", produce_body(compacted, {0: batch(None)}))
     stamped = run.topic("stamped", message_timestamp_type="LogAppendTime")
     run.ask("stamped by the broker", produce_body(stamped, {0: GOOD}))
     run.ask("stamped, compressed", produce_body(stamped, {0: batch(b"a" * 50, compression=1)}))
     young = run.topic("young", message_timestamp_before_max_ms="1000")
     run.ask("too old", produce_body(young, {0: GOOD}))
+    now_ms = int(time.time() * 1000)
+    run.ask("some too old", produce_body(young, {0: some_bad(at=now_ms, bad_at=SOME_TIME_MS)}))
     early = run.topic("early", message_timestamp_after_max_ms="1000")
     run.ask("too new", produce_body(early, {0: batch(b"v", at=int(time.time() * 1000) + 60_000)}))
+    run.ask("some too new", produce_body(early, {0: some_bad(bad_at=now_ms + 60_000)}))
+    both = run.topic("both", cleanup_policy="compact", message_timestamp_after_max_ms="1000")
+    run.ask("bad key and bad time", produce_body(both, {0: some_bad(key=None, bad_at=now_ms + 60_000)}))
     wanting = run.topic("wanting", min_insync_replicas="2")
     run.ask("too few in-sync replicas", produce_body(wanting, {0: GOOD}))
     run.ask("too few, acks 1", produce_body(wanting, {0: GOOD}, acks=1))

@@ -168,6 +168,24 @@ def test_a_compacted_topic_refuses_a_batch_without_keys_and_nothing_else(cluster
     assert reports == {0: KafkaError.INVALID_RECORD, 1: None}
 
 
+def test_only_the_bad_records_of_a_batch_are_blamed(cluster: Any) -> None:
+    """KIP-467: librdkafka tells the application of each record whether it, or another one, was refused."""
+    topic = make_topic(cluster, "some-without-keys", cleanup_policy="compact")
+    producer = producer_of(cluster, linger_ms=2_000, batch_num_messages=100)
+    codes: dict[int, str] = {}
+    for number in range(100):
+        producer.produce(
+            topic,
+            b"value",
+            None if number % 10 == 3 else b"key",
+            on_delivery=lambda error, _, number=number: codes.__setitem__(number, error.name()),
+        )
+    assert producer.flush(WAIT_SECONDS) == 0
+    assert [number for number in codes if codes[number] == "INVALID_RECORD"] == list(range(3, 100, 10))
+    assert sorted(set(codes.values())) == ["INVALID_RECORD", "_INVALID_DIFFERENT_RECORD"]
+    assert len(codes) == 100
+
+
 def test_an_old_timestamp_is_refused_when_the_topic_says_so(cluster: Any) -> None:
     topic = make_topic(cluster, "timely", message_timestamp_before_max_ms="60000")
     producer = producer_of(cluster)

@@ -1,15 +1,17 @@
 """What a leader checks of a batch before it appends: everything that the header can tell, and the CRC.
 
 Kafka's leader also walks the records of every batch. Here that walk is only made where the semantics need it
-(compacted topics: every record must have a key); elsewhere a batch whose header and CRC are right is taken as its
-client wrote it. What that gives up: a client that frames its own records wrongly, under a right CRC, is refused by
-the consumer that decodes it and not by the broker. The timestamp window is checked against the header's base (first
-record) and max timestamps, not against each record's.
+(compacted topics: every record must have a key; topics that refuse old records: each has a time of its own), and to
+say which records are to blame when the header shows that some are (KIP-467). Elsewhere a batch whose header and CRC
+are right is taken as its client wrote it. What that gives up: a client that frames its own records wrongly, under a
+right CRC, is refused by the consumer that decodes it and not by the broker; and the header's newest timestamp is
+believed.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records.batch import (
@@ -24,9 +26,28 @@ from barnabas.records.batch import (
     parse_header,
 )
 from barnabas.records.compression import Compression
-from barnabas.records.record import decode_records
+from barnabas.records.record import Record, decode_records
+
+RECORD_ERRORS_MAX: Final = 10_000
+"""Bad records of one batch that are named; a small batch can unfold to millions of them."""
 
 _MAGIC_AT = 16
+
+
+class RecordError(NamedTuple):
+    """A record that is to blame for the refusal of its batch (KIP-467): its place in the batch, from 0, and why."""
+
+    batch_index: int
+    message: str
+
+
+class InvalidRecords(KafkaError):
+    """A batch is refused for some of its records: INVALID_TIMESTAMP where a time is among the reasons, as in Kafka,
+    else INVALID_RECORD. Clients blame `record_errors` and may send the other records again."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
 
 
 class BatchRules(Protocol):
@@ -120,23 +141,75 @@ def check_client_batch(buffer: Buffer, header: BatchHeader, rules: BatchRules, n
         raise KafkaError(
             ErrorCode.invalid_record, f"a producer id without a sequence ({header.base_sequence})"
         )
-    _check_timestamps(header, rules, now_ms)
-    if rules.is_compacted and any(record.key is None for record in decode_records(buffer)):
-        raise KafkaError(ErrorCode.invalid_record, "a compacted topic takes no record without a key")
+    times = _TimeWindow(header, rules, now_ms)
+    if rules.is_compacted or times.is_any_record_in_doubt:
+        _check_records(buffer, rules, times)
+    times.check_header()
 
 
-def _check_timestamps(header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
-    if rules.is_log_append_time:
-        return
-    if header.is_log_append_time:
-        raise KafkaError(ErrorCode.invalid_timestamp, "producers send create time, not log append time")
-    earliest = now_ms - rules.message_timestamp_before_max_ms
-    latest = now_ms + rules.message_timestamp_after_max_ms
-    # A batch without any timestamp carries -1 in both fields and is let through, as in Kafka.
-    too_late = header.max_timestamp > latest
-    too_early = header.base_timestamp != NO_TIMESTAMP and header.base_timestamp < earliest
-    if too_late or too_early:
-        raise KafkaError(
-            ErrorCode.invalid_timestamp,
-            f"timestamps {header.base_timestamp} to {header.max_timestamp} lie outside [{earliest}, {latest}]",
+class _TimeWindow:
+    """When the records of a batch may say that they were made.
+
+    NO_TIMESTAMP is let through, as in Kafka, and any time under LogAppendTime, where the broker's is written.
+    """
+
+    def __init__(self, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
+        self._header = header
+        self._is_checked = not rules.is_log_append_time
+        self._earliest = now_ms - rules.message_timestamp_before_max_ms
+        self._latest = now_ms + rules.message_timestamp_after_max_ms
+
+    @property
+    def is_any_record_in_doubt(self) -> bool:
+        """Whether the header leaves open that a record is outside.
+
+        It tells the newest time, but not the oldest, which few topics bound: without a bound no time is too old.
+        """
+        if self._header.is_log_append_time:
+            return True
+        return self._is_checked and (self._earliest > 0 or self._header.max_timestamp > self._latest)
+
+    def complaint(self, timestamp: int) -> str | None:
+        """What is wrong with a record of this time, if anything is."""
+        if self._header.is_log_append_time:
+            return "Producer should not set timestamp type to LogAppendTime"
+        if not self._is_checked or timestamp == NO_TIMESTAMP or self._earliest <= timestamp <= self._latest:
+            return None
+        return (
+            f"Timestamp {timestamp} is out of range: it should be within [{self._earliest}, {self._latest}]"
         )
+
+    def check_header(self) -> None:
+        """Raise INVALID_TIMESTAMP for a header that claims a newer record than the batch may have."""
+        if self._is_checked and self._header.max_timestamp > self._latest:
+            raise KafkaError(
+                ErrorCode.invalid_timestamp,
+                f"the batch's newest timestamp, {self._header.max_timestamp}, is after {self._latest}",
+            )
+
+
+def _check_records(buffer: Buffer, rules: BatchRules, times: _TimeWindow) -> None:
+    """Walk the records; raises InvalidRecords when any is bad, and what `decode_records` raises."""
+    errors: list[RecordError] = []
+    count, is_time_among_them = 0, False
+    for index, record in enumerate(decode_records(buffer)):
+        complaint = _key_complaint(record, rules)
+        if complaint is None:
+            complaint = times.complaint(record.timestamp)
+            is_time_among_them = is_time_among_them or complaint is not None
+        if complaint is not None:
+            count += 1
+            if count <= RECORD_ERRORS_MAX:
+                errors.append(RecordError(index, complaint))
+    if is_time_among_them:
+        message = "One or more records have been rejected due to invalid timestamp"
+        raise InvalidRecords(ErrorCode.invalid_timestamp, message, errors)
+    if errors:
+        message = f"{count} of the batch's records have been rejected, the first for: {errors[0].message}"
+        raise InvalidRecords(ErrorCode.invalid_record, message, errors)
+
+
+def _key_complaint(record: Record, rules: BatchRules) -> str | None:
+    if rules.is_compacted and record.key is None:
+        return "Compacted topic cannot accept message without key"
+    return None

@@ -10,6 +10,9 @@ APPEND_ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
 APPEND_ANSWER_BYTES: Final = 64
 """What one partition's append result counts against that limit."""
 
+RECORD_ERROR_BYTES: Final = 128
+"""What a record that is to blame for a refusal counts against it."""
+
 FETCH_ANSWERS_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of results of one Fetch stream that may wait to be written before further fetches of it are read."""
 

@@ -23,7 +23,11 @@ _LEADER_TAG: Final = struct.Struct(">bbbiib")
 
 
 class ProducedPartition(NamedTuple):
-    """The answer for one partition. `current_leader` is (leader id, leader epoch) when the client should know."""
+    """The answer for one partition.
+
+    `current_leader` is (leader id, leader epoch) when the client should know, `record_errors` (place in the batch,
+    message) of the records to blame for a refusal (KIP-467).
+    """
 
     partition: int
     error_code: int
@@ -32,6 +36,7 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int
     error_message: str | None = None
     current_leader: tuple[int, int] | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
 
 
 class LeaderEndpoint(NamedTuple):
@@ -68,13 +73,18 @@ def _legacy_payload(version: int, topics: ProducedTopics, throttle_time_ms: int)
         assert isinstance(name, str)
         parts += (legacy_string(name), _INT32.pack(len(partitions)))
         for partition in partitions:
-            index, error, base_offset, append_time, log_start, message, _ = partition
+            index, error, base_offset, append_time, log_start, message, _, record_errors = partition
             if version < 5:
                 parts.append(_LEGACY_PARTITION_V3.pack(index, error, base_offset, append_time))
                 continue
             parts.append(_LEGACY_PARTITION_V5.pack(index, error, base_offset, append_time, log_start))
             if version >= 8:
-                parts.append(b"\0\0\0\0")  # no record errors: a batch is taken or refused whole
+                parts.append(_INT32.pack(len(record_errors)))
+                for batch_index, why in record_errors:
+                    parts += (
+                        _INT32.pack(batch_index),
+                        b"\xff\xff" if why is None else legacy_string(why),
+                    )
                 parts.append(b"\xff\xff" if message is None else legacy_string(message))
     parts.append(_INT32.pack(throttle_time_ms))
     return b"".join(parts)
@@ -88,9 +98,11 @@ def _flexible_payload(
         parts.append(topic if isinstance(topic, bytes) else compact_string(topic))
         parts.append(unsigned_varint(len(partitions) + 1))
         for partition in partitions:
-            index, error, base_offset, append_time, log_start, message, leader = partition
+            index, error, base_offset, append_time, log_start, message, leader, record_errors = partition
             parts.append(_LEGACY_PARTITION_V5.pack(index, error, base_offset, append_time, log_start))
-            parts.append(b"\x01")  # no record errors
+            parts.append(unsigned_varint(len(record_errors) + 1))
+            for batch_index, why in record_errors:
+                parts += (_INT32.pack(batch_index), b"\0" if why is None else compact_string(why), b"\0")
             parts.append(b"\0" if message is None else compact_string(message))
             if leader is not None and version >= 10:
                 parts.append(_LEADER_TAG.pack(1, 0, 9, leader[0], leader[1], 0))

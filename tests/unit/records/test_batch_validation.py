@@ -9,9 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.records import validate
 from barnabas.records.batch import CRC_START, crc_of_tail
 from barnabas.records.record import encode_batch
-from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail
+from barnabas.records.validate import (
+    InvalidRecords,
+    check_client_batch,
+    check_framing,
+    check_size,
+    checked_tail,
+)
 
 NOW = 1_700_000_000_000
 GOOD = encode_batch([(NOW, b"k", b"v", ()), (NOW + 5, b"k", b"w", ())])
@@ -90,3 +97,52 @@ def test_refused_with_kafkas_code(data: Callable[[], bytes], rules: Rules, code:
 
 def test_log_append_time_ignores_the_clients_timestamps() -> None:
     check(patched(">q", 35, NOW * 2), Rules(is_log_append_time=True))
+
+
+def refused_records(records: list[tuple[int, bytes | None]], rules: Rules) -> tuple[ErrorCode, list[int]]:
+    """The code and the blamed places of a batch of these (timestamp, key)."""
+    data = encode_batch([(timestamp, key, b"v", ()) for timestamp, key in records], compression=1)
+    with pytest.raises(InvalidRecords) as refused:
+        check(data, rules)
+    assert all(error.message for error in refused.value.record_errors)
+    return refused.value.code, [error.batch_index for error in refused.value.record_errors]
+
+
+def test_the_records_without_a_key_are_blamed_and_no_others() -> None:
+    records = [(NOW, None if index % 10 == 3 else b"k") for index in range(100)]
+    found = refused_records(records, Rules(is_compacted=True))
+    assert found == (ErrorCode.invalid_record, list(range(3, 100, 10)))
+
+
+def test_the_records_of_another_time_are_blamed() -> None:
+    rules = Rules(message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=2_000)
+    times = [NOW, NOW - 1_001, NOW - 1_000, -1, NOW + 2_000, NOW + 2_001]
+    found = refused_records([(time, b"k") for time in times], rules)
+    assert found == (ErrorCode.invalid_timestamp, [1, 5])
+
+
+def test_an_old_record_in_the_middle_is_found() -> None:
+    """The header tells the first and the newest timestamp only."""
+    found = refused_records(
+        [(NOW, b"k"), (5, b"k"), (NOW, b"k")], Rules(message_timestamp_before_max_ms=1_000)
+    )
+    assert found == (ErrorCode.invalid_timestamp, [1])
+
+
+def test_a_time_among_the_reasons_decides_the_code() -> None:
+    rules = Rules(is_compacted=True)
+    found = refused_records([(NOW, None), (NOW + 3_600_001, b"k"), (NOW, b"k")], rules)
+    assert found == (ErrorCode.invalid_timestamp, [0, 1])
+
+
+def test_no_more_records_are_named_than_the_limit_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "RECORD_ERRORS_MAX", 3)
+    assert refused_records([(NOW, None)] * 5, Rules(is_compacted=True)) == (
+        ErrorCode.invalid_record,
+        [0, 1, 2],
+    )
+
+
+def test_under_log_append_time_no_time_is_wrong() -> None:
+    rules = Rules(is_log_append_time=True, message_timestamp_before_max_ms=1)
+    check(encode_batch([(5, b"k", b"v", ()), (NOW * 2, b"k", b"v", ())]), rules)

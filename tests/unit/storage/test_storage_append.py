@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
+from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment_file import SegmentFile
+from barnabas.records.record import encode_batch
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
 
 
@@ -83,6 +84,17 @@ async def test_settings_apply_at_once(node: StorageHarness) -> None:
     assert (await node.append(topic, large)).error_code == int(ErrorCode.message_too_large)
     node.apply(topic_config("events", message_timestamp_type="LogAppendTime"))
     assert (await node.append(topic, large)).log_append_time_ms == node.clock.now_ms()
+
+
+async def test_the_records_to_blame_are_named(node: StorageHarness) -> None:
+    topic = await node.create_topic(partitions=2)
+    node.apply(topic_config("events", cleanup_policy="compact"))
+    records = encode_batch([(NOW_MS, key, b"v", ()) for key in (b"k", None, b"k", None)])
+    refused = await node.append(topic, records)
+    assert refused.error_code == int(ErrorCode.invalid_record)
+    assert [error.batch_index for error in refused.record_errors] == [1, 3]
+    assert all("key" in error.message for error in refused.record_errors)
+    assert not (await node.append(topic, records[:-1])).record_errors
 
 
 async def test_a_duplicate_is_answered_with_its_first_offset(node: StorageHarness) -> None:

@@ -29,7 +29,10 @@ int64s = st.integers(-1, 2**40)
 errors = st.sampled_from([int(code) for code in ErrorCode])
 messages = st.none() | st.text(max_size=200)
 leaders = st.none() | st.tuples(int32s, int32s)
-produced = st.builds(ProducedPartition, int32s, errors, int64s, int64s, int64s, messages, leaders)
+record_errors = st.lists(st.tuples(int32s, messages), max_size=3)
+produced = st.builds(
+    ProducedPartition, int32s, errors, int64s, int64s, int64s, messages, leaders, record_errors
+)
 fetched = st.builds(
     FetchedPartition,
     int32s,
@@ -82,7 +85,10 @@ def kio_produce(version: int, partitions: list[ProducedPartition], nodes: list[L
             base_offset=p.base_offset,
             log_append_time=append_time(p.log_append_time_ms),
             log_start_offset=p.log_start_offset,
-            record_errors=(),
+            record_errors=tuple(
+                module.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+                for index, why in (p.record_errors if version >= 8 else ())
+            ),
             error_message=p.error_message,
             **({"current_leader": leader} if leader else {}),
         )

@@ -170,6 +170,7 @@ class _Produce:
                     got.log_start_offset,
                     got.error_message or None,
                     self._current_leader(sent.topic_id, sent.partition) if code in _LEADER_ERRORS else None,
+                    [(error.batch_index, error.message) for error in got.record_errors] if code else (),
                 )
 
     def _fail(self, places: list[Place], request: AppendBatches, code: ErrorCode) -> None:

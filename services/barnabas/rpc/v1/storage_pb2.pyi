@@ -237,6 +237,7 @@ class PartitionAppendResult(_message.Message):
     BASE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORD_ERRORS_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Kafka's error code; 0 when the records are in the log."""
     error_message: _builtins.str
@@ -247,6 +248,10 @@ class PartitionAppendResult(_message.Message):
     """The time of the append in milliseconds under LogAppendTime, else -1."""
     log_start_offset: _builtins.int
     """The log's first offset."""
+    @_builtins.property
+    def record_errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordError]:
+        """The records that are to blame for the refusal (KIP-467); empty when the batch as a whole is."""
+
     def __init__(
         self,
         *,
@@ -255,14 +260,41 @@ class PartitionAppendResult(_message.Message):
         base_offset: _builtins.int = ...,
         log_append_time_ms: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
+        record_errors: _abc.Iterable[Global___RecordError] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "record_errors", b"record_errors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PartitionAppendResult: _TypeAlias = PartitionAppendResult  # noqa: Y015
+
+@_typing.final
+class RecordError(_message.Message):
+    """A record for which its batch was refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_INDEX_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    batch_index: _builtins.int
+    """Its place in the batch, from 0."""
+    message: _builtins.str
+    """One line that says what is wrong with it."""
+    def __init__(
+        self,
+        *,
+        batch_index: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_index", b"batch_index", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordError: _TypeAlias = RecordError  # noqa: Y015
 
 @_typing.final
 class FetchFrame(_message.Message):

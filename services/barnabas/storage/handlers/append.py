@@ -9,7 +9,7 @@ Knowingly missing: waiting for followers (there is one replica); the place for i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Final
@@ -17,8 +17,10 @@ from typing import Final
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
+from barnabas.records.validate import InvalidRecords, RecordError
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.stream_counts import SERVER_APPENDS
+from barnabas.rpc.v1 import storage_pb2
 from barnabas.rpc.v1.storage_pb2 import (
     AppendFrame,
     AppendRequest,
@@ -61,7 +63,7 @@ class AppendHandler:
         )
 
         def answer(result: AppendResult) -> None:
-            answers.put(result, limits.APPEND_ANSWER_BYTES * len(result.partitions))
+            answers.put(result, _size_bytes(result))
 
         async def take_requests() -> None:
             async for frame in frames:
@@ -142,6 +144,8 @@ class _AppendOperation:
                 item.records, item.leader_epoch, acks, from_coordinator=request.from_coordinator
             )
             self._handler.append_times.observe(perf_counter() - started)
+        except InvalidRecords as error:
+            return _refusal(int(error.code), error.message, error.record_errors)
         except KafkaError as error:
             return _refusal(int(error.code), error.message)
         except Exception:
@@ -217,11 +221,23 @@ class _AppendOperation:
         self._answer(self._result)
 
 
-def _refusal(error_code: int, message: str = "") -> PartitionAppendResult:
+def _refusal(
+    error_code: int, message: str = "", record_errors: Sequence[RecordError] = ()
+) -> PartitionAppendResult:
     return PartitionAppendResult(
         error_code=error_code,
         error_message=message,
         base_offset=-1,
         log_append_time_ms=-1,
         log_start_offset=-1,
+        record_errors=[
+            storage_pb2.RecordError(batch_index=error.batch_index, message=error.message)
+            for error in record_errors
+        ],
     )
+
+
+def _size_bytes(result: AppendResult) -> int:
+    """About what an answer holds; the records to blame can be many."""
+    blamed = sum(len(partition.record_errors) for partition in result.partitions)
+    return limits.APPEND_ANSWER_BYTES * len(result.partitions) + limits.RECORD_ERROR_BYTES * blamed
