@@ -59,7 +59,8 @@ def metadata(run: Run) -> None:
         run.ask(
             "with authorized operations",
             {
-                "topics": [{"name": topic.name}],
+                "topics": [{"name": topic.name}, *unknown["topics"], {"name": "."}],
+                "allow_auto_topic_creation": False,
                 "include_topic_authorized_operations": True,
                 "include_cluster_authorized_operations": True,
             },
@@ -74,6 +75,13 @@ def metadata_by_id(run: Run) -> None:
     run.ask("null name, id", {"topics": [{"name": None, "topic_id": topic.topic_id}]})
     run.ask("null name, unknown id", {"topics": [{"name": None, "topic_id": UNKNOWN_TOPIC.topic_id}]})
     run.ask("null name, no id", {"topics": [{"name": None, "topic_id": None}]})
+    run.ask(
+        "unknown id, with authorized operations",
+        {
+            "topics": [{"name": None, "topic_id": UNKNOWN_TOPIC.topic_id}],
+            "include_topic_authorized_operations": True,
+        },
+    )
     run.ask("name and id", {"topics": [{"name": topic.name, "topic_id": topic.topic_id}]})
 
 

@@ -316,7 +316,8 @@ def describe_groups(run: Run) -> None:
     run.ask("none", {"groups": []})
     run.ask("twice", {"groups": [group, group]})
     if run.version >= 3:
-        run.ask("with authorized operations", {"groups": [group], "include_authorized_operations": True})
+        groups = [group, run.name("nogroup"), ""]
+        run.ask("with authorized operations", {"groups": groups, "include_authorized_operations": True})
 
 
 @scenario(LIST_GROUPS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -79,6 +80,15 @@ async def test_operations_are_told_to_those_who_ask() -> None:
     assert answer.topics[0].topic_authorized_operations == TOPIC_OPERATIONS == 3576
     assert answer.cluster_authorized_operations == CLUSTER_OPERATIONS == 8096
     answer = await Gateway().ask(METADATA, 8, {"topics": [{"name": "bills"}]})
+    assert answer.topics[0].topic_authorized_operations == NOT_ASKED_FOR
+    wanted = {"topics": [{"name": "nowhere"}, {"name": "."}], "allow_auto_topic_creation": False}
+    answer = await Gateway().ask(METADATA, 8, wanted | asked)
+    assert [topic.topic_authorized_operations for topic in answer.topics] == [TOPIC_OPERATIONS] * 2
+    by_id = {
+        "topics": [{"name": None, "topic_id": uuid.uuid4().bytes}],
+        "include_topic_authorized_operations": True,
+    }
+    answer = await Gateway().ask(METADATA, 12, by_id)
     assert answer.topics[0].topic_authorized_operations == NOT_ASKED_FOR
     for is_asked, operations in ((True, CLUSTER_OPERATIONS), (False, NOT_ASKED_FOR)):
         body = {"include_cluster_authorized_operations": is_asked}

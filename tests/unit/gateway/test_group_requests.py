@@ -10,6 +10,7 @@ import pytest
 from gateway_harness import Gateway, coordinator_record, request_frame, small_cluster, topic_id
 
 from barnabas.gateway import limits
+from barnabas.gateway.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1 import coordinator_pb2 as pb
@@ -320,6 +321,15 @@ async def test_describe_groups(version: int) -> None:
     assert (member.member_metadata, member.member_assignment) == (b"sub", b"ass")
     if version >= 4:
         assert member.group_instance_id == "i"
+
+
+@pytest.mark.parametrize("version", range(3, 7))
+async def test_a_group_that_is_shown_without_an_error_has_operations(version: int) -> None:
+    """Up to version 5 an unknown group is Dead, not an error, and has them too."""
+    body = {"groups": ["g", "h"], "include_authorized_operations": True}
+    known, unknown = (await answering("DescribeGroups", describe_all).ask(DESCRIBE, version, body)).groups
+    assert known.authorized_operations == GROUP_OPERATIONS
+    assert unknown.authorized_operations == (GROUP_OPERATIONS if version < 6 else NOT_ASKED_FOR)
 
 
 async def test_describe_groups_without_a_coordinator() -> None:

@@ -60,9 +60,10 @@ async def _describe(request: Request, group_ids: list[str]) -> Sequence[GroupDes
 
 def _answer(request: Request, group: GroupDescription) -> dict[str, Any]:
     code, message = ErrorCode(group.error_code), group.error_message
-    is_asked = request.get("include_authorized_operations", False) and code is ErrorCode.none
     if code is ErrorCode.group_id_not_found and request.version < _NOT_FOUND_FROM:
         code = ErrorCode.none
+    # A Dead group has operations too, as in Kafka: whether they are filled in goes by the code that is shown.
+    is_asked = request.get("include_authorized_operations", False) and code is ErrorCode.none
     return {
         "error_code": code,
         "error_message": message or None,

@@ -86,7 +86,9 @@ def _named(
     topic = image.topics.get(name)
     if topic is not None:
         return _describe(request, image, topic)
-    return _missing(failures.get(name, ErrorCode.unknown_topic_or_partition), name)
+    # Kafka fills in the operations of whatever was asked for by its name, also where there is no such topic.
+    missing = _missing(failures.get(name, ErrorCode.unknown_topic_or_partition), name)
+    return missing | {"topic_authorized_operations": _topic_operations(request)}
 
 
 def _by_id(request: Request, image: MetadataImage, topic_id: uuid.UUID | None) -> dict[str, Any]:
@@ -114,10 +116,12 @@ def _describe(request: Request, image: MetadataImage, topic: TopicImage) -> dict
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [describe_partition(request, image, record) for record in topic.partitions],
-        "topic_authorized_operations": (
-            TOPIC_OPERATIONS if request.get("include_topic_authorized_operations", False) else NOT_ASKED_FOR
-        ),
+        "topic_authorized_operations": _topic_operations(request),
     }
+
+
+def _topic_operations(request: Request) -> int:
+    return TOPIC_OPERATIONS if request.get("include_topic_authorized_operations", False) else NOT_ASKED_FOR
 
 
 def describe_partition(request: Request, image: MetadataImage, record: PartitionRecord) -> dict[str, Any]:
