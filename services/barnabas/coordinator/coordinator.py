@@ -21,14 +21,14 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 log = get_logger("coordinator")
 
 _Ownership = tuple[bytes, int]
-"""Topic id and leader epoch: under which title a partition is owned."""
+"""Topic id and coordinator epoch: under which title a partition is owned."""
 
 
 class Coordinator:
     """Owns the partitions that the metadata gives to this coordinator, and the one task that watches deadlines.
 
-    Every change of a partition's leader epoch, whether its coordinator or only its leader moved, means loading it
-    again under the new one: writes under the old one are refused from then on.
+    Every change of a partition's coordinator epoch means loading it again under the new one: writes under the old one
+    are refused from then on. That its leader moved is no reason to: writes then go to the new one.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Coordinator:
         self._group: asyncio.TaskGroup | None = None
         self._deadline_moved = asyncio.Event()
         self._sleeping_until_ms: int | None = None
-        metrics.watch_shards(self.shards, lambda: len(self._runtimes))
+        metrics.watch_shards(self.shards, lambda: len(self._runtimes), self.read_only_partitions)
 
     async def run(self) -> None:
         """Serve until cancelled. Images may be given before and while it runs."""
@@ -61,7 +61,7 @@ class Coordinator:
         partitions = topic.partitions if topic is not None else ()
         self._partition_count = len(partitions)
         owned: dict[int, _Ownership] = {
-            record.partition: (record.topic_id, record.leader_epoch)
+            record.partition: (record.topic_id, record.coordinator_epoch)
             for record in partitions
             if record.coordinator_id == self.config.coordinator_id
         }
@@ -82,7 +82,7 @@ class Coordinator:
 
     def is_loaded(self) -> bool:
         """Whether every partition owned is being served."""
-        return all(runtime.state is PartitionState.SERVING for runtime in self._runtimes.values())
+        return all(runtime.is_loaded for runtime in self._runtimes.values())
 
     def runtime_of(self, group_id: str) -> PartitionRuntime:
         """The partition of a group. Raises KafkaError: NOT_COORDINATOR when it is another coordinator's,
@@ -106,15 +106,19 @@ class Coordinator:
     def shards(self) -> Iterator[GroupShard]:
         """Those of the partitions that are being served, for reading."""
         for runtime in self._runtimes.values():
-            if runtime.state is PartitionState.SERVING:
+            if runtime.is_loaded:
                 yield runtime.shard
+
+    def read_only_partitions(self) -> int:
+        """How many partitions serve only what needs no write, because their log takes none."""
+        return sum(runtime.state is PartitionState.READ_ONLY for runtime in self._runtimes.values())
 
     def _take_over(self, partition: int, ownership: _Ownership) -> None:
         self._owned[partition] = ownership
-        _, leader_epoch = ownership
+        _, coordinator_epoch = ownership
         self._runtimes[partition] = PartitionRuntime(
             partition,
-            leader_epoch,
+            coordinator_epoch,
             self._log,
             self.config,
             self._clock,

@@ -5,22 +5,35 @@ from __future__ import annotations
 from typing import Final
 
 BATCH_BYTES_TARGET: Final = 512 * 1024
-"""A decision with more bytes of records than this is written as several batches, each below the topic's
-max.message.bytes (1 MiB by default)."""
+"""Decisions that wait share a batch up to this many bytes of records: below the topic's max.message.bytes (1 MiB by
+default). A decision with more than that is written as several batches."""
 
 GROUP_RECORD_BYTES_MAX: Final = 1000 * 1024
 """The largest generation that is written: one record must fit into a batch of max.message.bytes (1,048,588 by
 default). A larger one is refused to its members with UNKNOWN_SERVER_ERROR, as Kafka does after the failed write."""
 
-APPEND_BYTES_TARGET: Final = 1024 * 1024
-"""Decisions that wait while an append is under way leave together, up to about this many bytes."""
+APPEND_BATCHES_MAX: Final = 2
+"""Decisions that wait while an append is under way leave together, in this many batches at most."""
+
+BACKLOG_BYTES_MAX: Final = 8 * 1024 * 1024
+BACKLOG_DECISIONS_MAX: Final = 10_000
+"""What may wait for one partition's log, in bytes of records and in decisions. While more waits, requests that would
+write are refused with COORDINATOR_LOAD_IN_PROGRESS, which clients answer by asking again a little later."""
+
+APPEND_ANSWER_MS_MAX: Final = 30_000
+"""How long a write may take to reach the in-sync replicas before it is sent again. Long, since a write that is sent
+again while the first one is still on its way costs a reload; requests are refused after offsets.commit.timeout.ms."""
+
+APPEND_RETRY_MS_MIN: Final = 50
+APPEND_RETRY_MS_MAX: Final = 1_000
+"""Pause before a write that the log did not take is sent again; doubles from the first to the second."""
 
 LOAD_RETRY_MS_MIN: Final = 100
 LOAD_RETRY_MS_MAX: Final = 5_000
 """Pause before a partition is loaded again after a failure; doubles from the first to the second."""
 
 APPEND_GRACE_MS: Final = 1_000
-"""How much longer than offsets.commit.timeout.ms to wait for the storage node's answer before giving it up."""
+"""How much longer than APPEND_ANSWER_MS_MAX to wait for the storage node's answer before giving it up."""
 
 FETCH_WAIT_MS: Final = 500
 """How long a fetch of the log may wait for the high watermark to move while a partition is being loaded."""
@@ -49,5 +62,6 @@ LAG_READ_BYTES_MAX: Final = 32 * 1024 * 1024
 LAG_READS_AT_ONCE: Final = 4
 """Batches, and their bytes, that are read for their timestamps in one measurement."""
 
-assert BATCH_BYTES_TARGET <= APPEND_BYTES_TARGET
+assert GROUP_RECORD_BYTES_MAX + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
+assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX

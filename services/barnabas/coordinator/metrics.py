@@ -43,7 +43,7 @@ class CoordinatorMetrics:
         )
         self.unloads = prometheus_client.Counter(
             "barnabas_coordinator_partition_failures",
-            "Times that a partition's state was dropped because its log refused a write or could not be reached",
+            "Times that a partition had to be read again because of its log, or could not be",
             registry=registry,
         )
         self.append_seconds = prometheus_client.Histogram(
@@ -52,15 +52,28 @@ class CoordinatorMetrics:
             registry=registry,
         )
 
-    def watch_shards(self, shards: Callable[[], Iterable[GroupShard]], owned: Callable[[], int]) -> None:
-        """Count groups and offsets of `shards()`, those of `owned()` that are loaded, when the metrics are read."""
-        self._registry.register(_ShardCollector(shards, owned))
+    def watch_shards(
+        self,
+        shards: Callable[[], Iterable[GroupShard]],
+        owned: Callable[[], int],
+        read_only: Callable[[], int],
+    ) -> None:
+        """Count groups and offsets of `shards()`, those of `owned()` that are loaded, when the metrics are read.
+
+        `read_only` are those of them whose log takes no writes."""
+        self._registry.register(_ShardCollector(shards, owned, read_only))
 
 
 class _ShardCollector(Collector):
-    def __init__(self, shards: Callable[[], Iterable[GroupShard]], owned: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        shards: Callable[[], Iterable[GroupShard]],
+        owned: Callable[[], int],
+        read_only: Callable[[], int],
+    ) -> None:
         self._shards = shards
         self._owned = owned
+        self._read_only = read_only
 
     def collect(self) -> Iterator[Metric]:
         states: Counter[GroupState] = Counter()
@@ -88,6 +101,11 @@ class _ShardCollector(Collector):
             "barnabas_coordinator_loading_partitions",
             "Partitions of __consumer_offsets that this coordinator owns and has not loaded",
             value=self._owned() - loaded,
+        )
+        yield GaugeMetricFamily(
+            "barnabas_coordinator_read_only_partitions",
+            "Partitions of __consumer_offsets whose log takes no writes: only what needs none is served",
+            value=self._read_only(),
         )
         purgatory = GaugeMetricFamily(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "What waits", labels=["delayedOperation"]

@@ -2,12 +2,22 @@
 
 Decisions are applied at once and in order, and written in the same order; each answer waits until its own records
 and all records decided before it are committed. That is right because nobody is told anything that rests on a
-record which may still be lost: when a write fails, everything decided since is known to this process alone. So the
-state is dropped whole and read from the log again, and whoever waited is told to come back.
+record which may still be lost.
 
-Loading starts with a write. Only when a record of ours, under our leader epoch, is committed is it certain that
-nothing of an earlier coordinator can still enter the log (its epoch is refused) and that the log up to there is
-committed and thus readable. That record is a tombstone for the group "", which no group can be.
+**Fencing.** The log's leader takes an append only under the coordinator epoch that it knows for the partition, and only
+where the log ends as the append says. So of a write whose answer was lost nothing needs to be guessed: it is sent
+again as it was, and either lands now, or is refused because the log has grown, by itself. In that case, and in every
+other in which the log is not what it was expected to be, the partition is read again.
+
+**Loading** starts with a write that says no end. Once it is committed, it is certain that nothing of an earlier
+coordinator can follow (its epoch is refused), nothing of a broken stream of our own (it expects an earlier end), and
+that the log up to there can be read. That record is a tombstone for the group "", which no group can be.
+
+**A log that takes no writes**, because the disk is full or stalls or the node is away, costs no state: the write under
+way is sent again until it lands. Meanwhile the partition is READ_ONLY. Who waits for a write is told to try again, and
+so is whoever asks for another; what needs none is answered at once, from what is committed. Time stands still: a
+session that ends would have to be written. A decision that was refused this way may yet land with the rest, as any
+write may whose answer did not come; it does so before anything that is decided later.
 """
 
 from __future__ import annotations
@@ -17,26 +27,26 @@ import contextlib
 import enum
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.codec import UnreadableRecord, decode_batch, encode_batches
+from barnabas.coordinator.codec import UnreadableRecord, decode_batch, encode_batches, encode_record
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.core.deadlines import on_loaded, on_time
-from barnabas.coordinator.core.records import GroupRecord
+from barnabas.coordinator.core.deadlines import on_loaded, on_resumed, on_time
+from barnabas.coordinator.core.records import CoordinatorRecord, GroupRecord
 from barnabas.coordinator.core.shard import GroupShard
 from barnabas.coordinator.core.turn import Turn, Waiter
+from barnabas.coordinator.log_errors import LOG_MOVED, NOT_OPENED_YET, NOT_TAKEN, SENT_AGAIN, for_client
 from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.offsets_log import OffsetsLog
+from barnabas.coordinator.write_queue import Append, WriteQueue
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.kernel.tracing import current_traceparent, in_trace
+from barnabas.kernel.tracing import in_trace
 from barnabas.records.batch import iterate_headers
 
 log = get_logger("coordinator.partition")
@@ -44,31 +54,22 @@ log = get_logger("coordinator.partition")
 Decide = Callable[[GroupShard, Waiter, Turn], None]
 """Decides about one request: answers the waiter, now or in a later turn."""
 
-_BARRIER = GroupRecord("", None)
-
-
-_NOT_OPENED_YET: Final = (ErrorCode.unknown_topic_id, ErrorCode.not_leader_or_follower)
-"""What a storage node says of a log that it is about to open: nothing to worry about while loading."""
+_BARRIER: Final = GroupRecord("", None)
 
 
 class PartitionState(enum.Enum):
     LOADING = "loading"
     SERVING = "serving"
+    READ_ONLY = "read only"
+    """Loaded, but the log takes no writes, or is being read again: what needs no write is served."""
     CLOSED = "closed"
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A decision on its way into the log, and what to say once it is there."""
-
-    batches: bytes
-    replies: list[tuple[Waiter, Message]]
-    traceparent: str = field(default_factory=current_traceparent)
-    """The span of the request that was decided about."""
+_LOADED: Final = frozenset({PartitionState.SERVING, PartitionState.READ_ONLY})
 
 
 class PartitionRuntime:
-    """Owns the shard of one partition under one leader epoch, the calls that wait in it, and its writes.
+    """Owns the shard of one partition under one coordinator epoch, the calls that wait in it, and its writes.
 
     `on_deadline` hears after each turn when `on_time` is needed next, in monotonic ms.
     """
@@ -76,7 +77,7 @@ class PartitionRuntime:
     def __init__(
         self,
         partition: int,
-        leader_epoch: int,
+        coordinator_epoch: int,
         offsets_log: OffsetsLog,
         config: CoordinatorConfig,
         clock: Clock,
@@ -84,7 +85,7 @@ class PartitionRuntime:
         on_deadline: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.partition = partition
-        self.leader_epoch = leader_epoch
+        self.coordinator_epoch = coordinator_epoch
         self.state = PartitionState.LOADING
         self._log = offsets_log
         self._config = config
@@ -94,11 +95,17 @@ class PartitionRuntime:
         self._shard = GroupShard(config)
         self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
         self._next_waiter = 1
-        self._queue: deque[_Pending] = deque()
-        self._in_flight: list[_Pending] = []
+        self._queue: WriteQueue[CoordinatorRecord] = WriteQueue()
         self._queued = asyncio.Event()
         self._loaded_once = asyncio.Event()
+        self._log_end = 0
+        """Where the log ends, after all that is known to be in it."""
         self._broken = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether requests that need no write are served, at least."""
+        return self.state in _LOADED
 
     @property
     def shard(self) -> GroupShard:
@@ -119,7 +126,7 @@ class PartitionRuntime:
                     pause_ms = limits.LOAD_RETRY_MS_MIN
                     await self._write_forever()
                 except (KafkaError, UnreadableRecord) as error:
-                    self._drop(error)
+                    self._on_log_failed(error)
                 except Exception:
                     log.exception("partition failed", partition=self.partition)
                     self._drop(KafkaError(ErrorCode.unknown_server_error))
@@ -141,13 +148,19 @@ class PartitionRuntime:
                 async with asyncio.timeout(self._config.coordinator_load_wait_ms / 1000):
                     await self._loaded_once.wait()
 
-    async def submit(self, decide: Decide) -> Any:
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    async def submit(self, decide: Decide, *, writes: bool = True) -> Any:
         """Decide about one request and return its answer once everything that it rests on is in the log.
 
-        Raises KafkaError when the partition is not being served, or stops being served meanwhile.
+        `writes` is False for what never adds a record: that is answered although the log takes none. Raises KafkaError
+        when the partition is not being served, or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for
+        what cannot be written now.
         """
         await self.first_load()
         shard = self.shard
+        if writes and (self.state is PartitionState.READ_ONLY or self._queue.is_full):
+            raise _cannot_write(self.partition)
         waiter = Waiter(self._next_waiter)
         self._next_waiter += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -162,7 +175,7 @@ class PartitionRuntime:
             del self._waiting[waiter]
 
     def do(self, work: Callable[[GroupShard, Turn], None]) -> None:
-        """Decide something that no client asked for; nothing happens while the partition is not served."""
+        """Decide something that no client asked for; nothing happens while the log cannot be written."""
         if self.state is not PartitionState.SERVING:
             return
         try:
@@ -190,24 +203,25 @@ class PartitionRuntime:
         return int(self._clock.monotonic() * 1000)
 
     def _take_turn(self, work: Callable[[Turn], None]) -> None:
-        turn = Turn(self._clock.now_ms(), self._monotonic_ms(), str(uuid.uuid4()))
+        is_read_only = self.state is PartitionState.READ_ONLY
+        turn = Turn(self._clock.now_ms(), self._monotonic_ms(), str(uuid.uuid4()), is_read_only=is_read_only)
         try:
             work(turn)
-            batches = encode_batches(turn.records, turn.now_ms) if turn.records else b""
+            assert not (is_read_only and turn.records), "what writes is refused while the log takes no writes"
+            encoded = [(turn.now_ms, *encode_record(record), ()) for record in turn.records]
             for record in turn.records:
-                self._shard.replay(record)
+                self._shard.replay_uncommitted(record)
         except Exception:
             # What the decision has changed so far cannot be known: start again from the log.
             self.state = PartitionState.LOADING
             self._broken = True
             self._queued.set()
             raise
-        if batches:
-            self._queue.append(_Pending(batches, turn.replies))
+        if turn.records:
+            self._queue.add(turn.records, encoded, turn.replies)
             self._queued.set()
-        elif self._queue or self._in_flight:
-            last = self._queue[-1] if self._queue else self._in_flight[-1]
-            last.replies.extend(turn.replies)
+        elif self._queue and not is_read_only:
+            self._queue.reply_after_all(turn.replies)
         else:
             self._deliver(turn.replies)
         for note in turn.notes:
@@ -222,13 +236,27 @@ class PartitionRuntime:
             if future is not None and not future.done():
                 future.set_result(message)
 
+    # -- loading ------------------------------------------------------------------------------------------------
+
     async def _load(self) -> None:
+        """Read the log and serve it. Raises KafkaError, after which it is served READ_ONLY or not at all."""
+        barrier = encode_batches([_BARRIER], self._clock.now_ms())
+        try:
+            end = await self._log.append(self.partition, self.coordinator_epoch, barrier, None)
+        except KafkaError as refused:
+            if refused.code in NOT_TAKEN and not self.is_loaded:
+                # The leader knows our epoch, so that nobody else writes: what is committed can be told.
+                await self._read(await self._log.committed_end(self.partition), PartitionState.READ_ONLY)
+            raise
+        self._log_end = end + 1
+        await self._read(end, PartitionState.SERVING)
+
+    async def _read(self, end_offset: int, state: PartitionState) -> None:
+        """Replay the log up to `end_offset` into a new shard and serve that in `state`."""
         started = time.perf_counter()
         shard = GroupShard(self._config)
-        barrier = encode_batches([_BARRIER], self._clock.now_ms())
-        end_offset = await self._log.append(self.partition, self.leader_epoch, barrier)
         count = 0
-        async for chunk in self._log.read(self.partition, self.leader_epoch, end_offset):
+        async for chunk in self._log.read(self.partition, end_offset):
             view = memoryview(chunk)
             for position, header in iterate_headers(chunk):
                 for record in decode_batch(view[position : position + header.size_in_bytes]):
@@ -236,8 +264,7 @@ class PartitionRuntime:
                     count += 1
                     if count % limits.LOAD_YIELD_RECORDS == 0:
                         await asyncio.sleep(0)
-        self._shard = shard
-        self.state = PartitionState.SERVING
+        self._shard, self._broken, self.state = shard, False, state
         self._loaded_once.set()
         self._take_turn(lambda turn: on_loaded(shard, turn))
         self._announce_deadline()
@@ -246,47 +273,106 @@ class PartitionRuntime:
         log.debug(
             "loaded",
             partition=self.partition,
-            leader_epoch=self.leader_epoch,
+            state=state.value,
+            coordinator_epoch=self.coordinator_epoch,
             records=count,
             groups=len(shard.groups),
             seconds=round(seconds, 3),
         )
 
+    # -- writing ------------------------------------------------------------------------------------------------
+
     async def _write_forever(self) -> None:
         while True:
             await self._queued.wait()
             self._queued.clear()
-            while self._queue:
-                self._in_flight = self._next_append()
-                records = b"".join(pending.batches for pending in self._in_flight)
-                # One append for many requests: its span is a child of the first one's that is traced.
-                traceparent = next((each.traceparent for each in self._in_flight if each.traceparent), "")
-                with self._metrics.append_seconds.time(), in_trace(traceparent):
-                    await self._log.append(self.partition, self.leader_epoch, records)
-                written, self._in_flight = self._in_flight, []
-                for pending in written:
-                    self._deliver(pending.replies)
-            if self._broken:
-                raise KafkaError(ErrorCode.unknown_server_error, "a decision failed half way")
+            while self._queue.has_next:
+                append = self._queue.next_append()
+                with self._metrics.append_seconds.time(), in_trace(append.traceparent):
+                    await self._write(append)
+                for decision in self._queue.on_written():
+                    for record in decision.records:
+                        self._shard.on_committed(record)
+                    self._deliver(decision.replies)
+                self._resume()
+            self._check_whole()
 
-    def _next_append(self) -> list[_Pending]:
-        """The decisions that go into the log together: those that waited, up to a size."""
-        taken = [self._queue.popleft()]
-        size = len(taken[0].batches)
-        while self._queue and size + len(self._queue[0].batches) <= limits.APPEND_BYTES_TARGET:
-            pending = self._queue.popleft()
-            size += len(pending.batches)
-            taken.append(pending)
-        return taken
+    async def _write(self, append: Append) -> None:
+        """Have `append` land where it belongs, however long that takes. Raises KafkaError when it never will."""
+        patience_seconds = self._config.offsets_commit_timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(patience_seconds, self._become_read_only, "a write takes too long")
+        pause_ms = limits.APPEND_RETRY_MS_MIN
+        try:
+            while True:
+                try:
+                    first = await self._log.append(
+                        self.partition, self.coordinator_epoch, append.batches, self._log_end
+                    )
+                    self._log_end = first + append.record_count
+                    return
+                except KafkaError as error:
+                    if error.code not in SENT_AGAIN:
+                        raise
+                    if error.code in NOT_TAKEN:
+                        self._become_read_only(str(error))
+                    log.debug("a write is sent again", partition=self.partition, reason=str(error))
+                await asyncio.sleep(pause_ms / 1000)
+                self._check_whole()
+                pause_ms = min(pause_ms * 2, limits.APPEND_RETRY_MS_MAX)
+        finally:
+            timer.cancel()
+
+    def _check_whole(self) -> None:
+        if self._broken:
+            raise KafkaError(ErrorCode.unknown_server_error, "a decision failed half way")
+
+    def _become_read_only(self, reason: str) -> None:
+        """Decide nothing more that must be written, and keep nobody waiting for what is."""
+        if self.state is not PartitionState.SERVING:
+            return
+        self.state = PartitionState.READ_ONLY
+        log.warning("partition is served for reading only", partition=self.partition, reason=reason)
+        for decision in self._queue:
+            for waiter, _ in decision.replies:
+                self._fail(waiter, _cannot_write(self.partition))
+            decision.replies.clear()
+
+    def _resume(self) -> None:
+        """A write landed: decide as ever."""
+        if self.state is not PartitionState.READ_ONLY:
+            return
+        self.state = PartitionState.SERVING
+        log.info("partition is served again", partition=self.partition)
+        shard = self._shard
+        self._take_turn(lambda turn: on_resumed(shard, turn))
+        self._announce_deadline()
+
+    # -- failing ------------------------------------------------------------------------------------------------
+
+    def _on_log_failed(self, error: KafkaError | UnreadableRecord) -> None:
+        """The log must be read again, or could not be. What is known to be committed is told meanwhile."""
+        if (
+            isinstance(error, UnreadableRecord)
+            or error.code not in SENT_AGAIN | LOG_MOVED
+            or not self.is_loaded
+        ):
+            self._drop(error)
+            return
+        if error.code in LOG_MOVED:
+            self._metrics.unloads.inc()
+        self._become_read_only(str(error))
+        self._queue.clear()
+        self._fail_waiting(for_client(error))
 
     def _drop(self, error: KafkaError | UnreadableRecord) -> None:
         """Forget everything: only the log knows what is true now."""
-        is_new = isinstance(error, KafkaError) and error.code in _NOT_OPENED_YET
+        is_new = isinstance(error, KafkaError) and error.code in NOT_OPENED_YET
         say = log.info if is_new and self.state is PartitionState.LOADING else log.warning
         say(
             "partition is not served",
             partition=self.partition,
-            leader_epoch=self.leader_epoch,
+            coordinator_epoch=self.coordinator_epoch,
             while_=self.state.value,
             reason=str(error),
         )
@@ -296,32 +382,20 @@ class PartitionRuntime:
         self.state = PartitionState.LOADING
         self._shard = GroupShard(self._config)
         self._queue.clear()
-        self._in_flight = []
         self._broken = False
         self._fail_waiting(for_client(error))
 
     def _fail_waiting(self, error: KafkaError) -> None:
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
+        for waiter in self._waiting:
+            self._fail(waiter, error)
+
+    def _fail(self, waiter: Waiter, error: KafkaError) -> None:
+        future = self._waiting.get(waiter)
+        if future is not None and not future.done():
+            future.set_exception(error)
 
 
-_FOR_CLIENTS = {
-    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
-    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
-    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
-    ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
-    ErrorCode.unknown_leader_epoch: ErrorCode.coordinator_not_available,
-    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
-    ErrorCode.fenced_leader_epoch: ErrorCode.not_coordinator,
-    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
-}
-"""What a client is told when the log fails, by the storage node's code; anything else is UNKNOWN_SERVER_ERROR."""
-
-
-def for_client(error: KafkaError | UnreadableRecord) -> KafkaError:
-    """The error that a client understands when `error` came from the log."""
-    if isinstance(error, UnreadableRecord):
-        return KafkaError(ErrorCode.coordinator_not_available)
-    return KafkaError(_FOR_CLIENTS.get(error.code, ErrorCode.unknown_server_error), error.message)
+def _cannot_write(partition: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.coordinator_load_in_progress, f"the log of partition {partition} takes no writes now"
+    )

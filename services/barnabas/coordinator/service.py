@@ -46,7 +46,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     subscription = MetadataSubscription(
         config.controllers, lambda: _watch_request(registration, subscription)
     )
-    offsets_log = StorageOffsetsLog(lambda: subscription.image, config)
+    offsets_log = StorageOffsetsLog(lambda: subscription.image, config, registration.incarnation_id)
     coordinator = Coordinator(config, context.clock, offsets_log, CoordinatorMetrics())
     ends = StorageEnds(lambda: subscription.image, offsets_log.connection_to)
     lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, context.clock)
@@ -54,6 +54,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     collectors = (lag, StreamCollector())
     for collector in collectors:
         REGISTRY.register(collector)
+    subscription.on_change(offsets_log.on_image)
     subscription.on_change(coordinator.on_image)
     add_GroupCoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
     context.health.add_condition("connected to the controller", lambda: subscription.is_current)

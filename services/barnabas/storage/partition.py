@@ -19,6 +19,7 @@ from barnabas.log.config import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
+from barnabas.storage.coordinator_claim import CoordinatorClaim
 from barnabas.storage.counts import TopicCounts
 from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.offset_waiters import OffsetWaiters, OnDecided
@@ -206,31 +207,40 @@ class Partition:
 
     # -- appending ----------------------------------------------------------------------------------------------
 
-    def append(self, records: bytes, leader_epoch: int, acks: int, *, from_coordinator: bool) -> AppendInfo:
+    def append(
+        self, records: bytes, leader_epoch: int, acks: int, *, claim: CoordinatorClaim | None = None
+    ) -> AppendInfo:
         """Append whole record batches as the leader; `wait` then says when they may be acknowledged.
 
-        Raises KafkaError: the codes of `check_epoch`, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's
-        records to an internal topic, NOT_ENOUGH_REPLICAS under acks=all.
+        `claim` is what a coordinator says of itself, None for clients. Raises KafkaError: the codes of `check_epoch`
+        and of the claim's checks, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's records to an internal
+        topic, NOT_ENOUGH_REPLICAS under acks=all.
         """
         self.counts.appends += 1
         try:
-            return self._append(records, leader_epoch, acks, from_coordinator=from_coordinator)
+            return self._append(records, leader_epoch, acks, claim)
         except KafkaError as refused:
             self.counts.on_refused_append(int(refused.code), len(records))
             raise
 
-    def _append(self, records: bytes, leader_epoch: int, acks: int, *, from_coordinator: bool) -> AppendInfo:
+    def _append(
+        self, records: bytes, leader_epoch: int, acks: int, claim: CoordinatorClaim | None
+    ) -> AppendInfo:
         error = self.check_epoch(leader_epoch)
-        if error == 0 and from_coordinator and leader_epoch == NO_EPOCH:
-            error = FENCED_EPOCH
         if error:
             raise KafkaError(ErrorCode(error), self._epoch_advice(error, leader_epoch))
-        if self.internal and not from_coordinator:
+        if claim is not None:
+            claim.check_owner(self.record, internal=self.internal)
+        elif self.internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"clients may not write to {self.topic}")
         if acks == ALL_REPLICAS:
             self._check_in_sync_replicas()
         assert self.log is not None, "a leader has its log"
-        origin = AppendOrigin.COORDINATOR if from_coordinator else AppendOrigin.CLIENT
+        origin = AppendOrigin.CLIENT
+        if claim is not None:
+            # One step with the append: nothing may come between them.
+            claim.check_log_end(self.log.log_end_offset)
+            origin = AppendOrigin.COORDINATOR
         try:
             info = self.log.append_as_leader(records, self.leader_epoch, origin=origin)
         except KafkaError as refused:

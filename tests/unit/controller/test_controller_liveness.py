@@ -133,7 +133,7 @@ class Cluster(RuleBasedStateMachine):
         super().__init__()
         self.image = MetadataImage()
         self.number = itertools.count()
-        self.epochs: dict[str, tuple[int, int]] = {}
+        self.epochs: dict[str, tuple[int, int, int]] = {}
         self.node_epochs: dict[int, int] = {}
 
     def do(self, decision: Decision[object]) -> None:
@@ -161,7 +161,8 @@ class Cluster(RuleBasedStateMachine):
             for p in owned:
                 now = self.image.partition(p.topic_id, p.partition)
                 assert now is not None
-                assert now.leader_epoch > p.leader_epoch
+                assert now.coordinator_epoch > p.coordinator_epoch
+                assert now.leader_epoch == p.leader_epoch
 
     @rule(name=st.sampled_from("abc"))
     def coordinator_goes(self, name: str) -> None:
@@ -199,10 +200,10 @@ class Cluster(RuleBasedStateMachine):
     def epochs_never_go_back(self) -> None:
         for key, record in self.image.records.items():
             if record.WhichOneof("value") == "partition":
-                now = record.partition.leader_epoch, record.partition.partition_epoch
-                before = self.epochs.get(key, (0, 0))
-                assert now[0] >= before[0]
-                assert now[1] >= before[1]
+                p = record.partition
+                now = p.leader_epoch, p.partition_epoch, p.coordinator_epoch
+                before = self.epochs.get(key, (0, 0, 0))
+                assert all(epoch >= earlier for epoch, earlier in zip(now, before, strict=True))
                 self.epochs[key] = now
         for node_id, n in self.image.nodes.items():
             assert n.node_epoch >= self.node_epochs.get(node_id, 0)

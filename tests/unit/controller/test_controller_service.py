@@ -247,9 +247,10 @@ async def test_offset_partitions_follow_the_coordinators(running: RunningControl
             partitions = image.topics[GROUP_METADATA_TOPIC].partitions
             assert {p.coordinator_id for p in partitions} == {"c1"}
             moved_twice = [
-                p.leader_epoch for p, owner in zip(partitions, owners, strict=True) if owner == "c2"
+                p.coordinator_epoch for p, owner in zip(partitions, owners, strict=True) if owner == "c2"
             ]
             assert moved_twice == [2] * 4
+            assert {p.leader_epoch for p in partitions} == {0}
 
 
 async def test_a_standby_names_the_active_one_and_takes_over(

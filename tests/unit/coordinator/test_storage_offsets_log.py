@@ -17,6 +17,7 @@ from barnabas.coordinator.offsets_log import StorageOffsetsLog
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, node_key, partition_key, topic_key
 from barnabas.records.batch import iterate_headers
+from barnabas.rpc.coalesced import Unreachable
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord, TopicRecord
@@ -24,6 +25,9 @@ from barnabas.rpc.v1.storage_pb2_grpc import StorageServicer, add_StorageService
 
 TOPIC_ID = b"t" * 16
 EPOCH = 3
+LEADER_EPOCH = 8
+COORDINATOR = "c1"
+INCARNATION = "this process"
 
 
 class OnePartition(StorageServicer):
@@ -39,10 +43,14 @@ class OnePartition(StorageServicer):
             for request in frame.requests:
                 (part,) = request.partitions
                 assert request.acks == -1
-                assert request.from_coordinator
+                who = request.coordinator
+                assert (who.coordinator_id, who.incarnation_id) == (COORDINATOR, INCARNATION)
+                assert part.leader_epoch == LEADER_EPOCH
                 result = pb.PartitionAppendResult(base_offset=self.end)
-                if part.leader_epoch != EPOCH:
-                    result = pb.PartitionAppendResult(error_code=ErrorCode.fenced_leader_epoch)
+                if part.coordinator_epoch != EPOCH:
+                    result = pb.PartitionAppendResult(error_code=ErrorCode.not_coordinator)
+                elif part.HasField("expected_log_end") and part.expected_log_end != self.end:
+                    result = pb.PartitionAppendResult(error_code=ErrorCode.offset_out_of_range)
                 else:
                     self._store(part.records)
                 answer = pb.AppendResult(correlation_id=request.correlation_id, partitions=[result])
@@ -60,28 +68,28 @@ class OnePartition(StorageServicer):
         async for frame in frames:
             for request in frame.requests:
                 (part,) = request.partitions
-                result = pb.PartitionFetchResult(records=self.batches.get(part.fetch_offset, b""))
-                if part.current_leader_epoch != EPOCH:
-                    result = pb.PartitionFetchResult(error_code=ErrorCode.fenced_leader_epoch)
-                elif part.fetch_offset < self.start:
+                records = self.batches.get(part.fetch_offset, b"")
+                result = pb.PartitionFetchResult(records=records, high_watermark=self.end)
+                assert part.current_leader_epoch == LEADER_EPOCH
+                if part.fetch_offset < self.start:
                     result = pb.PartitionFetchResult(error_code=ErrorCode.offset_out_of_range)
                 answer = pb.FetchResult(correlation_id=request.correlation_id, partitions=[result])
                 yield pb.FetchResultFrame(results=[answer])
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _: Any) -> pb.ListOffsetsResponse:
-        assert request.partitions[0].timestamp_ms == -2
-        return pb.ListOffsetsResponse(results=[pb.ListOffsetsResult(offset=self.start)])
+        offset = {-2: self.start, -1: self.end}[request.partitions[0].timestamp_ms]
+        return pb.ListOffsetsResponse(results=[pb.ListOffsetsResult(offset=offset)])
 
     async def OffsetForLeaderEpoch(self, *_: Any) -> Any:
         raise NotImplementedError
 
 
-def image(address: str, leader: int = 1) -> MetadataImage:
-    partition = PartitionRecord(topic_id=TOPIC_ID, partition=0, leader=leader, leader_epoch=EPOCH)
+def image(address: str, leader: int = 1, *, fenced: bool = False) -> MetadataImage:
+    partition = PartitionRecord(topic_id=TOPIC_ID, partition=0, leader=leader, leader_epoch=LEADER_EPOCH)
     topic = TopicRecord(name=GROUP_METADATA_TOPIC, topic_id=TOPIC_ID, partition_count=1, internal=True)
     return MetadataImage().apply(
         [
-            MetadataRecord(key=node_key(1), node=NodeRecord(node_id=1, address=address)),
+            MetadataRecord(key=node_key(1), node=NodeRecord(node_id=1, address=address, fenced=fenced)),
             MetadataRecord(key=partition_key(TOPIC_ID, 0), partition=partition),
             MetadataRecord(key=topic_key(GROUP_METADATA_TOPIC), topic=topic),
         ],
@@ -90,9 +98,11 @@ def image(address: str, leader: int = 1) -> MetadataImage:
 
 
 @contextlib.asynccontextmanager
-async def log_on(address: str, leader: int = 1) -> AsyncIterator[StorageOffsetsLog]:
+async def log_on(current: MetadataImage) -> AsyncIterator[StorageOffsetsLog]:
     log = StorageOffsetsLog(
-        lambda: image(address, leader), CoordinatorConfig(offsets_commit_timeout_ms=2_000)
+        lambda: current,
+        CoordinatorConfig(coordinator_id=COORDINATOR, offsets_commit_timeout_ms=2_000),
+        INCARNATION,
     )
     try:
         yield log
@@ -101,9 +111,9 @@ async def log_on(address: str, leader: int = 1) -> AsyncIterator[StorageOffsetsL
 
 
 @contextlib.asynccontextmanager
-async def storage(path: Path) -> AsyncIterator[str]:
+async def storage(path: Path, node: OnePartition | None = None) -> AsyncIterator[str]:
     server = make_server()
-    add_StorageServicer_to_server(OnePartition(), server)
+    add_StorageServicer_to_server(node or OnePartition(), server)
     address = add_address(server, f"unix:{path}/s")
     await server.start()
     try:
@@ -117,32 +127,69 @@ def batches(offset: int) -> bytes:
 
 
 async def test_what_is_appended_is_read_from_the_log_s_start(tmp_path: Path) -> None:
-    async with storage(tmp_path) as address, log_on(address) as log:
-        offsets = await asyncio.gather(*(log.append(0, EPOCH, batches(n)) for n in range(3)))
+    async with storage(tmp_path) as address, log_on(image(address)) as log:
+        offsets = await asyncio.gather(*(log.append(0, EPOCH, batches(n), 5 + 2 * n) for n in range(3)))
         assert offsets == [5, 7, 9]
-        chunks = [chunk async for chunk in log.read(0, EPOCH, end_offset=9)]
+        chunks = [chunk async for chunk in log.read(0, end_offset=9)]
         assert [header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)] == [5, 7]
 
 
-async def test_an_older_epoch_is_refused(tmp_path: Path) -> None:
-    async with storage(tmp_path) as address, log_on(address) as log:
+async def test_what_is_fenced_is_refused(tmp_path: Path) -> None:
+    async with storage(tmp_path) as address, log_on(image(address)) as log:
         with pytest.raises(KafkaError) as refused:
-            await log.append(0, EPOCH - 1, batches(1))
-        assert refused.value.code is ErrorCode.fenced_leader_epoch
-        with pytest.raises(KafkaError) as refused:
-            [chunk async for chunk in log.read(0, EPOCH - 1, 9)]
-        assert refused.value.code is ErrorCode.fenced_leader_epoch
+            await log.append(0, EPOCH - 1, batches(1), None)
+        assert refused.value.code is ErrorCode.not_coordinator
+        with pytest.raises(KafkaError) as moved:
+            await log.append(0, EPOCH, batches(1), 4)
+        assert moved.value.code is ErrorCode.offset_out_of_range
+        assert await log.append(0, EPOCH, batches(1), 5) == 5
+        assert await log.committed_end(0) == 7
+
+
+async def test_reading_ends_where_compaction_left_nothing(tmp_path: Path) -> None:
+    node = OnePartition()
+    async with storage(tmp_path, node) as address, log_on(image(address)) as log:
+        for end in (5, 7, 9):
+            await log.append(0, EPOCH, batches(end), end)
+        del node.batches[7], node.batches[9]
+        assert len([chunk async for chunk in log.read(0, end_offset=11)]) == 1
 
 
 async def test_nobody_to_write_to(tmp_path: Path) -> None:
-    async with log_on(f"unix:{tmp_path}/nobody") as log:
+    async with log_on(image(f"unix:{tmp_path}/nobody")) as log:
         with pytest.raises(KafkaError) as unreachable:
-            await log.append(0, EPOCH, batches(1))
+            await log.append(0, EPOCH, batches(1), None)
         assert unreachable.value.code is ErrorCode.coordinator_not_available
-    async with log_on("unused", leader=-1) as log:
+    async with log_on(image("unused", leader=-1)) as log:
         with pytest.raises(KafkaError) as leaderless:
-            await log.append(0, EPOCH, batches(1))
+            await log.append(0, EPOCH, batches(1), None)
         assert leaderless.value.code is ErrorCode.coordinator_not_available
         with pytest.raises(KafkaError) as missing:
-            await log.append(1, EPOCH, batches(1))
+            await log.append(1, EPOCH, batches(1), None)
         assert missing.value.code is ErrorCode.unknown_topic_or_partition
+
+
+async def test_a_fenced_node_is_not_written_to(tmp_path: Path) -> None:
+    node = OnePartition()
+    async with storage(tmp_path, node) as address, log_on(image(address, fenced=True)) as log:
+        with pytest.raises(KafkaError) as fenced:
+            await log.append(0, EPOCH, batches(1), 5)
+        assert fenced.value.code is ErrorCode.coordinator_not_available
+        assert log.connection_to(1) is None
+        assert node.end == 5
+
+
+async def test_connections_to_nodes_that_are_gone_are_closed(tmp_path: Path) -> None:
+    async with storage(tmp_path) as address, log_on(image(address)) as log:
+        await log.append(0, EPOCH, batches(1), 5)
+        connection = log.connection_to(1)
+        assert connection is not None
+        log.on_image(image(address), image(address, fenced=True))
+        assert log.connection_to(1) is connection  # fenced is not gone
+        log.on_image(image(address), image("elsewhere:1"))
+        await asyncio.sleep(0)
+        with pytest.raises(Unreachable):
+            await connection.appends.send(pb.AppendRequest())
+        # Back at the same address, it is reached over a new connection.
+        assert await log.append(0, EPOCH, batches(1), 7) == 7
+        assert log.connection_to(1) is not connection

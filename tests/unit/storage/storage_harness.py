@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.kernel.clock import ManualClock
-from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage, config_key, partition_key, topic_key
+from barnabas.metadata.image import (
+    TOPIC_RESOURCE,
+    MetadataImage,
+    config_key,
+    coordinator_key,
+    partition_key,
+    topic_key,
+)
 from barnabas.records.record import encode_batch
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.fetch_frames import FetchedResult
@@ -19,6 +26,7 @@ from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
+    CoordinatorRecord,
     MetadataRecord,
     PartitionRecord,
     TopicRecord,
@@ -26,6 +34,7 @@ from barnabas.rpc.v1.metadata_pb2 import (
 from barnabas.rpc.v1.storage_pb2 import (
     AppendRequest,
     AppendResult,
+    CoordinatorIdentity,
     FetchRequest,
     FetchResult,
     PartitionAppend,
@@ -61,6 +70,8 @@ def topic_records(
     leader_epoch: int = 0,
     replicas: tuple[int, ...] = (NODE_ID,),
     internal: bool = False,
+    coordinator_id: str = "",
+    coordinator_epoch: int = 0,
 ) -> list[MetadataRecord]:
     """The records of a topic whose partitions all have the same leader and replicas."""
     records = [
@@ -73,12 +84,20 @@ def topic_records(
                 leader_epoch=leader_epoch,
                 replicas=replicas,
                 isr=replicas,
+                coordinator_id=coordinator_id,
+                coordinator_epoch=coordinator_epoch,
             ),
         )
         for index in range(partitions)
     ]
     topic = TopicRecord(name=name, topic_id=topic_id.bytes, partition_count=partitions, internal=internal)
     return [*records, MetadataRecord(key=topic_key(name), topic=topic)]
+
+
+def coordinator_record(name: str, incarnation: str) -> MetadataRecord:
+    """The record of a live coordinator."""
+    record = CoordinatorRecord(coordinator_id=name, incarnation_id=incarnation, address=name)
+    return MetadataRecord(key=coordinator_key(name), coordinator=record)
 
 
 def topic_config(name: str, **values: str) -> MetadataRecord:
@@ -163,14 +182,23 @@ class StorageHarness:
         leader_epoch: int = -1,
         acks: int = -1,
         timeout_ms: int = 5_000,
-        from_coordinator: bool = False,
+        coordinator: tuple[str, str] | None = None,
+        coordinator_epoch: int = 0,
+        expected_log_end: int | None = None,
     ) -> asyncio.Future[AppendResult]:
+        """`coordinator` is (id, incarnation id) of one that writes."""
         item = PartitionAppend(
-            topic_id=topic_id.bytes, partition=index, leader_epoch=leader_epoch, records=records
+            topic_id=topic_id.bytes,
+            partition=index,
+            leader_epoch=leader_epoch,
+            records=records,
+            coordinator_epoch=coordinator_epoch,
+            expected_log_end=expected_log_end,
         )
-        request = AppendRequest(
-            partitions=[item], acks=acks, timeout_ms=timeout_ms, from_coordinator=from_coordinator
-        )
+        request = AppendRequest(partitions=[item], acks=acks, timeout_ms=timeout_ms)
+        if coordinator is not None:
+            name, incarnation = coordinator
+            request.coordinator.CopyFrom(CoordinatorIdentity(coordinator_id=name, incarnation_id=incarnation))
         return self.connection.appends.send(request, len(records))
 
     async def append(self, topic_id: uuid.UUID, records: bytes, **options: Any) -> PartitionAppendResult:

@@ -43,7 +43,7 @@ async def test_every_acks_is_answered(node: StorageHarness, acks: int) -> None:
 
 async def test_refusals(node: StorageHarness) -> None:
     topic = await node.create_topic(leader_epoch=5)
-    internal = await node.create_topic("__consumer_offsets", internal=True, leader_epoch=3)
+    internal = await node.create_topic("__consumer_offsets", internal=True)
     elsewhere = await node.create_topic("elsewhere", leader=2, replicas=(2,))
     good = batch(b"a")
     corrupt = good[:-1] + b"?"
@@ -60,9 +60,6 @@ async def test_refusals(node: StorageHarness) -> None:
     assert await code(topic, good, acks=2) == ErrorCode.invalid_required_acks
     assert await code(topic, corrupt) == ErrorCode.corrupt_message
     assert await code(internal, good) == ErrorCode.invalid_topic_exception
-    assert await code(internal, good, from_coordinator=True, leader_epoch=2) == ErrorCode.fenced_leader_epoch
-    assert await code(internal, good, from_coordinator=True) == ErrorCode.fenced_leader_epoch
-    assert await code(internal, good, from_coordinator=True, leader_epoch=3) == ErrorCode.none
 
 
 async def test_one_partition_failing_leaves_the_others(node: StorageHarness) -> None:

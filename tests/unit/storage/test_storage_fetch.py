@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_records
+from storage_harness import NOW_MS, StorageHarness, batch, coordinator_record, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.segment_file import SegmentFile
@@ -220,7 +220,8 @@ async def test_read_committed_stops_at_open_transactions(node: StorageHarness) -
     marker = encode_marker(
         committed=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=NOW_MS
     )
-    assert (await node.append(topic, marker, from_coordinator=True, leader_epoch=0)).error_code == 0
+    node.apply(coordinator_record("c", "now"))
+    assert (await node.append(topic, marker, coordinator=("c", "now"))).error_code == 0
     result = (await node.answer(waiting)).partitions[0]
     assert result.last_stable_offset == 5
     assert [(each.producer_id, each.first_offset) for each in result.aborted_transactions] == [(7, 1)]

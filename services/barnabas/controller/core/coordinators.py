@@ -1,7 +1,8 @@
 """Coordinators come and go, and the partitions of internal topics follow them.
 
-Every change of owner raises the partition's leader epoch. Appends carry the epoch that their coordinator loaded
-under, and the partition's leader refuses older ones: that is the fence against a coordinator that lives on.
+Every change of owner raises the partition's coordinator epoch, and leaves its leader epoch alone: a handover is no
+election. Appends carry the coordinator epoch that they were decided under, and the partition's leader refuses any
+other: that is the fence against a coordinator that lives on.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, MetadataRecord, Part
 def register_coordinator(image: MetadataImage, coordinator: CoordinatorRecord) -> Decision[None]:
     """A coordinator came, came back, or came back as a new process.
 
-    A new process has loaded nothing, so the epochs of what its predecessor owned rise too. Raises KafkaError
-    INVALID_REGISTRATION.
+    A new process has loaded nothing, so the coordinator epochs of what its predecessor owned rise too. Raises
+    KafkaError INVALID_REGISTRATION.
     """
     if not coordinator.coordinator_id or not coordinator.incarnation_id or not coordinator.address:
         raise KafkaError(
@@ -63,6 +64,6 @@ def _handed_over(partition: PartitionRecord, owner: str) -> PartitionRecord:
     changed = PartitionRecord()
     changed.CopyFrom(partition)
     changed.coordinator_id = owner
-    changed.leader_epoch += 1
+    changed.coordinator_epoch += 1
     changed.partition_epoch += 1
     return changed

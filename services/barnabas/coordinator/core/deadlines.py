@@ -11,7 +11,7 @@ from barnabas.coordinator.core.rebalance import (
     prepare_rebalance,
 )
 from barnabas.coordinator.core.shard import GroupShard
-from barnabas.coordinator.core.timers import DeadlineKind
+from barnabas.coordinator.core.timers import Deadline, DeadlineKind
 from barnabas.coordinator.core.turn import Turn
 
 
@@ -43,3 +43,32 @@ def on_time(shard: GroupShard, turn: Turn) -> None:
                 on_join_deadline(shard, group, turn)
             case DeadlineKind.SYNC:
                 on_sync_deadline(shard, group, turn)
+
+
+def on_resumed(shard: GroupShard, turn: Turn) -> None:
+    """The log takes writes again: what was due while it took none starts anew from now.
+
+    Nothing was decided in that time, and members that wanted to join or commit were sent away, so that their silence is
+    none of their fault.
+    """
+    due = []
+    while (deadline := shard.timers.pop_due(turn.monotonic_ms)) is not None:
+        due.append(deadline)
+    for deadline in due:
+        if deadline.kind is DeadlineKind.EXPIRATION:
+            schedule_expiry(shard, turn)
+            continue
+        group = shard.groups.get(deadline.group_id)
+        if group is not None:
+            again_in_ms = _time_anew_ms(shard, group, deadline)
+            shard.timers.schedule(deadline, turn.monotonic_ms + again_in_ms)
+
+
+def _time_anew_ms(shard: GroupShard, group: Group, deadline: Deadline) -> int:
+    if deadline.kind is DeadlineKind.SESSION:
+        member = group.members.get(deadline.member_id)
+        # A member that is to come back with its first member id has none yet, and named no other timeout.
+        return shard.config.group_min_session_timeout_ms if member is None else member.session_timeout_ms
+    if deadline.kind is DeadlineKind.JOIN and group.initial_rebalance is not None:
+        return group.initial_rebalance.delay_ms
+    return group.rebalance_timeout_ms()

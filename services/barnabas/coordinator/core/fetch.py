@@ -18,10 +18,13 @@ _NOTHING_COMMITTED = OffsetAndMetadata(offset=-1)
 def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter, turn: Turn) -> None:
     """Answer for the partitions asked for, or for all that have an offset.
 
-    As every answer, it leaves when all that was decided before is in the log, so it never shows an offset that
-    could still be lost, whether or not `require_stable` asks for that (KIP-447).
+    It never shows an offset that could still be lost, whether or not `require_stable` asks for that (KIP-447): as
+    every answer, it leaves when all that was decided before is in the log, or else it leaves that out.
     """
-    committed = shard.offsets.get(request.group_id, {})
+    if turn.is_read_only:
+        committed = shard.committed_offsets(request.group_id)
+    else:
+        committed = shard.offsets.get(request.group_id, {})
     topics = []
     if request.all_topics:
         topics = [

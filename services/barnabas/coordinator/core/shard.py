@@ -7,24 +7,22 @@ from barnabas.coordinator.core.group import Group, Member
 from barnabas.coordinator.core.records import (
     CoordinatorRecord,
     GroupRecord,
-    OffsetAndMetadata,
     OffsetRecord,
     StoredGroup,
 )
 from barnabas.coordinator.core.states import GroupEvent
 from barnabas.coordinator.core.timers import Deadline, DeadlineKind, Timers
 from barnabas.coordinator.core.turn import Turn
-
-GroupOffsets = dict[str, dict[int, OffsetAndMetadata]]
-"""Topic -> partition -> what was committed for it."""
+from barnabas.coordinator.core.uncommitted import GroupOffsets, UncommittedOffsets
 
 
 class GroupShard:
     """Owns everything the coordinator knows of one partition.
 
-    Two kinds of state. What the log says: `stored` and `offsets`; only `replay` changes them, the same way while
-    loading and while serving. What is happening: `groups` and `timers`, which the handlers change and which a new
-    coordinator starts afresh from `stored`: members then simply join or send heartbeats again.
+    Two kinds of state. What the log says, or will say once the decisions on their way are in it: `stored` and
+    `offsets`; only `replay` changes them, the same way while loading and while serving. What is happening: `groups` and
+    `timers`, which the handlers change and which a new coordinator starts afresh from `stored`: members then simply
+    join or send heartbeats again.
     """
 
     def __init__(self, config: CoordinatorConfig) -> None:
@@ -33,6 +31,23 @@ class GroupShard:
         self.offsets: dict[str, GroupOffsets] = {}
         self.stored: dict[str, StoredGroup] = {}
         self.timers = Timers()
+        self._uncommitted = UncommittedOffsets()
+
+    def replay_uncommitted(self, record: CoordinatorRecord) -> None:
+        """Take in one record that is decided and on its way into the log; `on_committed` follows."""
+        if isinstance(record, OffsetRecord):
+            before = self.offsets.get(record.group_id, {}).get(record.topic, {}).get(record.partition)
+            self._uncommitted.on_decided(record, before)
+        self.replay(record)
+
+    def on_committed(self, record: CoordinatorRecord) -> None:
+        """The oldest record that `replay_uncommitted` took in is in the log now."""
+        if isinstance(record, OffsetRecord):
+            self._uncommitted.on_committed(record)
+
+    def committed_offsets(self, group_id: str) -> GroupOffsets:
+        """What the log certainly says of the group's offsets, without the decisions on their way."""
+        return self._uncommitted.taken_out_of(self.offsets.get(group_id, {}), group_id)
 
     def replay(self, record: CoordinatorRecord) -> None:
         """Take in one record of the log."""

@@ -35,6 +35,8 @@ class Turn:
     """Milliseconds of a clock that never goes back, for deadlines."""
     unique_id: str = ""
     """Never the same twice in the cluster; new member ids end with it."""
+    is_read_only: bool = False
+    """The log takes no writes: the replies leave at once, so they may say only what is committed."""
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[tuple[Waiter, Message]] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

@@ -57,7 +57,6 @@ class AppendRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ACKS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
-    FROM_COORDINATOR_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     COORDINATOR_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
@@ -66,10 +65,6 @@ class AppendRequest(_message.Message):
     """Kafka's acks: 0, 1 or -1 for all in-sync replicas."""
     timeout_ms: _builtins.int
     """How long to wait for the replicas that acks asks for, in milliseconds."""
-    from_coordinator: _builtins.bool
-    """True when a coordinator writes its own log: control over internal topics and control batches is allowed,
-    and `leader_epoch` must be the current one.
-    """
     traceparent: _builtins.str
     """W3C trace context of the client's request; empty when it is not traced."""
     @_builtins.property
@@ -78,7 +73,9 @@ class AppendRequest(_message.Message):
 
     @_builtins.property
     def coordinator(self) -> Global___CoordinatorIdentity:
-        """Who writes, when it is a coordinator; absent for clients' records. See PartitionAppend.coordinator_epoch."""
+        """Who writes, when it is a coordinator: it may write to the partitions of internal topics that it owns, and control
+        batches. Absent for clients' records.
+        """
 
     def __init__(
         self,
@@ -87,13 +84,12 @@ class AppendRequest(_message.Message):
         partitions: _abc.Iterable[Global___PartitionAppend] | None = ...,
         acks: _builtins.int = ...,
         timeout_ms: _builtins.int = ...,
-        from_coordinator: _builtins.bool = ...,
         traceparent: _builtins.str = ...,
         coordinator: Global___CoordinatorIdentity | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "coordinator", b"coordinator", "correlation_id", b"correlation_id", "from_coordinator", b"from_coordinator", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "coordinator", b"coordinator", "correlation_id", b"correlation_id", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,6 +30,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionAppendResult,
 )
 from barnabas.storage import limits
+from barnabas.storage.coordinator_claim import CoordinatorClaim, claim_of
 from barnabas.storage.partition import ALL_REPLICAS, NOT_LEADER, Partition
 from barnabas.storage.replicas import Replicas
 from barnabas.storage.streams import serve_until_done
@@ -88,6 +89,12 @@ class AppendHandler:
             item.topic_id, item.partition
         )
 
+    def claim_of(self, request: AppendRequest, item: PartitionAppend) -> CoordinatorClaim | None:
+        """What the sender claims to be with `item`, by the metadata of this moment; None for a client."""
+        if not request.HasField("coordinator"):
+            return None
+        return claim_of(request.coordinator, item, self._replicas.image.coordinators)
+
 
 class _AppendOperation:
     """One request until its answer; owns the results so far."""
@@ -140,9 +147,8 @@ class _AppendOperation:
             if acks not in ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
             started = perf_counter()
-            info = partition.append(
-                item.records, item.leader_epoch, acks, from_coordinator=request.from_coordinator
-            )
+            claim = self._handler.claim_of(request, item)
+            info = partition.append(item.records, item.leader_epoch, acks, claim=claim)
             self._handler.append_times.observe(perf_counter() - started)
         except InvalidRecords as error:
             return _refusal(int(error.code), error.message, error.record_errors)

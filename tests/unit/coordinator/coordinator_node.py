@@ -1,0 +1,134 @@
+"""One coordinator process without its gRPC server: what the tests of its partitions drive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from log_in_memory import LogInMemory
+from prometheus_client import CollectorRegistry
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.metrics import CoordinatorMetrics
+from barnabas.coordinator.partition_runtime import PartitionState
+from barnabas.coordinator.servicer import CoordinatorServicer
+from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.errors import ErrorCode
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, partition_key, topic_key
+from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
+
+TOPIC_ID = b"o" * 16
+
+
+class Node:
+    """One coordinator process."""
+
+    def __init__(self, name: str, log: LogInMemory, config: CoordinatorConfig | None = None) -> None:
+        self.clock = ManualClock()
+        self.registry = CollectorRegistry()
+        config = config or CoordinatorConfig(coordinator_id=name, group_initial_rebalance_delay_ms=0)
+        self.coordinator = Coordinator(config, self.clock, log, CoordinatorMetrics(self.registry))
+        self.calls = CoordinatorServicer(self.coordinator)
+        self.image = MetadataImage()
+
+    def see(
+        self,
+        owner: str,
+        epoch: int = 0,
+        partitions: int = 1,
+        *,
+        topics: tuple[str, ...] = (),
+        leader_epoch: int = 0,
+    ) -> None:
+        """Receive the metadata in which `owner` coordinates everything under coordinator epoch `epoch`."""
+        records = [
+            MetadataRecord(
+                key=partition_key(TOPIC_ID, index),
+                partition=PartitionRecord(
+                    topic_id=TOPIC_ID,
+                    partition=index,
+                    leader_epoch=leader_epoch,
+                    coordinator_id=owner,
+                    coordinator_epoch=epoch,
+                ),
+            )
+            for index in range(partitions)
+        ]
+        name = GROUP_METADATA_TOPIC
+        topic = TopicRecord(name=name, topic_id=TOPIC_ID, partition_count=partitions, internal=True)
+        records.append(MetadataRecord(key=topic_key(name), topic=topic))
+        for name in topics:
+            records.append(
+                MetadataRecord(key=topic_key(name), topic=TopicRecord(name=name, topic_id=name.encode() * 16))
+            )
+        old, self.image = self.image, MetadataImage().apply(records, self.image.revision + 1)
+        self.coordinator.on_image(old, self.image)
+
+    def state(self) -> PartitionState:
+        (runtime,) = self.coordinator.runtimes()
+        return runtime.state
+
+    async def commit(self, offset: int, *, generation: int = -1, member_id: str = "") -> ErrorCode:
+        partition = pb.OffsetCommitPartition(partition=0, committed_offset=offset, committed_leader_epoch=-1)
+        request = pb.OffsetCommitRequest(
+            group_id="g",
+            generation_id=generation,
+            member_id=member_id,
+            retention_time_ms=-1,
+            topics=[pb.OffsetCommitTopic(name="t", partitions=[partition])],
+        )
+        response = await self.calls.OffsetCommit(request, None)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    async def fetch(self) -> int | ErrorCode:
+        request = pb.OffsetFetchRequest(
+            group_id="g", topics=[pb.OffsetFetchTopic(name="t", partitions=[0])], member_epoch=-1
+        )
+        response = await self.calls.OffsetFetch(request, None)
+        if response.error_code:
+            return ErrorCode(response.error_code)
+        return response.topics[0].partitions[0].committed_offset
+
+    async def join(
+        self, member_id: str = "", session: int = 10_000, group: str = "g"
+    ) -> pb.JoinGroupResponse:
+        request = pb.JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session,
+            rebalance_timeout_ms=30_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[pb.GroupProtocol(name="range")],
+        )
+        return await self.calls.JoinGroup(request, None)
+
+    async def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
+        request = pb.HeartbeatRequest(group_id="g", member_id=member_id, generation_id=generation)
+        return ErrorCode((await self.calls.Heartbeat(request, None)).error_code)
+
+
+async def until_writing(*nodes: Node) -> None:
+    await until(lambda: all(node.state() is PartitionState.SERVING for node in nodes))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came true")
+
+
+@contextlib.asynccontextmanager
+async def running(*nodes: Node) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(node.coordinator.run()) for node in nodes]
+    await until(lambda: all(node.coordinator.is_loaded() for node in nodes))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,129 @@
+"""Who may write to the log of a coordinator, and where: over real streams, against a real log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from storage_harness import StorageHarness, batch, coordinator_record, run_node, topic_config, topic_records
+
+from barnabas.kernel.errors import ErrorCode
+from barnabas.records.control import encode_marker
+
+OFFSETS = "__consumer_offsets"
+OWNER = ("c1", "process 1")
+EPOCH = 4
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
+    async with run_node(tmp_path / "data", tmp_path / "s") as harness:
+        harness.apply(coordinator_record(*OWNER), coordinator_record("c2", "other process"))
+        yield harness
+
+
+@pytest.fixture
+async def offsets(node: StorageHarness) -> uuid.UUID:
+    return await node.create_topic(
+        OFFSETS, internal=True, leader_epoch=3, coordinator_id="c1", coordinator_epoch=EPOCH
+    )
+
+
+async def code(
+    node: StorageHarness,
+    topic: uuid.UUID,
+    *,
+    coordinator: tuple[str, str] | None = OWNER,
+    epoch: int = EPOCH,
+    expected: int | None = None,
+    leader_epoch: int = 3,
+) -> ErrorCode:
+    result = await node.append(
+        topic,
+        batch(b"a"),
+        coordinator=coordinator,
+        coordinator_epoch=epoch,
+        expected_log_end=expected,
+        leader_epoch=leader_epoch,
+    )
+    return ErrorCode(result.error_code)
+
+
+async def test_only_the_owner_writes(node: StorageHarness, offsets: uuid.UUID) -> None:
+    assert await code(node, offsets) is ErrorCode.none
+    assert await code(node, offsets, coordinator=None) is ErrorCode.invalid_topic_exception
+    stranger = ErrorCode.cluster_authorization_failed
+    assert await code(node, offsets, coordinator=("c1", "guessed")) is stranger
+    assert await code(node, offsets, coordinator=("c2", "other process")) is stranger
+    assert await code(node, offsets, coordinator=("nobody", "")) is stranger
+    assert await code(node, offsets, coordinator=("", "")) is stranger
+    assert node.partition(offsets).high_watermark == 1
+
+
+async def test_another_coordinator_epoch_is_refused(node: StorageHarness, offsets: uuid.UUID) -> None:
+    assert await code(node, offsets, epoch=EPOCH - 1) is ErrorCode.not_coordinator
+    assert await code(node, offsets, epoch=EPOCH + 1) is ErrorCode.unknown_leader_epoch
+    assert await code(node, offsets, leader_epoch=2) is ErrorCode.fenced_leader_epoch
+    # The partition goes to a new process of the same coordinator: its epoch rises, that of the leader does not.
+    handed_over = topic_records(
+        OFFSETS, offsets, internal=True, leader_epoch=3, coordinator_id="c1", coordinator_epoch=EPOCH + 1
+    )
+    node.apply(coordinator_record("c1", "process 2"), *handed_over)
+    assert await code(node, offsets) is ErrorCode.not_coordinator
+    assert await code(node, offsets, epoch=EPOCH + 1) is ErrorCode.cluster_authorization_failed
+    process_2 = ("c1", "process 2")
+    assert await code(node, offsets, coordinator=process_2, epoch=EPOCH + 1) is ErrorCode.none
+
+
+async def test_another_end_of_the_log_is_refused(node: StorageHarness, offsets: uuid.UUID) -> None:
+    assert await code(node, offsets, expected=0) is ErrorCode.none
+    assert await code(node, offsets, expected=0) is ErrorCode.offset_out_of_range
+    assert await code(node, offsets, expected=2) is ErrorCode.offset_out_of_range
+    assert await code(node, offsets, expected=1) is ErrorCode.none
+    assert await code(node, offsets) is ErrorCode.none
+    assert node.partition(offsets).high_watermark == 3
+
+
+async def test_a_stray_frame_is_refused_once_a_later_write_landed(
+    node: StorageHarness, offsets: uuid.UUID
+) -> None:
+    """The stream broke before the frame arrived; the coordinator reloaded with a write of its own meanwhile."""
+    assert await code(node, offsets, expected=0) is ErrorCode.none
+    assert await code(node, offsets) is ErrorCode.none  # what loading starts with says no end
+    assert await code(node, offsets, expected=1) is ErrorCode.offset_out_of_range
+    assert await code(node, offsets, expected=2) is ErrorCode.none
+
+
+async def test_what_is_expected_holds_for_all_of_an_append_at_once(
+    node: StorageHarness, offsets: uuid.UUID
+) -> None:
+    """Two frames in flight that expect the same end: one lands, whichever is first."""
+    sent = [
+        node.send_append(offsets, batch(b"a"), coordinator=OWNER, coordinator_epoch=EPOCH, expected_log_end=0)
+        for _ in range(2)
+    ]
+    codes = [(await future).partitions[0].error_code for future in sent]
+    assert codes == [ErrorCode.none, ErrorCode.offset_out_of_range]
+
+
+async def test_retention_does_not_move_the_expected_end(node: StorageHarness, offsets: uuid.UUID) -> None:
+    node.apply(topic_config(OFFSETS, cleanup_policy="compact,delete"))
+    for end in range(3):
+        assert await code(node, offsets, expected=end) is ErrorCode.none
+    log = node.partition(offsets).log
+    assert log is not None
+    log.maybe_increment_log_start_offset(2)
+    assert log.log_start_offset == 2
+    assert await code(node, offsets, expected=3) is ErrorCode.none
+
+
+async def test_a_marker_for_a_client_s_topic_needs_a_live_coordinator(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    marker = encode_marker(committed=True, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=1)
+    stranger = await node.append(topic, marker, coordinator=("c1", "guessed"))
+    assert stranger.error_code == ErrorCode.cluster_authorization_failed
+    client = await node.append(topic, marker)
+    assert client.error_code == ErrorCode.invalid_record
+    assert (await node.append(topic, marker, coordinator=OWNER)).error_code == ErrorCode.none
