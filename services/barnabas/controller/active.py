@@ -26,7 +26,12 @@ from barnabas.controller.writer import MetadataWriter, TooManyRequests
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
-from barnabas.rpc.v1.controller_pb2 import DescribeQuorumResponse, MetadataDelta, WatchRequest
+from barnabas.rpc.v1.controller_pb2 import (
+    DescribeQuorumResponse,
+    MetadataDelta,
+    ServiceHeartbeatRequest,
+    WatchRequest,
+)
 from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 
 EXPIRY_RETRY_SECONDS = 0.1
@@ -79,6 +84,7 @@ class ActiveController:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.writer.run(), name="metadata writer")
                 tasks.create_task(election.keep(leadership), name="lease")
+                tasks.create_task(self._sessions.watch_for_silence(), name="silent services")
                 await self._prepare()
                 self._sessions.restore(self.image)
                 self.is_ready = True
@@ -118,6 +124,19 @@ class ActiveController:
             self._fanout.discard(receiver)
             if member is not None:
                 self._sessions.detach(member, receiver)
+
+    def heard_from(self, request: ServiceHeartbeatRequest) -> bool:
+        """A service is alive; False when it is not registered here and has to do that first."""
+        match request.WhichOneof("service"):
+            case "node_id":
+                member = Member(Kind.NODE, str(request.node_id))
+            case "gateway_id":
+                member = Member(Kind.GATEWAY, request.gateway_id)
+            case "coordinator_id":
+                member = Member(Kind.COORDINATOR, request.coordinator_id)
+            case None:
+                return False
+        return self._sessions.heard_from(member, request.incarnation_id)
 
     def describe_quorum(self, leader_id: int, voters: Mapping[int, str]) -> DescribeQuorumResponse:
         """How far each copy of the metadata is; `voters` are the controllers that are there, by id."""

@@ -19,5 +19,12 @@ STOP_GRACE_SECONDS: Final = 1.0
 
 TAKEOVER_GRACE_MS: Final = 8_000
 """How much longer than its session timeout a service may take to come to a controller that succeeds another one: where
-the former was cut off and not ended, only an unanswered probe of the connection (KEEPALIVE_MS and KEEPALIVE_TIMEOUT_MS
-of `rpc.limits`) tells a service so. Without it, every node would be fenced whenever a controller is cut off."""
+the former was cut off and not ended, only an unanswered heartbeat (`metadata.heartbeats`) tells a service so, and then
+it has to find the new one. Without it, every node would be fenced whenever a controller is cut off."""
+
+SILENCE_MS_MIN: Final = 3_000
+"""A registered service whose stream is open but whose heartbeats stay away is given up after its session timeout, but
+not before this: a machine that is busy for a moment holds its services up, and takes nobody's place by it."""
+
+SILENCE_CHECK_SECONDS: Final = 0.5
+"""How often silent services are looked for."""

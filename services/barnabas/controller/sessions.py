@@ -1,5 +1,8 @@
 """Which registered services are there: a service is while its stream is, and for a session timeout after.
 
+An open stream alone proves little, for the kernel keeps that of a frozen process, and what waits to be written to it
+hides gRPC's own probes. So services send heartbeats, and one whose heartbeats stay away is treated as gone.
+
 A controller that becomes active gives every service that it finds in the metadata the same time to come.
 """
 
@@ -13,6 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.controller.fanout import Receiver
+from barnabas.controller.limits import SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import MetadataImage
 
@@ -42,6 +46,8 @@ class AlreadyRegistered(Exception):
 class _Session:
     incarnation_id: str
     receiver: Receiver | None = None
+    heard_at: float | None = None
+    """When the last heartbeat came, by the event loop's clock; None for a service that has not sent any yet."""
     expiry: asyncio.TimerHandle | None = None
     detached: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -64,6 +70,7 @@ class Sessions:
         self._on_expired = on_expired
         self._sessions: dict[Member, _Session] = {}
         self._closed = False
+        self._checked_at = -1.0
 
     def restore(self, image: MetadataImage) -> None:
         """Start the clock for all services that the metadata says are there."""
@@ -118,6 +125,44 @@ class Sessions:
         log.info("lost a service", kind=member.kind.value, name=member.name)
         session.detached.set()
         self._await_return(member, session.incarnation_id)
+
+    def heard_from(self, member: Member, incarnation_id: str) -> bool:
+        """A heartbeat came; False when there is no such session: the service is to register again."""
+        session = self._sessions.get(member)
+        if session is None or session.receiver is None or session.incarnation_id != incarnation_id:
+            return False
+        session.heard_at = asyncio.get_running_loop().time()
+        return True
+
+    async def watch_for_silence(self) -> None:
+        """Give up services whose heartbeats stay away, until cancelled."""
+        while True:
+            await asyncio.sleep(SILENCE_CHECK_SECONDS)
+            self.check_for_silence()
+
+    def check_for_silence(self) -> None:
+        """Give up services that are silent for their session timeout, and for SILENCE_MS_MIN at least."""
+        now = asyncio.get_running_loop().time()
+        held_up = 0.0 if self._checked_at < 0 else now - self._checked_at - SILENCE_CHECK_SECONDS
+        self._checked_at = now
+        for member, session in list(self._sessions.items()):
+            if session.receiver is None or session.heard_at is None:
+                continue
+            if held_up > SILENCE_CHECK_SECONDS:
+                # It was this controller that heard nothing for so long: their heartbeats may lie in its sockets.
+                session.heard_at = min(now, session.heard_at + held_up)
+            silent_ms = (now - session.heard_at) * 1000
+            if silent_ms > max(self._timeouts_ms[member.kind], SILENCE_MS_MIN):
+                self._give_up(member, session, int(silent_ms))
+
+    def _give_up(self, member: Member, session: _Session, silent_ms: int) -> None:
+        """As if the stream had ended a session timeout ago: nothing more is waited for."""
+        log.warning("a service is silent", kind=member.kind.value, name=member.name, silent_ms=silent_ms)
+        assert session.receiver is not None, "only those with a stream can be silent"
+        session.receiver.end("the controller has heard nothing for too long: register again")
+        session.detached.set()
+        del self._sessions[member]
+        self._on_expired(member)
 
     def close(self) -> None:
         """The term is over: no session expires any more."""

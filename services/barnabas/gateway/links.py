@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Links:
     """Owns one StorageConnection per storage node and one channel per coordinator.
 
-    A node or coordinator that comes back at another address gets a new connection; those that are gone are closed.
+    A node or coordinator that comes back at another address gets a new connection; those that are gone are closed, and
+    what waits for them fails. So does what waits for a node that was fenced, for nobody knows when it speaks again.
     """
 
     def __init__(self, metadata: MetadataSubscription) -> None:
@@ -71,7 +72,7 @@ class Links:
     def _on_metadata(self, _: MetadataImage, new: MetadataImage) -> None:
         for node_id, connection in list(self._storage.items()):
             node = new.nodes.get(node_id)
-            if node is None or node.address != connection.address:
+            if node is None or node.fenced or node.address != connection.address:
                 del self._storage[node_id]
                 self._close_later(connection.close())
         addresses = {coordinator.address for coordinator in new.coordinators.values()}

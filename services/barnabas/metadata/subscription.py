@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
+from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.connections import open_channel
+from barnabas.rpc.unary_calls import answer_of, unavailable
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
 from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
 
@@ -90,9 +93,10 @@ class MetadataSubscription:
         try:
             while True:
                 try:
-                    async for delta in self.controller.Watch(self._make_request()):
-                        self._replay(delta)
-                        pause = RETRY_SECONDS_MIN
+                    async with aclosing(self._watch()) as deltas:
+                        async for delta in deltas:
+                            self._replay(delta)
+                            pause = RETRY_SECONDS_MIN
                     reason = "the controller ended the stream"
                 except grpc.aio.AioRpcError as error:
                     if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
@@ -114,6 +118,34 @@ class MetadataSubscription:
         finally:
             for channel in self._channels:
                 await channel.close(grace=None)
+
+    async def _watch(self) -> AsyncGenerator[MetadataDelta]:
+        """What the controller streams, for as long as it answers heartbeats too. Raises AioRpcError."""
+        controller, request = self.controller, self._make_request()
+        call = controller.Watch(request)
+        heartbeat = heartbeat_of(request)
+        silence: asyncio.Task[str] | None = None
+
+        def on_silence(_: object) -> None:
+            call.cancel()
+
+        try:
+            while isinstance(
+                delta := await answer_of(call.read()), MetadataDelta
+            ):  # else the stream has ended
+                if silence is None and heartbeat is not None:
+                    silence = asyncio.create_task(send_heartbeats(controller, heartbeat), name="heartbeats")
+                    silence.add_done_callback(on_silence)
+                yield delta
+        except grpc.aio.AioRpcError:
+            if silence is not None and silence.done() and not silence.cancelled():
+                raise unavailable(silence.result()) from None
+            raise
+        finally:
+            call.cancel()
+            if silence is not None:
+                silence.cancel()
+                await asyncio.wait({silence})
 
     async def _reopen(self) -> None:
         """A fresh channel connects at once; gRPC lets an address that failed rest for 100 ms at least."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from barnabas.controller.fanout import Receiver
+from barnabas.controller.limits import SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1 import metadata_pb2 as md
@@ -30,6 +33,7 @@ class Timers:
     """An event loop's timers that go off when told to."""
 
     def __init__(self) -> None:
+        self.now = 100.0
         self.pending: list[tuple[float, Callable[..., None], tuple[object, ...]]] = []
 
     def call_later(
@@ -38,6 +42,9 @@ class Timers:
         entry = (seconds, callback, arguments)
         self.pending.append(entry)
         return SimpleNamespace(cancel=lambda: self.pending.remove(entry))
+
+    def time(self) -> float:
+        return self.now
 
     def pass_by(self, seconds: float) -> None:
         for entry in [entry for entry in self.pending if entry[0] <= seconds]:
@@ -65,3 +72,76 @@ def test_services_of_the_term_before_have_a_session_timeout_and_the_grace(
     assert set(expired) == {Member(Kind.COORDINATOR, "c"), Member(Kind.GATEWAY, "g")}
     timers.pass_by((grace_ms + 2000) / 1000)
     assert expired[-1] == Member(Kind.NODE, "1")
+
+
+NODE = Member(Kind.NODE, "1")
+
+
+class Ended:
+    """A member's receiver: why its stream was ended."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def end(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+async def attached(expired: list[Member], receiver: Ended) -> Sessions:
+    sessions = Sessions(TIMEOUTS_MS, expired.append)
+    await sessions.attach(NODE, "a", cast(Receiver, receiver))
+    return sessions
+
+
+def check_for(sessions: Sessions, timers: Timers, seconds: float) -> None:
+    """Let time pass as it does in a controller that is not held up."""
+    for _ in range(round(seconds / SILENCE_CHECK_SECONDS)):
+        timers.now += SILENCE_CHECK_SECONDS
+        sessions.check_for_silence()
+
+
+async def test_a_service_whose_heartbeats_stay_away_is_gone_though_its_stream_is_open(timers: Timers) -> None:
+    expired: list[Member] = []
+    receiver = Ended()
+    sessions = await attached(expired, receiver)
+    assert sessions.heard_from(NODE, "a")
+    check_for(sessions, timers, SILENCE_MS_MIN / 1000)
+    assert (expired, sessions.is_attached(NODE)) == ([], True)
+    check_for(sessions, timers, SILENCE_CHECK_SECONDS)
+    assert (expired, sessions.is_attached(NODE), len(receiver.reasons)) == ([NODE], False, 1)
+    assert not sessions.heard_from(NODE, "a"), "it is told to register again"
+    sessions.detach(NODE, cast(Receiver, receiver))
+    timers.pass_by(1_000)
+    assert expired == [NODE], "it is given up once"
+    await sessions.attach(NODE, "a", cast(Receiver, Ended()))
+    assert sessions.heard_from(NODE, "a")
+
+
+async def test_a_service_that_is_heard_stays_and_one_that_sends_no_heartbeats_is_judged_by_its_stream(
+    timers: Timers,
+) -> None:
+    expired: list[Member] = []
+    sessions = await attached(expired, Ended())
+    check_for(sessions, timers, 60)
+    for _ in range(60):
+        assert sessions.heard_from(NODE, "a")
+        check_for(sessions, timers, 1)
+    assert (expired, sessions.is_attached(NODE)) == ([], True)
+
+
+async def test_a_heartbeat_of_another_process_counts_for_nobody(timers: Timers) -> None:
+    sessions = await attached([], Ended())
+    assert not sessions.heard_from(NODE, "b")
+    assert not sessions.heard_from(Member(Kind.NODE, "2"), "a")
+
+
+async def test_a_controller_that_was_frozen_blames_nobody_for_it(timers: Timers) -> None:
+    expired: list[Member] = []
+    sessions = await attached(expired, Ended())
+    sessions.heard_from(NODE, "a")
+    check_for(sessions, timers, 1)
+    timers.now += 600
+    sessions.check_for_silence()
+    assert expired == []
+    check_for(sessions, timers, SILENCE_MS_MIN / 1000)
+    assert expired == [NODE], "and gives up those that stay silent now"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller.store import etcd
 from barnabas.controller.store.etcd import EtcdStore
 from barnabas.controller.store.protocol import Put, RevisionCompacted, StoreError
 
@@ -81,6 +82,35 @@ async def test_what_is_under_way_goes_on_when_another_call_gives_the_endpoint_up
                 await store.keep_lease_alive(lease.lease_id)
             own_etcd.resume()
             assert list((await reading).entries) == ["a"]
+            revision = await store.transact([], [Put("b", b"2")])
+            assert (await waiting).revision == revision
+    await store.close()
+
+
+async def test_an_idle_connection_to_a_silent_member_is_given_up(
+    own_etcd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch waits without a limit of its own: only the connection's probes tell that nobody is there."""
+    quick = {
+        "grpc.keepalive_time_ms": 200,
+        "grpc.keepalive_timeout_ms": 200,
+        "grpc.http2.ping_timeout_ms": 200,
+    }
+    assert quick.keys() <= dict(etcd._CHANNEL_OPTIONS).keys()
+    options = tuple((name, quick.get(name, value)) for name, value in etcd._CHANNEL_OPTIONS)
+    monkeypatch.setattr(etcd, "_CHANNEL_OPTIONS", options)
+    given_up = asyncio.Event()
+    store = EtcdStore([own_etcd.endpoint])
+    monkeypatch.setattr(store, "_turn_from", lambda _: given_up.set())
+    await store.open()
+    revision = await store.transact([], [Put("a", b"1")])
+    async with aclosing(store.watch(revision)) as watch:  # type: ignore[type-var]
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            assert (await anext(watch)).revision == revision
+            waiting = asyncio.ensure_future(anext(watch))
+            own_etcd.pause()
+            await given_up.wait()
+            own_etcd.resume()
             revision = await store.transact([], [Put("b", b"2")])
             assert (await waiting).revision == revision
     await store.close()

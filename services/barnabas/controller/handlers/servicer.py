@@ -1,7 +1,8 @@
 """The controller's gRPC methods: each is one decision; errors become gRPC status codes here and only here.
 
 FAILED_PRECONDITION: not the active controller. UNAVAILABLE: it lost the leadership, the outcome is not known.
-INVALID_ARGUMENT: will never be accepted. ALREADY_EXISTS: another process has the id. RESOURCE_EXHAUSTED: later.
+INVALID_ARGUMENT: will never be accepted. ALREADY_EXISTS: another process has the id. NOT_FOUND: not registered.
+RESOURCE_EXHAUSTED: later.
 """
 
 from __future__ import annotations
@@ -63,6 +64,17 @@ class Servicer(ControllerServicer):
                     yield delta
             except _ERRORS as error:
                 await context.abort(_STATUS[type(error)], str(error))
+
+    async def ServiceHeartbeat(  # noqa: N802
+        self, request: pb.ServiceHeartbeatRequest, context: Context
+    ) -> pb.ServiceHeartbeatResponse:
+        active = self._controller.active
+        if active is None:
+            await self._refuse(context)
+        assert active is not None
+        if not active.heard_from(request):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "not registered: begin with Watch")
+        return pb.ServiceHeartbeatResponse()
 
     async def CreateTopics(  # noqa: N802
         self, request: pb.CreateTopicsRequest, context: Context

@@ -55,14 +55,18 @@ RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 RECONNECT_SECONDS_MIN: Final = 0.05
 RECONNECT_SECONDS_MAX: Final = 1.0
 
-KEEPALIVE_MS: Final = 10_000
+KEEPALIVE_MS: Final = 5_500
 """etcd ends connections that are probed more often than its --grpc-keepalive-min-time of 5 s."""
 
-KEEPALIVE_TIMEOUT_MS: Final = 3_000
+KEEPALIVE_TIMEOUT_MS: Final = 2_500
+"""A member whose probe is not answered within this is given up: 8 s after it was heard of last, where no call with a
+limit of its own noticed before."""
 
 _CHANNEL_OPTIONS: Final = (
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    # The time-out that decides: a probe counts as any ping of HTTP/2 (a minute if it is not set).
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),

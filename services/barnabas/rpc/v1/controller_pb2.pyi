@@ -64,6 +64,59 @@ class WatchRequest(_message.Message):
 Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 
 @_typing.final
+class ServiceHeartbeatRequest(_message.Message):
+    """Which service is alive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    GATEWAY_ID_FIELD_NUMBER: _builtins.int
+    COORDINATOR_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """A storage node's id."""
+    gateway_id: _builtins.str
+    """A gateway's."""
+    coordinator_id: _builtins.str
+    """A coordinator's."""
+    incarnation_id: _builtins.str
+    """Which process of that name, where it registered with one."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        gateway_id: _builtins.str = ...,
+        coordinator_id: _builtins.str = ...,
+        incarnation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "gateway_id", b"gateway_id", "node_id", b"node_id", "service", b"service"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "gateway_id", b"gateway_id", "incarnation_id", b"incarnation_id", "node_id", b"node_id", "service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_service: _TypeAlias = _typing.Literal["node_id", "gateway_id", "coordinator_id"]  # noqa: Y015
+    _WhichOneofArgType_service: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_service) -> _WhichOneofReturnType_service | None: ...
+
+Global___ServiceHeartbeatRequest: _TypeAlias = ServiceHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class ServiceHeartbeatResponse(_message.Message):
+    """The controller has heard of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServiceHeartbeatResponse: _TypeAlias = ServiceHeartbeatResponse  # noqa: Y015
+
+@_typing.final
 class MetadataDelta(_message.Message):
     """What changed in one transaction of the store."""
 

@@ -40,6 +40,11 @@ class ControllerStub:
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.WatchRequest.SerializeToString,
                 response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.MetadataDelta.FromString,
                 _registered_method=True)
+        self.ServiceHeartbeat = channel.unary_unary(
+                '/barnabas.rpc.v1.Controller/ServiceHeartbeat',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.ServiceHeartbeatRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.ServiceHeartbeatResponse.FromString,
+                _registered_method=True)
         self.CreateTopics = channel.unary_unary(
                 '/barnabas.rpc.v1.Controller/CreateTopics',
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsRequest.SerializeToString,
@@ -95,6 +100,14 @@ class ControllerServicer:
         """Registers the caller, then streams a snapshot of the metadata and every change after it, in order. The
         stream is the caller's liveness: when it ends, the controller counts the session timeout.
         A controller that is not the active one ends the call with FAILED_PRECONDITION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ServiceHeartbeat(self, request, context):
+        """Says that a registered service is alive, for an open stream alone does not tell: a frozen process keeps it. NOT_FOUND
+        tells the service that it is not registered (any more): it is to begin again with Watch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -171,6 +184,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.WatchRequest.FromString,
                     response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.MetadataDelta.SerializeToString,
             ),
+            'ServiceHeartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.ServiceHeartbeat,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.ServiceHeartbeatRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.ServiceHeartbeatResponse.SerializeToString,
+            ),
             'CreateTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopics,
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.CreateTopicsRequest.FromString,
@@ -245,6 +263,33 @@ class Controller:
             '/barnabas.rpc.v1.Controller/Watch',
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.WatchRequest.SerializeToString,
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.MetadataDelta.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ServiceHeartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Controller/ServiceHeartbeat',
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.ServiceHeartbeatRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.ServiceHeartbeatResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,10 @@ class ControllerStub:
     stream is the caller's liveness: when it ends, the controller counts the session timeout.
     A controller that is not the active one ends the call with FAILED_PRECONDITION.
     """
+    ServiceHeartbeat: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ServiceHeartbeatRequest, _controller_pb2.ServiceHeartbeatResponse]
+    """Says that a registered service is alive, for an open stream alone does not tell: a frozen process keeps it. NOT_FOUND
+    tells the service that it is not registered (any more): it is to begin again with Watch.
+    """
     CreateTopics: _grpc.UnaryUnaryMultiCallable[_controller_pb2.CreateTopicsRequest, _controller_pb2.CreateTopicsResponse]
     """Creates topics. Answers one result per topic; no topic's failure touches another."""
     DeleteTopics: _grpc.UnaryUnaryMultiCallable[_controller_pb2.DeleteTopicsRequest, _controller_pb2.DeleteTopicsResponse]
@@ -66,6 +70,10 @@ class ControllerAsyncStub(ControllerStub):
     """Registers the caller, then streams a snapshot of the metadata and every change after it, in order. The
     stream is the caller's liveness: when it ends, the controller counts the session timeout.
     A controller that is not the active one ends the call with FAILED_PRECONDITION.
+    """
+    ServiceHeartbeat: _aio.UnaryUnaryMultiCallable[_controller_pb2.ServiceHeartbeatRequest, _controller_pb2.ServiceHeartbeatResponse]  # type: ignore[assignment]
+    """Says that a registered service is alive, for an open stream alone does not tell: a frozen process keeps it. NOT_FOUND
+    tells the service that it is not registered (any more): it is to begin again with Watch.
     """
     CreateTopics: _aio.UnaryUnaryMultiCallable[_controller_pb2.CreateTopicsRequest, _controller_pb2.CreateTopicsResponse]  # type: ignore[assignment]
     """Creates topics. Answers one result per topic; no topic's failure touches another."""
@@ -98,6 +106,16 @@ class ControllerServicer(metaclass=_abc_1.ABCMeta):
         """Registers the caller, then streams a snapshot of the metadata and every change after it, in order. The
         stream is the caller's liveness: when it ends, the controller counts the session timeout.
         A controller that is not the active one ends the call with FAILED_PRECONDITION.
+        """
+
+    @_abc_1.abstractmethod
+    def ServiceHeartbeat(
+        self,
+        request: _controller_pb2.ServiceHeartbeatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.ServiceHeartbeatResponse, _abc.Awaitable[_controller_pb2.ServiceHeartbeatResponse]]:
+        """Says that a registered service is alive, for an open stream alone does not tell: a frozen process keeps it. NOT_FOUND
+        tells the service that it is not registered (any more): it is to begin again with Watch.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,60 @@
+"""A registered service says that it is alive, and notices by the same call that the controller is not.
+
+The stream of the metadata cannot tell either: the kernel keeps it open while one end is frozen, and a controller that
+has nothing to say is silent anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import grpc.aio
+
+from barnabas.rpc.unary_calls import answer_of
+from barnabas.rpc.v1.controller_pb2 import ServiceHeartbeatRequest, WatchRequest
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
+
+HEARTBEAT_SECONDS: Final = 0.75
+"""How often a service sends a heartbeat: four in the shortest time after which one is given up as silent."""
+
+HEARTBEAT_TIMEOUT_SECONDS: Final = 2.25
+"""A controller that has not answered a heartbeat within this is frozen or cut off: 3 s after it was heard of last."""
+
+
+def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
+    """The heartbeat of who registers so; None for an observer, whom nobody would miss."""
+    match registration.WhichOneof("registration"):
+        case "node":
+            node = registration.node
+            return ServiceHeartbeatRequest(node_id=node.node_id, incarnation_id=node.incarnation_id)
+        case "gateway":
+            return ServiceHeartbeatRequest(gateway_id=registration.gateway.gateway_id)
+        case "coordinator":
+            coordinator = registration.coordinator
+            return ServiceHeartbeatRequest(
+                coordinator_id=coordinator.coordinator_id, incarnation_id=coordinator.incarnation_id
+            )
+        case None:
+            return None
+
+
+async def send_heartbeats(controller: ControllerAsyncStub, heartbeat: ServiceHeartbeatRequest) -> str:
+    """Send heartbeats until one is not answered as it should be, and return why."""
+    while True:
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+        try:
+            await answer_of(controller.ServiceHeartbeat(heartbeat, timeout=HEARTBEAT_TIMEOUT_SECONDS))
+        except grpc.aio.AioRpcError as error:
+            match error.code():
+                case grpc.StatusCode.UNIMPLEMENTED:
+                    await (
+                        asyncio.Event().wait()
+                    )  # a controller of an earlier version, which goes by the stream alone
+                case grpc.StatusCode.DEADLINE_EXCEEDED:
+                    return "the controller does not answer heartbeats"
+                case _:
+                    return error.details() or error.code().name

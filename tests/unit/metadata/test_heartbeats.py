@@ -1,0 +1,138 @@
+"""Heartbeats: who sends which, what ends them, and that a silent controller is left for one that answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from barnabas.metadata import heartbeats
+from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
+from barnabas.metadata.subscription import MetadataSubscription
+from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.v1.controller_pb2 import (
+    MetadataDelta,
+    ServiceHeartbeatRequest,
+    ServiceHeartbeatResponse,
+    WatchRequest,
+)
+from barnabas.rpc.v1.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
+from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, GatewayRecord, NodeRecord
+
+NODE = WatchRequest(node=NodeRecord(node_id=4, incarnation_id="life"))
+
+
+class FakeController(ControllerServicer):
+    """Streams one snapshot and then nothing; `answer` decides what a heartbeat meets."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.heartbeats: list[ServiceHeartbeatRequest] = []
+        self.watches = 0
+        self.is_silent = False
+        self.refusal: grpc.StatusCode | None = None
+
+    async def Watch(self, request: WatchRequest, context: Any) -> AsyncIterator[MetadataDelta]:
+        self.watches += 1
+        yield MetadataDelta(revision=self.watches, snapshot=True)
+        await asyncio.Event().wait()
+
+    async def ServiceHeartbeat(
+        self, request: ServiceHeartbeatRequest, context: Any
+    ) -> ServiceHeartbeatResponse:
+        self.heartbeats.append(request)
+        if self.is_silent:
+            await asyncio.Event().wait()
+        if self.refusal is not None:
+            await context.abort(self.refusal, "begin with Watch")
+        return ServiceHeartbeatResponse()
+
+
+@pytest.fixture
+async def controllers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[dict[str, FakeController]]:
+    """Two controllers by address; heartbeats come quickly."""
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_TIMEOUT_SECONDS", 0.5)
+    made: dict[str, FakeController] = {}
+    servers = []
+    for name in ("a", "b"):
+        server = make_server()
+        address = add_address(server, f"unix:{tmp_path}/{name}")
+        made[address] = FakeController(name)
+        add_ControllerServicer_to_server(made[address], server)
+        await server.start()
+        servers.append(server)
+    yield made
+    for server in servers:
+        await server.stop(None)
+
+
+async def follow(subscription: MetadataSubscription, until: Any) -> None:
+    running = asyncio.create_task(subscription.run())
+    async with asyncio.timeout(30):
+        while not until():
+            await asyncio.sleep(0.001)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def test_everyone_who_registers_sends_its_own() -> None:
+    assert heartbeat_of(NODE) == ServiceHeartbeatRequest(node_id=4, incarnation_id="life")
+    gateway = WatchRequest(gateway=GatewayRecord(gateway_id="g"))
+    assert heartbeat_of(gateway) == ServiceHeartbeatRequest(gateway_id="g")
+    coordinator = WatchRequest(coordinator=CoordinatorRecord(coordinator_id="c", incarnation_id="life"))
+    assert heartbeat_of(coordinator) == ServiceHeartbeatRequest(coordinator_id="c", incarnation_id="life")
+    assert heartbeat_of(WatchRequest()) is None
+
+
+async def test_a_controller_that_does_not_answer_heartbeats_is_left(
+    controllers: dict[str, FakeController],
+) -> None:
+    first, second = controllers.values()
+    first.is_silent = True
+    subscription = MetadataSubscription(list(controllers), lambda: NODE)
+    await follow(subscription, lambda: len(second.heartbeats) > 3)
+    assert (first.watches, second.watches) == (1, 1)
+    assert set(map(str, second.heartbeats)) == {str(heartbeat_of(NODE))}
+
+
+async def test_a_service_that_was_given_up_registers_again(controllers: dict[str, FakeController]) -> None:
+    address, controller = next(iter(controllers.items()))
+    controller.refusal = grpc.StatusCode.NOT_FOUND
+    subscription = MetadataSubscription([address], lambda: NODE)
+    await follow(subscription, lambda: controller.watches >= 3)
+    assert len(controller.heartbeats) >= 2
+
+
+async def test_an_observer_sends_none(controllers: dict[str, FakeController]) -> None:
+    address, controller = next(iter(controllers.items()))
+    controller.is_silent = True
+    subscription = MetadataSubscription([address], WatchRequest)
+    await follow(subscription, lambda: subscription.image.revision)
+    assert (controller.watches, controller.heartbeats) == (1, [])
+
+
+async def test_a_controller_of_an_earlier_version_is_judged_by_its_stream() -> None:
+    calls = 0
+
+    class Earlier:
+        async def ServiceHeartbeat(self, _: Any, timeout: float) -> Any:
+            nonlocal calls
+            calls += 1
+            none = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNIMPLEMENTED, none, none, "no such method", None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.0)
+        sending = asyncio.ensure_future(send_heartbeats(Earlier(), ServiceHeartbeatRequest(node_id=1)))  # type: ignore[arg-type]
+        for _ in range(50):
+            await asyncio.sleep(0)
+    assert (calls, sending.done()) == (1, False)
+    sending.cancel()
