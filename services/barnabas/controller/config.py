@@ -46,13 +46,20 @@ class ControllerConfig:
         104_857_600, "Segment size of internal topics when they are created.", unit="bytes"
     )
     broker_session_timeout_ms: int = setting(
-        2_000, "How long after its stream broke a storage node is fenced, unless it comes back.", unit="ms"
+        2_000,
+        "How long after its stream broke or its heartbeats stayed away (3 s at least) a storage node is fenced.",
+        unit="ms",
     )
     gateway_session_timeout_ms: int = setting(
-        1_000, "How long after its stream broke a gateway is forgotten, unless it comes back.", unit="ms"
+        1_000,
+        "How long after its stream broke or its heartbeats stayed away (3 s at least) a gateway is forgotten.",
+        unit="ms",
     )
     coordinator_session_timeout_ms: int = setting(
-        1_000, "How long after its stream broke a coordinator loses its partitions.", unit="ms"
+        1_000,
+        "How long after its stream broke or its heartbeats stayed away (3 s at least) a coordinator loses its "
+        "partitions.",
+        unit="ms",
     )
     election_lease_ms: int = setting(
         3_000, "How long after it was last heard of the active controller can be succeeded.", unit="ms"

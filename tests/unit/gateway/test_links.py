@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,11 +42,12 @@ def node(address: str, *, fenced: bool = False) -> MetadataRecord:
 
 
 @pytest.fixture
-async def silent_address(tmp_path: Path) -> AsyncIterator[str]:
-    """Somebody accepts connections there and never says a word, as the kernel does for a frozen process."""
-    server = await asyncio.start_unix_server(lambda _reader, _writer: None, tmp_path / "silent")
-    yield f"unix:{tmp_path}/silent"
-    server.close()
+def silent_address(tmp_path: Path) -> Iterator[str]:
+    """Connections are made there and nobody ever reads them, as the kernel does it for a frozen process."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "silent"))
+        listening.listen()
+        yield f"unix:{tmp_path}/silent"
 
 
 async def test_what_waits_for_a_node_fails_when_it_is_fenced(silent_address: str) -> None:
