@@ -195,7 +195,7 @@ def test_json_there_and_back(run: CommandLine, topic: str) -> None:
 def test_files_and_times(run: CommandLine, topic: str, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.write_bytes(BINARY)
-    run("produce", "-t", topic, str(whole), "-p", "0", "-k", "file")
+    run("produce", topic, "--file", str(whole), "-p", "0", "-k", "file")
     assert run("consume", "-t", topic, "-p", "0", "-e", "-D", "").stdout == BINARY
     stamped = "".join(
         json.dumps({"value": str(number), "timestamp": 1_600_000_000_000 + number * 1000}) + "\n"

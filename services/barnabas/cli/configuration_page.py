@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_type_hints
 
+from barnabas.cli.plan import SETTINGS_OF_UP
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
@@ -64,6 +65,14 @@ A wrong name or value is refused in one line. What counts is, in this order: wha
 broker, on all brokers, in the file, and Kafka's default.
 """
 
+REASONS_FOR_OTHER_DEFAULTS: Final[Mapping[str, str]] = {
+    "broker.session.timeout.ms": "A node that died is noticed sooner, and its partitions shown without a leader.",
+    "group.initial.rebalance.delay.ms": "On one machine a lone consumer is not to wait for others.",
+    "max.connections": "Every gateway bounds what it takes on.",
+    "queued.max.request.bytes": "The same for the memory of requests that are being served.",
+}
+"""Why settings are not as Kafka has them, shown by brokers as they are (`plan.SHOWN_BY_BROKERS`)."""
+
 _HEADER: Final = (
     "| Setting | Type | Default | Valid values | Change | Effect | Meaning |",
     "|---|---|---|---|---|---|---|",
@@ -80,6 +89,7 @@ def lines() -> Iterator[str]:
         yield from _section(f"### {title}", (BROKER_SETTINGS[name] for name in names))
     yield from _section("## Groups", GROUP_SETTINGS.values())
     yield from _section("## Client metrics", CLIENT_METRICS_SETTINGS.values())
+    yield from _other_defaults()
     yield from ("", "## The services' own files", "")
     yield "Kafka's names where Kafka has the setting; the defaults are those of a service that is started by itself."
     for title, config_type in SERVICES.items():
@@ -91,6 +101,26 @@ def lines() -> Iterator[str]:
             "|---|---|---|---|---|",
         )
         yield from _service_rows(config_type)
+
+
+def _other_defaults() -> Iterator[str]:
+    yield from ("", "## Other defaults than Kafka's", "")
+    yield "The tables above have Kafka's defaults. These settings have others, in every service or in the clusters that"
+    yield "`barnabas up` starts; all the others are the same there. What a file or `--override` says wins over both."
+    yield from (
+        "",
+        "| Setting | Kafka | A service by itself | `barnabas up` | Why |",
+        "|---|---|---|---|---|",
+    )
+    of_services = {
+        property_name(field.name): field.default
+        for config_type in SERVICES.values()
+        for field in dataclasses.fields(config_type)
+    }
+    for name, why in REASONS_FOR_OTHER_DEFAULTS.items():
+        by_itself = str(of_services[name])
+        with_up = SETTINGS_OF_UP.get(name, by_itself)
+        yield _row(f"`{name}`", *map(_default, (BROKER_SETTINGS[name].default, by_itself, with_up)), why)
 
 
 def page() -> str:

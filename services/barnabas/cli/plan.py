@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.config import CoordinatorConfig
     from barnabas.gateway.config import GatewayConfig
 
+SETTINGS_OF_UP: Final[Mapping[str, str]] = MappingProxyType({"group.initial.rebalance.delay.ms": "0"})
+"""What `up` sets otherwise than a service has it that is started by itself: on one machine consumers are started by
+hand, and a lone one is not to wait three seconds for others. docs/configuration.md shows it."""
+
 SHOWN_BY_BROKERS: Final = (
     "broker.session.timeout.ms",
     "group.initial.rebalance.delay.ms",
@@ -109,8 +113,6 @@ class _Planner:
             coordinator_id=name,
             listen_address=self._grpc(name),
             controllers=self._controllers,
-            # As in the server.properties that Kafka ships: on one machine nobody waits for more members.
-            group_initial_rebalance_delay_ms=0,
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
         )
@@ -134,8 +136,8 @@ class _Planner:
         return self._overridden(config)
 
     def _overridden(self, config: ConfigT) -> ConfigT:
-        """The config with what `--override` sets of it."""
-        return with_settings(config, self._options.broker_settings)
+        """The config with what `up` and then `--override` set of it."""
+        return with_settings(config, {**SETTINGS_OF_UP, **self._options.broker_settings})
 
     @property
     def _log_level(self) -> str:

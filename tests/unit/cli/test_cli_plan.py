@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.options import UpOptions
-from barnabas.cli.plan import SHOWN_BY_BROKERS, plan_cluster
+from barnabas.cli.plan import SETTINGS_OF_UP, SHOWN_BY_BROKERS, plan_cluster
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
@@ -19,6 +19,10 @@ from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.storage.config import StorageConfig
 
 OF_ADDRESSES = {"listeners", "advertised.listeners", "broker.rack"}
+OF_THE_CLUSTER = {
+    *("node.id", "gateway.id", "coordinator.id", "data.dir", "log.dirs", "log.level"),
+    *("listeners", "listen.address", "http.address", "controllers", "ports.per.listener", "position"),
+}
 
 
 @pytest.fixture
@@ -74,6 +78,24 @@ def test_brokers_show_what_the_other_services_have_otherwise_than_kafka(director
     storage = load_config(StorageConfig, services["storage-1"], {})
     assert set(SHOWN_BY_BROKERS) <= storage.static_settings.keys()
     assert storage.static_settings["group.initial.rebalance.delay.ms"] == "0"
+
+
+def test_up_sets_nothing_else_than_it_says(directory: DataDirectory) -> None:
+    """Beside what is the cluster's own: ids, addresses, directories, and what flags say."""
+    services = plan(directory)
+    config_types = {
+        "controller": ControllerConfig,
+        "storage-1": StorageConfig,
+        "coordinator-1": CoordinatorConfig,
+        "gateway-1": GatewayConfig,
+    }
+    differing = set()
+    for name, config_type in config_types.items():
+        config = load_config(config_type, services[name], {})
+        for field in dataclasses.fields(config):
+            if not field.metadata.get("others") and getattr(config, field.name) != field.default:
+                differing.add(property_name(field.name))
+    assert differing - OF_THE_CLUSTER == set(SETTINGS_OF_UP)
 
 
 def test_what_kafka_takes_and_a_service_cannot_is_refused(directory: DataDirectory) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.cli.configuration_page import page
+from barnabas.cli.configuration_page import REASONS_FOR_OTHER_DEFAULTS, page
+from barnabas.cli.plan import SETTINGS_OF_UP, SHOWN_BY_BROKERS
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS
 
@@ -21,3 +22,8 @@ def test_every_setting_is_on_the_page() -> None:
     text = page()
     for name in [*BROKER_SETTINGS, *TOPIC_SETTINGS]:
         assert f"\n| `{name}` | " in text, name
+
+
+def test_every_other_default_has_its_reason_and_shows_what_up_sets() -> None:
+    assert REASONS_FOR_OTHER_DEFAULTS.keys() == set(SHOWN_BY_BROKERS) >= SETTINGS_OF_UP.keys()
+    assert "| `group.initial.rebalance.delay.ms` | `3000` | `3000` | `0` |" in page()

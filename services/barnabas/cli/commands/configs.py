@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -116,6 +116,7 @@ class NameFlags:
 def configs(
     named: NameFlags,
     action: ActionFlag = None,
+    name: flags.TopicWord = None,
     describe: DescribeFlag = False,
     alter: AlterFlag = False,
     entity_type: EntityTypeFlag = None,
@@ -133,6 +134,7 @@ def configs(
     command_property: flags.CommandProperty = None,
 ) -> None:
     """Show and change configs of topics, brokers, groups, quotas (kafka-configs)."""
+    named = replace(named, topic=flags.one_topic(name, named.topic, "configs"))
     what = flags.chosen({"describe": describe, "alter": alter}, action, "configs")
     flags.refuse_controller(bootstrap_controller)
     entities = parse_entities(

@@ -17,10 +17,6 @@ from barnabas.cli.text.output import OutputFormat
 if TYPE_CHECKING:
     from barnabas.cli.text.record_format import Render
 
-NamesFlag = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TOPIC]...", help="The topics; or --topic.", show_default=False),
-]
 TopicFlag = Annotated[
     list[str] | None,
     typer.Option(
@@ -177,7 +173,7 @@ class FormatFlags:
 @spread
 def consume(
     formats: FormatFlags,
-    names: NamesFlag = None,
+    names: flags.TopicWords = None,
     topic: TopicFlag = None,
     include: IncludeFlag = "",
     group: GroupFlag = "",
@@ -203,7 +199,7 @@ def consume(
     if include:
         patterns.append("^" + include.removeprefix("^"))
     if not patterns:
-        raise usage("consume needs a --topic")
+        raise usage("consume needs a topic: barnabas consume TOPIC")
     check_words(output, isolation_level)
     if systest_events:
         raise usage("--enable-systest-events is for Kafka's own system tests: use --output json")

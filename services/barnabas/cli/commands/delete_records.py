@@ -23,6 +23,7 @@ HIGH_WATERMARK: Final = -1
 
 
 def delete_records(
+    name: flags.TopicWord = None,
     offset_json_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help='{"partitions": [{"topic": , "partition": , "offset": }]}'),
@@ -38,6 +39,7 @@ def delete_records(
     command_property: flags.CommandProperty = None,
 ) -> None:
     """Delete records before an offset (kafka-delete-records)."""
+    topic = flags.one_topic(name, topic, "delete-records")
     by_hand = (topic, partition, offset) != ("", None, None)
     if (offset_json_file is not None) == by_hand:
         raise usage("give --offset-json-file, or --topic, --partition and --offset")

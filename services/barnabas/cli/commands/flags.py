@@ -69,6 +69,24 @@ Topic = Annotated[
     str,
     typer.Option("--topic", metavar="TOPIC", help="The topic.", autocompletion=complete_topic),
 ]
+TopicWord = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TOPIC]",
+        help="The topic; or --topic.",
+        show_default=False,
+        autocompletion=complete_topic,
+    ),
+]
+TopicWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TOPIC]...",
+        help="The topics; or as a flag.",
+        show_default=False,
+        autocompletion=complete_topic,
+    ),
+]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
@@ -110,6 +128,13 @@ def chosen(flags: Mapping[str, bool], word: str | None, command: str) -> str:
     if not given:
         raise usage(f"say what to do with {command}: one of {wanted}")
     raise usage(f"{' and '.join('--' + name for name in given)} at once: give one of {wanted}")
+
+
+def one_topic(word: str | None, flag: str, command: str, *, advice: str = "give one of them") -> str:
+    """The topic that a word or a flag names, empty without any; Refused for two of them."""
+    if word and flag:
+        raise usage(f"{command} has one topic, and here are two, {flag} and {word}: {advice}")
+    return word or flag
 
 
 def application(function: Any, cls: type[ShellCommand] = ShellCommand) -> typer.Typer:

@@ -24,6 +24,7 @@ COLUMNS: Final = (
 
 def log_dirs(
     action: Annotated[str | None, typer.Argument(help="describe; or as a flag.", show_default=False)] = None,
+    names: flags.TopicWords = None,
     describe: Annotated[bool, typer.Option("--describe", help="Show what lies where.")] = False,
     broker_list: Annotated[str, typer.Option(metavar="0,1", help="Only these brokers.")] = "",
     topic_list: Annotated[str, typer.Option(metavar="A,B", help="Only these topics.")] = "",
@@ -44,7 +45,7 @@ def log_dirs(
     missing = [str(number) for number in wanted if number not in brokers]
     if missing:
         raise usage(f"no broker {', '.join(missing)}: `barnabas cluster brokers` shows what there is")
-    topics = set(topic_list.split(",")) if topic_list else None
+    topics = {*topic_list.split(","), *(names or ())} if topic_list or names else None
     rows = []
     for number in wanted:
         results = requests.describe_log_dirs(connection, brokers[number].host, brokers[number].port)

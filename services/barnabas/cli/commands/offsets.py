@@ -35,10 +35,6 @@ LIBRDKAFKA_TIME_MIN: Final = -3
 """Special timestamps below this are asked over a socket of our own."""
 
 
-NamesFlag = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TOPIC]...", help="The topics; or --topic.", show_default=False),
-]
 PartitionsFlag = Annotated[str, typer.Option(metavar="0,1,2", help="Only these partitions.")]
 TopicPartitionsFlag = Annotated[
     str, typer.Option(metavar="TOPIC:0-4,...", help="Topics and ranges of partitions: a:0,b:1-4,c:-3.")
@@ -58,7 +54,7 @@ ExcludeInternalTopicsFlag = Annotated[
 
 
 def offsets(
-    names: NamesFlag = None,
+    names: flags.TopicWords = None,
     topic: flags.Topics = None,
     partitions: PartitionsFlag = "",
     topic_partitions: TopicPartitionsFlag = "",

@@ -97,9 +97,14 @@ class PaceFlags:
             raise usage("--warmup-records must be fewer than --num-records")
 
 
-PropertyWordsFlag = Annotated[
+ProduceWordsFlag = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME=VALUE]...", help="More of --producer-props.", show_default=False),
+    typer.Argument(
+        metavar="[TOPIC] [NAME=VALUE]...",
+        help="The topic, or --topic; and more of --producer-props, as Kafka's tool has them.",
+        show_default=False,
+        autocompletion=flags.complete_topic,
+    ),
 ]
 
 
@@ -108,22 +113,26 @@ PropertyWordsFlag = Annotated[
 def produce(
     payload: PayloadFlags,
     pace: PaceFlags,
+    words: ProduceWordsFlag = None,
     topic: flags.Topic = "",
     producer_props: ProducerPropsFlag = None,
-    property_words: PropertyWordsFlag = None,
     output: flags.Output = OutputFormat.table,
     bootstrap_server: flags.BootstrapServer = "",
     command_config: CommandConfigFlag = None,
     command_property: flags.CommandProperty = None,
 ) -> None:
     """Send records, as fast as it goes or at a rate (kafka-producer-perf-test)."""
+    # No topic has = in its name.
+    property_words = [word for word in words or () if "=" in word]
+    for name in (word for word in words or () if "=" not in word):
+        topic = flags.one_topic(name, topic, "perf produce")
     if not topic:
-        raise usage("perf produce needs a --topic")
+        raise usage("perf produce needs a topic: barnabas perf produce TOPIC")
     payload.check()
     pace.check()
     properties = [
         *(command_property or ()),
-        *split_properties([*(producer_props or ()), *(property_words or ())]),
+        *split_properties([*(producer_props or ()), *property_words]),
     ]
     connection = flags.connect(bootstrap_server, command_config, properties)
     from barnabas.cli.commands import perf_produce
@@ -175,6 +184,7 @@ class ConsumeCommand(ShellCommand):
 @spread
 def consume(
     shown: ShownFlags,
+    name: flags.TopicWord = None,
     topic: flags.Topic = "",
     include: Annotated[str, typer.Option(metavar="REGEX", help="Topics by regular expression.")] = "",
     messages: MessagesFlag = 100_000,
@@ -194,8 +204,9 @@ def consume(
     command_property: flags.CommandProperty = None,
 ) -> None:
     """Read records and throw them away (kafka-consumer-perf-test)."""
+    topic = flags.one_topic(name, topic, "perf consume")
     if bool(topic) == bool(include):
-        raise usage("perf consume needs a --topic, or --include with a regular expression")
+        raise usage("perf consume needs a topic, or --include with a regular expression")
     properties = [*(command_property or ()), *split_properties(consumer_props)]
     connection = flags.connect(bootstrap_server, command_config, properties)
     from barnabas.cli.commands import perf_consume

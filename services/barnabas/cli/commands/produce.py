@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
@@ -30,10 +30,14 @@ class InputFormat(enum.StrEnum):
     json = "json"
 
 
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
 FilesFlag = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[FILE]...", help="A record each, or lines with -l. Default: stdin.", show_default=False
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="What to send instead of stdin: a record, or lines with -l; repeatable.",
     ),
 ]
 TopicFlag = Annotated[
@@ -182,8 +186,9 @@ class ReaderFlags:
 def produce(
     reader: ReaderFlags,
     client: ClientFlags,
-    files: FilesFlag = None,
+    name: flags.TopicWord = None,
     topic: TopicFlag = "",
+    files: FilesFlag = None,
     partition: PartitionFlag = -1,
     key_separator: KeySeparatorFlag = None,
     key: KeyFlag = None,
@@ -207,8 +212,9 @@ def produce(
     from barnabas.cli.text.escapes import unescape
 
     is_json = json_ or input_ is InputFormat.json
+    topic = flags.one_topic(name, topic, "produce", advice="a file to send is named by --file")
     if not topic and not is_json:
-        raise usage("produce needs a --topic")
+        raise usage("produce needs a topic: barnabas produce TOPIC")
     if not delimiter:
         raise usage("--delimiter is empty")
     properties = reader.properties()
@@ -246,7 +252,7 @@ class ProduceCommand(ShellCommand):
         "--compression-codec": OptionalValue(
             "--compression-codec",
             ("--compression-codec", "gzip"),
-            lambda text: not text.startswith("-") and not Path(text).exists(),
+            lambda text: text in CODECS,
         )
     }
 
@@ -298,7 +304,7 @@ def send_all(sender: Sender, content: Content, shape: LineShape) -> None:
 
 def producer_settings(compression: str, acks: str, *, is_idempotent: bool) -> dict[str, Any]:
     """librdkafka's settings for these flags. Raises Refused for what it does not take."""
-    if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
+    if compression not in CODECS:
         raise usage(f"--compression-codec {compression}: none, gzip, snappy, lz4 or zstd")
     if acks not in ("all", "-1", "0", "1"):
         raise usage(f"--acks {acks}: all, 1 or 0")

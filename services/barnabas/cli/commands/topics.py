@@ -46,10 +46,6 @@ ActionFlag = Annotated[
     str | None,
     typer.Argument(help="create, delete, describe, list or alter; or as flags.", show_default=False),
 ]
-NamesFlag = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TOPIC]...", help="The topics; or --topic.", show_default=False),
-]
 CreateFlag = Annotated[bool, typer.Option("--create", help="Create a topic.")]
 DeleteFlag = Annotated[bool, typer.Option("--delete", help="Delete topics.")]
 DescribeFlag = Annotated[bool, typer.Option("--describe", help="Show partitions, replicas, configs.")]
@@ -109,7 +105,7 @@ class FilterFlags:
 def topics(
     filters: FilterFlags,
     action: ActionFlag = None,
-    names: NamesFlag = None,
+    names: flags.TopicWords = None,
     create: CreateFlag = False,
     delete: DeleteFlag = False,
     describe: DescribeFlag = False,
