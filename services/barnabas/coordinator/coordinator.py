@@ -57,7 +57,15 @@ class Coordinator:
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take over and give up partitions as the metadata says; forget the offsets of deleted topics."""
-        topic = new.topics.get(GROUP_METADATA_TOPIC)
+        if new.topics.get(GROUP_METADATA_TOPIC) is not old.topics.get(GROUP_METADATA_TOPIC):
+            self._follow_partitions(new)
+        deleted = _deleted_topics(old, new)
+        if deleted:
+            for runtime in self._runtimes.values():
+                runtime.do(lambda shard, turn: delete_offsets_of_topics(shard, deleted, turn))
+
+    def _follow_partitions(self, image: MetadataImage) -> None:
+        topic = image.topics.get(GROUP_METADATA_TOPIC)
         partitions = topic.partitions if topic is not None else ()
         self._partition_count = len(partitions)
         owned: dict[int, _Ownership] = {
@@ -71,14 +79,6 @@ class Coordinator:
         for partition, ownership in owned.items():
             if partition not in self._owned:
                 self._take_over(partition, ownership)
-        deleted = [
-            name
-            for name, known in old.topics.items()
-            if name not in new.topics or new.topics[name].topic_id != known.topic_id
-        ]
-        if deleted:
-            for runtime in self._runtimes.values():
-                runtime.do(lambda shard, turn: delete_offsets_of_topics(shard, deleted, turn))
 
     def is_loaded(self) -> bool:
         """Whether every partition owned is being served."""
@@ -159,3 +159,11 @@ class Coordinator:
                 seconds = max(self._sleeping_until_ms / 1000 - self._clock.monotonic(), 0.001)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._deadline_moved.wait(), seconds)
+
+
+def _deleted_topics(old: MetadataImage, new: MetadataImage) -> list[str]:
+    """Names of the topics of `old` that are gone or are other topics now."""
+    changes = new.changes_since(old)
+    suspects = old.topics_by_id.keys() if changes is None else changes.topics
+    gone = (old.topics_by_id.get(topic_id) for topic_id in suspects if topic_id not in new.topics_by_id)
+    return [topic.name for topic in gone if topic is not None]

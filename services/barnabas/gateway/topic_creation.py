@@ -62,7 +62,7 @@ async def wait_for_topics(parts: GatewayParts, names: Iterable[str]) -> None:
     wanted = set(names)
     try:
         async with asyncio.timeout(limits.IMAGE_WAIT_SECONDS):
-            await parts.metadata.wait_until(lambda image: wanted <= image.topics.keys())
+            await parts.metadata.wait_until(lambda image: all(name in image.topics for name in wanted))
     except TimeoutError:
         return  # the answer is then what the metadata says
 

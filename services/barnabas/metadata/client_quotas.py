@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from barnabas.rpc.v1.metadata_pb2 import QuotaEntityPart
 
@@ -61,3 +61,9 @@ def client_quota_key(entity: QuotaEntity) -> str:
     """
     parts = (kind if name is None else f"{kind}={quote(name, safe='')}" for kind, name in entity)
     return CLIENT_QUOTAS_PREFIX + ",".join(parts)
+
+
+def entity_of_key(key: str) -> QuotaEntity:
+    """The inverse of `client_quota_key`."""
+    parts = (part.partition("=") for part in key.removeprefix(CLIENT_QUOTAS_PREFIX).split(","))
+    return tuple((kind, unquote(name) if equals else None) for kind, equals, name in parts)

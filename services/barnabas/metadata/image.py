@@ -8,20 +8,30 @@ the controller (which replays its store) and for everyone else (who replay the c
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from barnabas.metadata.client_quotas import QuotaEntity, quota_entity
+from barnabas.metadata.client_quotas import (
+    QuotaEntity,
+    client_quota_key,
+    entity_of_key,
+    entity_parts,
+    quota_entity,
+)
+from barnabas.metadata.persistent import GONE, ChunkedSequence, LayeredMapping
 from barnabas.rpc.v1.metadata_pb2 import (
     ClientQuotaRecord,
+    ClusterRecord,
     ConfigRecord,
     CoordinatorRecord,
+    FeatureRecord,
     GatewayRecord,
     MetadataRecord,
     NodeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     TopicRecord,
 )
 
@@ -45,7 +55,7 @@ class TopicImage:
     name: str
     topic_id: bytes
     internal: bool
-    partitions: tuple[PartitionRecord, ...]
+    partitions: Sequence[PartitionRecord]
 
     @property
     def uuid(self) -> uuid.UUID:
@@ -53,10 +63,27 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageChanges:
+    """What differs between an image and the one of `since_revision`, which it was made from by `apply`.
+
+    Keys come in the order of the records, each once, and may name what is not there any more.
+    """
+
+    since_revision: int
+    topics: tuple[bytes, ...]
+    """Ids of topics that came, went or grew."""
+    partitions: tuple[tuple[bytes, int], ...]
+    """(topic id, index) of partitions that came, went or have another record."""
+    configs: tuple[tuple[int, str], ...]
+    """(resource type, resource name) of resources whose settings changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataImage:
     """Everything the controller knows, at one revision of its store.
 
     The mappings are never changed after construction. Records are protobuf messages and must not be written to.
+    The change of one partition costs what one chunk of its topic costs (see `persistent`), however many there are.
     """
 
     revision: int = 0
@@ -64,15 +91,20 @@ class MetadataImage:
     nodes: Mapping[int, NodeRecord] = field(default_factory=dict)
     gateways: Mapping[str, GatewayRecord] = field(default_factory=dict)
     coordinators: Mapping[str, CoordinatorRecord] = field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=LayeredMapping)
+    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=LayeredMapping)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels; a feature that is not here is at level 0."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
-    records: Mapping[str, MetadataRecord] = field(default_factory=dict, repr=False)
-    """The same facts under their store keys; partitions of topics that are not visible yet are only here."""
+    changes: ImageChanges | None = field(default=None, repr=False, compare=False)
+    """What `apply` changed; None for an image that was not made by it."""
+
+    @property
+    def records(self) -> dict[str, MetadataRecord]:
+        """The same facts as records under their store keys, made anew at every call."""
+        return {record.key: record for record in _records(self)}
 
     def live_nodes(self) -> list[NodeRecord]:
         """The nodes that are not fenced, by id."""
@@ -89,8 +121,18 @@ class MetadataImage:
             return None
         return topic.partitions[index]
 
+    def changes_since(self, old: MetadataImage) -> ImageChanges | None:
+        """What differs from `old`, or None when this image was not made from it: then anything may differ."""
+        changes = self.changes
+        if changes is None or not old.revision or changes.since_revision != old.revision:
+            return None
+        return changes
+
     def apply(self, records: Iterable[MetadataRecord], revision: int) -> MetadataImage:
-        """The image after `records` were stored at `revision`. A record without a value deletes its key."""
+        """The image after `records` were stored at `revision`. A record without a value deletes its key.
+
+        A topic and all of its partitions come together.
+        """
         draft = _Draft(self)
         for record in records:
             draft.replay(record)
@@ -130,96 +172,165 @@ PRODUCER_IDS_KEY: Final = "producer-ids"
 
 
 class _Draft:
-    """The next image in the making: copies a mapping the first time that it changes."""
+    """The next image in the making: copies a small mapping the first time that it changes."""
 
     def __init__(self, base: MetadataImage) -> None:
         self._base = base
-        self._records = dict(base.records)
-        self._changed: dict[str, dict[object, object]] = {}
-        self._cluster_id = base.cluster_id
-        self._next_producer_id = base.next_producer_id
-        self._stale_topics: set[str] = set()
-        self._stale_topic_ids: set[bytes] = set()
-
-    def _mutable(self, name: str) -> dict[object, object]:
-        if name not in self._changed:
-            self._changed[name] = dict(getattr(self._base, name))
-        return self._changed[name]
+        self._changed: dict[str, Any] = {}
+        self._topics: dict[str, TopicRecord | None] = {}
+        self._partitions: dict[bytes, dict[int, PartitionRecord | None]] = {}
+        self._configs: dict[tuple[int, str], None] = {}
+        self._changed_topics: dict[bytes, None] = {}
 
     def replay(self, record: MetadataRecord) -> None:
         key = record.key
-        deleted = record.WhichOneof("value") is None
-        if deleted:
-            record = self._records.pop(key, record)
-        else:
-            self._records[key] = record
         match record.WhichOneof("value"):
             case "cluster":
-                self._cluster_id = "" if deleted else record.cluster.cluster_id
+                self._changed["cluster_id"] = record.cluster.cluster_id
             case "producer_ids":
-                self._next_producer_id = 0 if deleted else record.producer_ids.next_producer_id
+                self._changed["next_producer_id"] = record.producer_ids.next_producer_id
             case "node":
-                self._put("nodes", record.node.node_id, None if deleted else record.node)
+                self._put("nodes", record.node.node_id, record.node)
             case "gateway":
-                self._put("gateways", record.gateway.gateway_id, None if deleted else record.gateway)
+                self._put("gateways", record.gateway.gateway_id, record.gateway)
             case "coordinator":
-                name = record.coordinator.coordinator_id
-                self._put("coordinators", name, None if deleted else record.coordinator)
+                self._put("coordinators", record.coordinator.coordinator_id, record.coordinator)
             case "config":
-                self._put("configs", _config_resource(key), None if deleted else _settings(record.config))
+                self._put_config(_config_resource(key), _settings(record.config))
             case "feature":
-                self._put("features", record.feature.name, None if deleted else record.feature.level)
+                self._put("features", record.feature.name, record.feature.level)
             case "client_quota":
                 quota = record.client_quota
-                self._put("client_quotas", quota_entity(quota.entity), None if deleted else _quotas(quota))
+                self._put("client_quotas", quota_entity(quota.entity), _quotas(quota))
             case "topic":
-                self._stale_topics.add(record.topic.name)
+                self._topics[record.topic.name] = record.topic
             case "partition":
-                self._stale_topic_ids.add(record.partition.topic_id)
+                partition = record.partition
+                self._partitions.setdefault(partition.topic_id, {})[partition.partition] = partition
             case None:
-                pass  # deletes a key that was never known
+                self._delete(key)
+
+    def _delete(self, key: str) -> None:
+        kind, _, name = key.partition("/")
+        match kind:
+            case "cluster":
+                self._changed["cluster_id"] = ""
+            case "producer-ids":
+                self._changed["next_producer_id"] = 0
+            case "nodes":
+                self._put(kind, int(name), None)
+            case "gateways" | "coordinators" | "features":
+                self._put(kind, name, None)
+            case "configs":
+                self._put_config(_config_resource(key), None)
+            case "client-quotas":
+                self._put("client_quotas", entity_of_key(key), None)
+            case "topics":
+                self._topics[name] = None
+            case "partitions":
+                topic_id, _, index = name.partition("/")
+                self._partitions.setdefault(bytes.fromhex(topic_id), {})[int(index)] = None
 
     def _put(self, mapping: str, key: object, value: object | None) -> None:
+        if mapping not in self._changed:
+            self._changed[mapping] = dict(getattr(self._base, mapping))
         if value is None:
-            self._mutable(mapping).pop(key, None)
+            self._changed[mapping].pop(key, None)
         else:
-            self._mutable(mapping)[key] = value
+            self._changed[mapping][key] = value
+
+    def _put_config(self, resource: tuple[int, str], settings: Mapping[str, str] | None) -> None:
+        self._put("configs", resource, settings)
+        self._configs[resource] = None
 
     def finish(self, revision: int) -> MetadataImage:
-        for topic_id in self._stale_topic_ids:
-            known = self._base.topics_by_id.get(topic_id)
-            if known is not None:
-                self._stale_topics.add(known.name)
-        for name in self._stale_topics:
-            self._rebuild_topic(name)
-        return replace(
-            self._base,
-            revision=revision,
-            cluster_id=self._cluster_id,
-            next_producer_id=self._next_producer_id,
-            records=self._records,
-            **self._changed,  # type: ignore[arg-type]
+        if self._topics or self._partitions:
+            self._finish_topics()
+        changes = ImageChanges(
+            self._base.revision,
+            tuple(self._changed_topics),
+            tuple((topic_id, index) for topic_id, indexes in self._partitions.items() for index in indexes),
+            tuple(self._configs),
         )
+        return replace(self._base, revision=revision, changes=changes, **self._changed)
 
-    def _rebuild_topic(self, name: str) -> None:
-        topics, by_id = self._mutable("topics"), self._mutable("topics_by_id")
-        known = self._base.topics.get(name)
+    def _finish_topics(self) -> None:
+        base = self._base
+        by_name: dict[str, Any] = {}
+        by_id: dict[bytes, Any] = {}
+        for name, record in self._topics.items():
+            known = base.topics.get(name)
+            if known is not None and (record is None or record.topic_id != known.topic_id):
+                by_name[name] = by_id[known.topic_id] = GONE
+                self._changed_topics[known.topic_id] = None
+            if record is not None:
+                topic = self._topic(record, base.topics_by_id.get(record.topic_id))
+                by_name[name] = by_id[topic.topic_id] = topic
+                self._changed_topics[topic.topic_id] = None
+        for topic_id in self._partitions:
+            known = base.topics_by_id.get(topic_id)
+            if known is not None and topic_id not in by_id:
+                changed = replace(known, partitions=self._replaced(known))
+                by_name[known.name] = by_id[topic_id] = changed
+        self._changed["topics"] = LayeredMapping.of(base.topics).replacing(by_name)
+        self._changed["topics_by_id"] = LayeredMapping.of(base.topics_by_id).replacing(by_id)
+
+    def _topic(self, record: TopicRecord, known: TopicImage | None) -> TopicImage:
+        partitions: list[PartitionRecord | None] = [None] * record.partition_count
         if known is not None:
-            by_id.pop(known.topic_id, None)
-        record = self._records.get(topic_key(name))
-        if record is None:
-            topics.pop(name, None)
-            return
-        topic = _topic_image(record.topic, self._records)
-        topics[name] = topic
-        by_id[topic.topic_id] = topic
+            partitions[: len(known.partitions)] = known.partitions
+            del partitions[record.partition_count :]
+        for index, partition in self._partitions.get(record.topic_id, {}).items():
+            if index < len(partitions):
+                partitions[index] = partition
+        missing = [index for index, partition in enumerate(partitions) if partition is None]
+        if missing:
+            raise ValueError(
+                f"the metadata has topic {record.name} without a record of its partitions {missing}"
+            )
+        return TopicImage(record.name, record.topic_id, record.internal, ChunkedSequence(partitions))  # type: ignore[arg-type]
+
+    def _replaced(self, known: TopicImage) -> Sequence[PartitionRecord]:
+        changes = {
+            index: partition
+            for index, partition in self._partitions[known.topic_id].items()
+            if partition is not None and index < len(known.partitions)
+        }
+        partitions = known.partitions
+        if not isinstance(partitions, ChunkedSequence):
+            partitions = ChunkedSequence(partitions)
+        return partitions.replacing(changes)
 
 
-def _topic_image(topic: TopicRecord, records: Mapping[str, MetadataRecord]) -> TopicImage:
-    partitions = tuple(
-        records[partition_key(topic.topic_id, index)].partition for index in range(topic.partition_count)
-    )
-    return TopicImage(topic.name, topic.topic_id, topic.internal, partitions)
+def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    if image.cluster_id:
+        yield MetadataRecord(key=CLUSTER_KEY, cluster=ClusterRecord(cluster_id=image.cluster_id))
+    if image.next_producer_id:
+        record = ProducerIdsRecord(next_producer_id=image.next_producer_id)
+        yield MetadataRecord(key=PRODUCER_IDS_KEY, producer_ids=record)
+    for node_id, node in image.nodes.items():
+        yield MetadataRecord(key=node_key(node_id), node=node)
+    for name, gateway in image.gateways.items():
+        yield MetadataRecord(key=gateway_key(name), gateway=gateway)
+    for name, coordinator in image.coordinators.items():
+        yield MetadataRecord(key=coordinator_key(name), coordinator=coordinator)
+    for (resource_type, name), settings in image.configs.items():
+        yield MetadataRecord(key=config_key(resource_type, name), config=ConfigRecord(values=settings))
+    for name, level in image.features.items():
+        yield MetadataRecord(key=feature_key(name), feature=FeatureRecord(name=name, level=level))
+    for entity, quotas in image.client_quotas.items():
+        quota = ClientQuotaRecord(entity=entity_parts(entity), values=quotas)
+        yield MetadataRecord(key=client_quota_key(entity), client_quota=quota)
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            yield MetadataRecord(key=partition_key(topic.topic_id, index), partition=partition)
+        facts = TopicRecord(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_count=len(topic.partitions),
+            internal=topic.internal,
+        )
+        yield MetadataRecord(key=topic_key(topic.name), topic=facts)
 
 
 def _config_resource(key: str) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Executor
 from types import MappingProxyType
 
@@ -17,7 +17,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.log.errors import LogStoreError
 from barnabas.log.partition_log import PartitionLog
 from barnabas.metadata.effective import effective_broker_setting
-from barnabas.metadata.image import MetadataImage, TopicImage
+from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.validators import ConfigValue
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
@@ -124,32 +124,64 @@ class Replicas:
     def on_image(self, _: MetadataImage, new: MetadataImage) -> None:
         """Follow the newest metadata; for MetadataSubscription.on_change."""
         old, self.image = self.image, new
-        topics_changed = new.topics_by_id is not old.topics_by_id
-        if topics_changed:
-            for topic in new.topics_by_id.values():
-                if old.topics_by_id.get(topic.topic_id) is not topic:
-                    self._follow_topic(topic)
-            self._remove_deleted(new)
-        if new.configs is not old.configs:
-            for partition in self.partitions.values():
-                partition.update_settings(self._settings.read(new, partition.topic))
+        changes = new.changes_since(old)
+        if changes is None:
+            self._follow_everything()
+        else:
+            for topic_id, index in changes.partitions:
+                self._follow(topic_id, index)
+            for topic_id in changes.topics:
+                for index in range(_partition_count(old, topic_id)):
+                    self._remove_deleted(topic_id, index)
+            self._update_settings(changes.configs)
         self._changed.set()
 
-    def _follow_topic(self, topic: TopicImage) -> None:
+    def _follow_everything(self) -> None:
+        for topic in self.image.topics_by_id.values():
+            for index in range(len(topic.partitions)):
+                self._follow(topic.topic_id, index)
+        for topic_id, index in list(self.partitions):
+            self._remove_deleted(topic_id, index)
+        self._update_all_settings()
+
+    def _follow(self, topic_id: bytes, index: int) -> None:
+        """Have the partition if the metadata says so, and take the part in it that it gives to this node."""
+        partition = self.partitions.get((topic_id, index))
+        record = self.image.partition(topic_id, index)
+        if record is None:
+            self._remove_deleted(topic_id, index)
+            return
+        if self.node_id not in record.replicas:
+            if partition is not None:
+                self._remove(partition)
+            return
+        topic = self.image.topics_by_id[topic_id]
         settings = self._settings.read(self.image, topic.name)
-        for index, record in enumerate(topic.partitions):
-            partition = self.partitions.get((topic.topic_id, index))
-            if self.node_id not in record.replicas:
-                if partition is not None:
-                    self._remove(partition)
-                continue
-            if partition is None:
-                partition = self._add(topic.name, topic.topic_id, index, topic.internal, settings)
-                self._to_open[partition] = None
-                self._wake.set()
-            partition.internal = topic.internal
-            partition.update_settings(settings)
-            partition.follow(record)
+        if partition is None:
+            partition = self._add(topic.name, topic_id, index, topic.internal, settings)
+            self._to_open[partition] = None
+            self._wake.set()
+        partition.internal = topic.internal
+        partition.update_settings(settings)
+        partition.follow(record)
+
+    def _update_settings(self, resources: Collection[tuple[int, str]]) -> None:
+        """Obey what was set on these resources; a broker's settings are the defaults of all topics."""
+        if any(resource_type != TOPIC_RESOURCE for resource_type, _ in resources):
+            self._update_all_settings()
+            return
+        for _, name in resources:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                settings = self._settings.read(self.image, name)
+                for index in range(len(topic.partitions)):
+                    partition = self.partitions.get((topic.topic_id, index))
+                    if partition is not None:
+                        partition.update_settings(settings)
+
+    def _update_all_settings(self) -> None:
+        for partition in self.partitions.values():
+            partition.update_settings(self._settings.read(self.image, partition.topic))
 
     def _add(
         self, topic: str, topic_id: bytes, index: int, internal: bool, settings: TopicSettings
@@ -168,16 +200,12 @@ class Replicas:
         self.partitions[topic_id, index] = partition
         return partition
 
-    def _remove_deleted(self, image: MetadataImage) -> None:
+    def _remove_deleted(self, topic_id: bytes, index: int) -> None:
         """Delete what a topic's deletion left here; never on the word of metadata of no or another cluster."""
-        if image.revision <= 0 or image.cluster_id != self._cluster_id:
+        partition = self.partitions.get((topic_id, index))
+        if partition is None or topic_id in self.image.topics_by_id:
             return
-        gone = [
-            partition
-            for (topic_id, _), partition in self.partitions.items()
-            if topic_id not in image.topics_by_id
-        ]
-        for partition in gone:
+        if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
             self._remove(partition)
 
     def _remove(self, partition: Partition) -> None:
@@ -259,3 +287,8 @@ class Replicas:
     def _delete_all(self, doomed: Iterable[Partition]) -> None:
         for partition in doomed:
             self._directories.delete_partition(partition.topic, partition.index)
+
+
+def _partition_count(image: MetadataImage, topic_id: bytes) -> int:
+    topic = image.topics_by_id.get(topic_id)
+    return 0 if topic is None else len(topic.partitions)

@@ -13,6 +13,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.log.config import LogConfig
 from barnabas.metadata.image import MetadataImage
 from barnabas.storage.log_directories import LogDirectories
+from barnabas.storage.partition import Partition
 
 
 async def until_deleted(node: StorageHarness, path: Path) -> None:
@@ -97,6 +98,22 @@ async def test_partitions_of_other_nodes_are_not_kept(tmp_path: Path) -> None:
         elsewhere = topic_records("events", topic, leader=2, leader_epoch=1, replicas=(2,))
         node.apply(*elsewhere)
         await until_deleted(node, tmp_path / "data" / "events-0")
+
+
+async def test_the_change_of_one_partition_touches_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+        topic = await node.create_topic(partitions=30)
+        await node.create_topic("other", partitions=5)
+        touched = []
+        monkeypatch.setattr(Partition, "follow", lambda partition, _: touched.append(partition.name))
+        monkeypatch.setattr(Partition, "update_settings", lambda partition, _: touched.append(partition.name))
+        node.apply(*topic_records("events", topic, 30, leader_epoch=1)[7:8])
+        assert len(touched) == 2
+        assert len(set(touched)) == 1
+        node.apply(topic_config("other", retention_ms="5"))
+        assert len(touched) == 2 + 5
 
 
 async def test_settings_reach_the_log(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ async def handle(request: Request) -> Answer:
         results = list(response.topics)
     if not message.validate_only:
         created = {result.topic_id for result in results if not result.result.error_code}
-        await wait_for_image(request, lambda image: created <= image.topics_by_id.keys())
+        await wait_for_image(request, lambda image: all(each in image.topics_by_id for each in created))
         names = [result.name for result in results if not result.result.error_code]
         await wait_for_leaders(request.parts, names, wait_seconds(request))
     own = {topic.name: {entry.name: entry.value for entry in topic.configs} for topic in message.topics}

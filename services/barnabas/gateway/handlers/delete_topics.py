@@ -33,7 +33,9 @@ async def handle(request: Request) -> Answer:
     else:
         results = list(response.topics)
     deleted = {result.topic_id for result in results if not result.result.error_code}
-    await wait_for_image(request, lambda image: deleted.isdisjoint(image.topics_by_id.keys()))
+    await wait_for_image(
+        request, lambda image: not any(topic_id in image.topics_by_id for topic_id in deleted)
+    )
     # A topic that is asked for twice is answered once, as in Kafka.
     answered = {(result.name, result.topic_id): result for result in results}
     answers = [_answer(request, result) for result in answered.values()]
