@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
 from barnabas.controller.core.decision import Decision
-from barnabas.controller.core.deletion import sweep_unfinished
 from barnabas.controller.core.features import finalize_release_levels
 from barnabas.controller.core.gateways import register_gateway, remove_gateway
 from barnabas.controller.core.nodes import fence_node, register_node
@@ -21,7 +20,8 @@ from barnabas.controller.fanout import Fanout, Receiver
 from barnabas.controller.limits import TAKEOVER_GRACE_MS
 from barnabas.controller.presence import PRESENCE_PREFIX
 from barnabas.controller.sessions import Kind, Member, Sessions
-from barnabas.controller.store.protocol import Store
+from barnabas.controller.store.protocol import Store, StoreError
+from barnabas.controller.whole_decisions import settle_decision
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
@@ -117,6 +117,7 @@ class ActiveController:
                 await self._sessions.attach(member, incarnation_id, receiver)
                 await self._register(request)
                 log.info("registered", kind=member.kind.value, name=member.name)
+            await self._confirm()
             self._fanout.add(receiver, self.image)
             async for delta in receiver.deltas():
                 yield delta
@@ -150,6 +151,13 @@ class ActiveController:
             now_ms=self._clock.now_ms(),
         )
 
+    async def _confirm(self) -> None:
+        """Serve no image of a controller that was deposed without knowing. Raises LeadershipLost."""
+        try:
+            await self.writer.confirm()
+        except StoreError as error:
+            raise LeadershipLost(f"the metadata store does not answer: {error}") from error
+
     async def _register(self, request: WatchRequest) -> None:
         match request.WhichOneof("registration"):
             case "node":
@@ -160,8 +168,7 @@ class ActiveController:
                 await self.writer.submit(lambda image: register_coordinator(image, request.coordinator))
 
     async def _prepare(self) -> None:
-        """Finish what a former controller left; name the cluster and finalize features where that was never done."""
-        await self.writer.submit(sweep_unfinished)
+        """Name the cluster and finalize features where that was never done."""
         wanted = self._config.cluster_id
         if not self.image.cluster_id:
             record = MetadataRecord(
@@ -202,8 +209,9 @@ class ActiveController:
                 return None
 
 
-async def load_image(store: Store) -> MetadataImage:
-    """The image of all that is stored."""
+async def load_image(store: Store, leadership: Leadership) -> MetadataImage:
+    """The image of all that is stored, once what a former controller decided is. Raises StoreError."""
+    await settle_decision(store, leadership.compare)
     snapshot = await store.snapshot()
     records = [
         MetadataRecord.FromString(entry.value)

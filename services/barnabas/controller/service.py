@@ -82,7 +82,7 @@ class Controller:
         while True:
             leadership = await self._election.campaign()
             try:
-                image = await load_image(self._store)
+                image = await load_image(self._store, leadership)
                 self._active = ActiveController(
                     self._store, leadership, image, self.config, self._clock, self.counts
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
@@ -15,13 +15,17 @@ from barnabas.controller.limits import WAITING_REQUESTS_MAX
 from barnabas.controller.store.protocol import (
     TRANSACTION_OPERATIONS_MAX,
     CompareFailed,
-    Delete,
-    DeletePrefix,
-    Operation,
-    Put,
     Store,
     StoreError,
 )
+from barnabas.controller.whole_decisions import (
+    RECORD_BYTES_MAX,
+    PlannedDecision,
+    apply_decision,
+    decide,
+    plan_decision,
+)
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
@@ -41,19 +45,12 @@ class _Waiting:
     asked: float = field(default_factory=perf_counter)
 
 
-@dataclass(slots=True)
-class _Step:
-    """One operation of the store and the records of the image that it stands for."""
-
-    operation: Operation
-    records: list[MetadataRecord]
-
-
 class MetadataWriter:
     """Owner of the active controller's image, and the only writer of the store's metadata.
 
     Requests are decided one after another; those that wait at the same time are decided on one another's outcome
-    and stored together. An answer is given once its records are stored and published.
+    and stored together, all or nothing (`whole_decisions`). An answer is given once its records are stored and
+    published; one without records, once the store has confirmed that this controller is still the active one.
     """
 
     def __init__(
@@ -119,6 +116,7 @@ class MetadataWriter:
         for waiting in group:
             try:
                 decision = waiting.decide(draft)
+                _check_sizes(decision)
             except Exception as error:
                 if not waiting.answer.done():
                     waiting.answer.set_exception(error)
@@ -130,7 +128,8 @@ class MetadataWriter:
             size += len(decision.records)
             if decision.records:
                 draft = draft.apply(decision.records, draft.revision + 1)
-        await self._commit(decided)
+        if decided:
+            await self._commit(decided)
 
     async def _commit(self, decided: Sequence[tuple[_Waiting, Decision[Any]]]) -> None:
         merged: dict[str, MetadataRecord] = {}
@@ -140,47 +139,58 @@ class MetadataWriter:
             for record in decision.records:
                 merged.pop(record.key, None)
                 merged[record.key] = record
-        for steps in _transactions(_steps(merged.values(), prefixes)):
-            await self._write(steps)
-        for waiting, decision in decided:
-            if not waiting.answer.done():
-                waiting.answer.set_result(decision.response)
-
-    async def _write(self, steps: Sequence[_Step]) -> None:
-        operations = [step.operation for step in steps]
-        started = perf_counter()
+        planned = plan_decision(merged.values(), prefixes)
         try:
-            revision = await self._store.transact([self._leadership.compare], operations)
+            if planned.records:
+                await self._decide(planned)
+            elif not await self._is_confirmed(decided):
+                return
+            for waiting, decision in decided:
+                if not waiting.answer.done():
+                    waiting.answer.set_result(decision.response)
+            await apply_decision(self._store, self._leadership.compare, planned)
         except CompareFailed as error:
             raise LeadershipLost("another controller is active") from error
         except StoreError as error:
             raise LeadershipLost(
                 f"a write failed, and it is not known whether it happened: {error}"
             ) from error
-        records = [record for step in steps for record in step.records]
-        self._counts.on_stored(self._image, records, (perf_counter() - started) * 1000)
-        self._image = self._image.apply(records, revision)
-        self._publish(MetadataDelta(revision=revision, records=records))
+
+    async def _decide(self, planned: PlannedDecision) -> None:
+        started = perf_counter()
+        revision = await decide(self._store, self._leadership.compare, planned)
+        self._counts.on_stored(self._image, planned.records, (perf_counter() - started) * 1000)
+        self._image = self._image.apply(planned.records, revision)
+        self._publish(MetadataDelta(revision=revision, records=planned.records))
+
+    async def _is_confirmed(self, decided: Sequence[tuple[_Waiting, Decision[Any]]]) -> bool:
+        """Whether nothing is to be stored and the answers hold; while the store is silent nobody can say."""
+        try:
+            await self.confirm()
+        except StoreError as error:
+            for waiting, _ in decided:
+                if not waiting.answer.done():
+                    silent = f"the metadata store does not answer: {error}"
+                    waiting.answer.set_exception(LeadershipLost(silent))
+            return False
+        return True
+
+    async def confirm(self) -> None:
+        """Return if the store says that this controller is the active one. Raises LeadershipLost, StoreError.
+
+        A controller that was deposed while it was stopped or cut off does not know, and has an old image.
+        """
+        key = self._leadership.compare.key
+        holder = (await self._store.snapshot(key)).entries.get(key)
+        if holder is None or holder.mod_revision != self._leadership.revision:
+            raise LeadershipLost("another controller is active")
 
 
-def _steps(records: Iterable[MetadataRecord], prefixes: Sequence[str]) -> Iterator[_Step]:
-    """Operations in the order of the records; the deletions under a prefix become one."""
-    by_prefix: dict[str, _Step] = {}
-    for record in records:
-        if record.WhichOneof("value") is not None:
-            yield _Step(Put(record.key, record.SerializeToString()), [record])
-            continue
-        prefix = next((prefix for prefix in prefixes if record.key.startswith(prefix)), None)
-        if prefix is None:
-            yield _Step(Delete(record.key), [record])
-        elif prefix in by_prefix:
-            by_prefix[prefix].records.append(record)
-        else:
-            by_prefix[prefix] = _Step(DeletePrefix(prefix), [record])
-            yield by_prefix[prefix]
-
-
-def _transactions(steps: Iterable[_Step]) -> Iterator[list[_Step]]:
-    listed = list(steps)
-    for start in range(0, len(listed), TRANSACTION_OPERATIONS_MAX):
-        yield listed[start : start + TRANSACTION_OPERATIONS_MAX]
+def _check_sizes(decision: Decision[Any]) -> None:
+    """Raises KafkaError POLICY_VIOLATION for a record that the store cannot take."""
+    for record in decision.records:
+        if record.ByteSize() > RECORD_BYTES_MAX:
+            raise KafkaError(
+                ErrorCode.policy_violation,
+                f"{record.key} would have {record.ByteSize()} bytes, the metadata store takes {RECORD_BYTES_MAX}",
+            )

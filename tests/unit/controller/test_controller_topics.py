@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.controller.core.decision import ClusterDefaults, Decision
-from barnabas.controller.core.deletion import delete_topics, sweep_unfinished
+from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
@@ -288,16 +288,6 @@ def test_deletion_can_be_disabled() -> None:
     decision = delete_topics(image, request, enabled=False)
     assert decision.response.topics[0].result.error_code == ErrorCode.topic_deletion_disabled
     assert not decision.records
-
-
-def test_what_an_interrupted_creation_left_is_swept() -> None:
-    request = pb.CreateTopicsRequest(topics=[topic("half", 5)])
-    image = cluster()
-    decision = create_topics(image, request, DEFAULTS, new_topic_id)
-    half = image.apply(decision.records[:3], image.revision + 1)
-    assert not half.topics
-    assert len(half.records) == len(image.records) + 3
-    assert set(after(half, sweep_unfinished(half)).records) == set(image.records)
 
 
 def test_producer_ids_come_in_blocks_that_never_repeat() -> None:

@@ -13,8 +13,10 @@ from barnabas.controller.core.decision import Decision
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver, StreamEnded
 from barnabas.controller.store.protocol import Put, Store
+from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import MetadataWriter
 from barnabas.kernel.clock import SystemClock
+from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
 from barnabas.rpc.v1.metadata_pb2 import GatewayRecord, MetadataRecord
@@ -75,16 +77,32 @@ async def test_the_last_word_on_a_key_counts(store: Store) -> None:
         assert set((await store.snapshot("gateways/")).entries) == {"gateways/a"}
 
 
-async def test_a_big_decision_is_stored_in_parts_in_its_order(store: Store) -> None:
+async def test_a_big_decision_is_one_change(store: Store) -> None:
     async with writing(store, await elected(store)) as (writer, published):
         await writer.submit(storing(*(gateway(f"g{n:03}") for n in range(250))))
-        assert [len(delta.records) for delta in published] == [100, 100, 50]
         assert [r.key for d in published for r in d.records] == [f"gateways/g{n:03}" for n in range(250)]
+        assert len(published) == 1
+        await writer.submit(storing(gateway("last")))
+        assert len((await store.snapshot("gateways/")).entries) == 251
+        assert not (await store.snapshot(DECISION_PREFIX)).entries
         deletions = [MetadataRecord(key=f"gateways/g{n:03}") for n in range(250)]
         await writer.submit(lambda image: Decision(deletions, None, ("gateways/g",)))
-        assert len(published) == 4
-        assert not writer.image.gateways
-        assert not (await store.snapshot("gateways/")).entries
+        assert len(published) == 3
+        assert set(writer.image.gateways) == {"last"}
+        assert set((await store.snapshot("gateways/")).entries) == {"gateways/last"}
+
+
+async def test_a_decision_of_many_bytes_is_stored_and_a_record_too_large_is_refused(store: Store) -> None:
+    async with writing(store, await elected(store)) as (writer, published):
+        large = "x" * 400_000
+        await writer.submit(storing(*(gateway(f"g{n}", large) for n in range(8))))
+        await writer.submit(storing(gateway("last")))
+        assert len(published) == 2
+        assert len((await store.snapshot("gateways/")).entries) == 9
+        with pytest.raises(KafkaError, match="the metadata store takes"):
+            await writer.submit(storing(gateway("huge", "x" * 600_000)))
+        await writer.submit(storing(gateway("more")))
+        assert len(writer.image.gateways) == 10
 
 
 async def test_a_decision_that_fails_touches_no_other(store: Store) -> None:
@@ -108,6 +126,8 @@ async def test_a_deposed_controller_can_write_nothing(open_store: StoreFactory) 
     async with writing(store, leadership) as (writer, published):
         await writer.submit(storing(gateway("a")))
         await store.transact([], [Put(ELECTION_KEY, b"somebody else")])
+        with pytest.raises(LeadershipLost):
+            await writer.submit(storing())
         with pytest.raises(LeadershipLost):
             await writer.submit(storing(gateway("b")))
         with pytest.raises(LeadershipLost):

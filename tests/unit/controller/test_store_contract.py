@@ -9,6 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from barnabas.controller.store.protocol import (
+    TRANSACTION_BYTES_MAX,
     Change,
     Changes,
     CompareFailed,
@@ -103,6 +104,21 @@ async def test_deletes(store: Store) -> None:
 async def test_a_hundred_operations_in_one_transaction(store: Store) -> None:
     await store.transact([KeyAbsent("k/0")], [Put(f"k/{n}", b"v") for n in range(100)])
     assert len(await values(store, "k/")) == 100
+
+
+async def test_as_many_bytes_in_one_transaction_as_the_protocol_allows(store: Store) -> None:
+    half = b"x" * (TRANSACTION_BYTES_MAX // 2 - 8)
+    await store.transact([KeyAbsent("k/0")], [Put("k/0", half), Put("k/1", half)])
+    assert await values(store, "k/") == {"k/0": half, "k/1": half}
+
+
+async def test_a_transaction_may_be_made_again(store: Store) -> None:
+    """What a controller did not live to hear of, its successor does again."""
+    operations = [DeletePrefix("p/"), Delete("q"), Put("r", b"1")]
+    await store.transact([], [Put("p/1", b"x"), Put("q", b"x")])
+    first = await store.transact([], operations)
+    assert await store.transact([], operations) > first
+    assert await values(store) == {"r": b"1"}
 
 
 async def test_a_long_snapshot_is_complete(store: Store) -> None:

@@ -93,18 +93,3 @@ def _deletions(image: MetadataImage, topic: TopicImage) -> list[MetadataRecord]:
         MetadataRecord(key=partition_key(topic.topic_id, index)) for index in range(len(topic.partitions))
     ]
     return records
-
-
-def sweep_unfinished(image: MetadataImage) -> Decision[None]:
-    """Delete the partitions of topics that were never finished: a controller stopped in the midst of them.
-
-    They are invisible, because their topic's record is stored last.
-    """
-    orphans = []
-    for key, record in image.records.items():
-        if record.WhichOneof("value") != "partition":
-            continue
-        topic = image.topics_by_id.get(record.partition.topic_id)
-        if topic is None or record.partition.partition >= len(topic.partitions):
-            orphans.append(MetadataRecord(key=key))
-    return Decision(tuple(orphans), None)

@@ -13,6 +13,10 @@ from typing import Final, Protocol
 TRANSACTION_OPERATIONS_MAX: Final = 100
 """Operations in one transaction, at most. etcd refuses more than 128 by default (`--max-txn-ops`)."""
 
+TRANSACTION_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of keys and values in one transaction, at most. etcd refuses requests of more than 1.5 MiB by default
+(`--max-request-bytes`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyAbsent:
@@ -148,13 +152,14 @@ class Store(Protocol):
     async def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> int:
         """Make all changes, or none when a compare fails; the store's revision after it.
 
-        At most TRANSACTION_OPERATIONS_MAX operations, no two of which touch the same key. Raises CompareFailed
-        when nothing was changed, LeaseLost for a put under an unknown lease, StoreError when it is not known.
+        At most TRANSACTION_OPERATIONS_MAX operations of TRANSACTION_BYTES_MAX together, no two of which touch the
+        same key. Raises CompareFailed when nothing was changed, LeaseLost for a put under an unknown lease, StoreError
+        when it is not known.
         """
         ...
 
     async def snapshot(self, prefix: str = "") -> Snapshot:
-        """All keys that start with `prefix`, at one revision."""
+        """All keys that start with `prefix`, at one revision, which no transaction answered before is newer than."""
         ...
 
     def watch(self, from_revision: int, prefix: str = "") -> AsyncIterator[Changes]:

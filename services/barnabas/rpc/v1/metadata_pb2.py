@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x62\x61rnabas/rpc/v1/metadata.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\xb6\x04\n\x0eMetadataRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1e.barnabas.rpc.v1.ClusterRecordH\x00\x12+\n\x04node\x18\x03 \x01(\x0b\x32\x1b.barnabas.rpc.v1.NodeRecordH\x00\x12\x31\n\x07gateway\x18\x04 \x01(\x0b\x32\x1e.barnabas.rpc.v1.GatewayRecordH\x00\x12\x39\n\x0b\x63oordinator\x18\x05 \x01(\x0b\x32\".barnabas.rpc.v1.CoordinatorRecordH\x00\x12-\n\x05topic\x18\x06 \x01(\x0b\x32\x1c.barnabas.rpc.v1.TopicRecordH\x00\x12\x35\n\tpartition\x18\x07 \x01(\x0b\x32 .barnabas.rpc.v1.PartitionRecordH\x00\x12/\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1d.barnabas.rpc.v1.ConfigRecordH\x00\x12:\n\x0cproducer_ids\x18\t \x01(\x0b\x32\".barnabas.rpc.v1.ProducerIdsRecordH\x00\x12\x31\n\x07\x66\x65\x61ture\x18\n \x01(\x0b\x32\x1e.barnabas.rpc.v1.FeatureRecordH\x00\x12:\n\x0c\x63lient_quota\x18\x0b \x01(\x0b\x32\".barnabas.rpc.v1.ClientQuotaRecordH\x00\x42\x07\n\x05value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\x87\x02\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x12\n\nnode_epoch\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x15\n\x08position\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x39\n\x07\x63onfigs\x18\x08 \x03(\x0b\x32(.barnabas.rpc.v1.NodeRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_position\"i\n\rGatewayRecord\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x36\n\tlisteners\x18\x03 \x03(\x0b\x32#.barnabas.rpc.v1.AdvertisedListener\"U\n\x12\x41\x64vertisedListener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rport_per_node\x18\x04 \x01(\x08\"T\n\x11\x43oordinatorRecord\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"X\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\x05\x12\x10\n\x08internal\x18\x04 \x01(\x08\"\xc7\x01\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x16\n\x0e\x63oordinator_id\x18\x08 \x01(\t\x12\x19\n\x11\x63oordinator_epoch\x18\t \x01(\x05\"x\n\x0c\x43onfigRecord\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).barnabas.rpc.v1.ConfigRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"-\n\x11ProducerIdsRecord\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\",\n\rFeatureRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\xb4\x01\n\x11\x43lientQuotaRecord\x12\x30\n\x06\x65ntity\x18\x01 \x03(\x0b\x32 .barnabas.rpc.v1.QuotaEntityPart\x12>\n\x06values\x18\x02 \x03(\x0b\x32..barnabas.rpc.v1.ClientQuotaRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0fQuotaEntityPart\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x62\x61rnabas/rpc/v1/metadata.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\xb6\x04\n\x0eMetadataRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1e.barnabas.rpc.v1.ClusterRecordH\x00\x12+\n\x04node\x18\x03 \x01(\x0b\x32\x1b.barnabas.rpc.v1.NodeRecordH\x00\x12\x31\n\x07gateway\x18\x04 \x01(\x0b\x32\x1e.barnabas.rpc.v1.GatewayRecordH\x00\x12\x39\n\x0b\x63oordinator\x18\x05 \x01(\x0b\x32\".barnabas.rpc.v1.CoordinatorRecordH\x00\x12-\n\x05topic\x18\x06 \x01(\x0b\x32\x1c.barnabas.rpc.v1.TopicRecordH\x00\x12\x35\n\tpartition\x18\x07 \x01(\x0b\x32 .barnabas.rpc.v1.PartitionRecordH\x00\x12/\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1d.barnabas.rpc.v1.ConfigRecordH\x00\x12:\n\x0cproducer_ids\x18\t \x01(\x0b\x32\".barnabas.rpc.v1.ProducerIdsRecordH\x00\x12\x31\n\x07\x66\x65\x61ture\x18\n \x01(\x0b\x32\x1e.barnabas.rpc.v1.FeatureRecordH\x00\x12:\n\x0c\x63lient_quota\x18\x0b \x01(\x0b\x32\".barnabas.rpc.v1.ClientQuotaRecordH\x00\x42\x07\n\x05value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\x87\x02\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x12\n\nnode_epoch\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x15\n\x08position\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x39\n\x07\x63onfigs\x18\x08 \x03(\x0b\x32(.barnabas.rpc.v1.NodeRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_position\"i\n\rGatewayRecord\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x36\n\tlisteners\x18\x03 \x03(\x0b\x32#.barnabas.rpc.v1.AdvertisedListener\"U\n\x12\x41\x64vertisedListener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rport_per_node\x18\x04 \x01(\x08\"T\n\x11\x43oordinatorRecord\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"@\n\x0c\x44\x65\x63isionPart\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.barnabas.rpc.v1.MetadataRecord\"X\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\x05\x12\x10\n\x08internal\x18\x04 \x01(\x08\"\xc7\x01\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x16\n\x0e\x63oordinator_id\x18\x08 \x01(\t\x12\x19\n\x11\x63oordinator_epoch\x18\t \x01(\x05\"x\n\x0c\x43onfigRecord\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).barnabas.rpc.v1.ConfigRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"-\n\x11ProducerIdsRecord\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\",\n\rFeatureRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\xb4\x01\n\x11\x43lientQuotaRecord\x12\x30\n\x06\x65ntity\x18\x01 \x03(\x0b\x32 .barnabas.rpc.v1.QuotaEntityPart\x12>\n\x06values\x18\x02 \x03(\x0b\x32..barnabas.rpc.v1.ClientQuotaRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0fQuotaEntityPart\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,22 +51,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ADVERTISEDLISTENER']._serialized_end=1115
   _globals['_COORDINATORRECORD']._serialized_start=1117
   _globals['_COORDINATORRECORD']._serialized_end=1201
-  _globals['_TOPICRECORD']._serialized_start=1203
-  _globals['_TOPICRECORD']._serialized_end=1291
-  _globals['_PARTITIONRECORD']._serialized_start=1294
-  _globals['_PARTITIONRECORD']._serialized_end=1493
-  _globals['_CONFIGRECORD']._serialized_start=1495
-  _globals['_CONFIGRECORD']._serialized_end=1615
-  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_start=1570
-  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_end=1615
-  _globals['_PRODUCERIDSRECORD']._serialized_start=1617
-  _globals['_PRODUCERIDSRECORD']._serialized_end=1662
-  _globals['_FEATURERECORD']._serialized_start=1664
-  _globals['_FEATURERECORD']._serialized_end=1708
-  _globals['_CLIENTQUOTARECORD']._serialized_start=1711
-  _globals['_CLIENTQUOTARECORD']._serialized_end=1891
-  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_start=1846
-  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_end=1891
-  _globals['_QUOTAENTITYPART']._serialized_start=1893
-  _globals['_QUOTAENTITYPART']._serialized_end=1952
+  _globals['_DECISIONPART']._serialized_start=1203
+  _globals['_DECISIONPART']._serialized_end=1267
+  _globals['_TOPICRECORD']._serialized_start=1269
+  _globals['_TOPICRECORD']._serialized_end=1357
+  _globals['_PARTITIONRECORD']._serialized_start=1360
+  _globals['_PARTITIONRECORD']._serialized_end=1559
+  _globals['_CONFIGRECORD']._serialized_start=1561
+  _globals['_CONFIGRECORD']._serialized_end=1681
+  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_start=1636
+  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_end=1681
+  _globals['_PRODUCERIDSRECORD']._serialized_start=1683
+  _globals['_PRODUCERIDSRECORD']._serialized_end=1728
+  _globals['_FEATURERECORD']._serialized_start=1730
+  _globals['_FEATURERECORD']._serialized_end=1774
+  _globals['_CLIENTQUOTARECORD']._serialized_start=1777
+  _globals['_CLIENTQUOTARECORD']._serialized_end=1957
+  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_start=1912
+  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_end=1957
+  _globals['_QUOTAENTITYPART']._serialized_start=1959
+  _globals['_QUOTAENTITYPART']._serialized_end=2018
 # @@protoc_insertion_point(module_scope)

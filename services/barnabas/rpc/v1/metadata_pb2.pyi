@@ -305,10 +305,34 @@ class CoordinatorRecord(_message.Message):
 Global___CoordinatorRecord: _TypeAlias = CoordinatorRecord  # noqa: Y015
 
 @_typing.final
-class TopicRecord(_message.Message):
-    """A topic. Its partitions have records of their own; a topic is visible once this record is stored, which
-    is after all of its partitions are.
+class DecisionPart(_message.Message):
+    """A part of a decision that is too large for one transaction of the store. It is no metadata: it is kept until the
+    decision's records are all stored under their own keys.
     """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___MetadataRecord]:
+        """Records in the order of the decision."""
+
+    def __init__(
+        self,
+        *,
+        records: _abc.Iterable[Global___MetadataRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecisionPart: _TypeAlias = DecisionPart  # noqa: Y015
+
+@_typing.final
+class TopicRecord(_message.Message):
+    """A topic. Its partitions have records of their own, which come and go with it in one decision."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
