@@ -35,7 +35,9 @@ class ServiceProcess:
         by_environment: bool = False,
         environment: Mapping[str, str] | None = None,
         python_flags: tuple[str, ...] = (),
+        wrapper: tuple[str, ...] = (),
     ) -> None:
+        """`wrapper` is a command that ends by becoming the service's own, which follows it."""
         self.service = service
         self.http = f"http://{settings.get('http.address', '')}"
         self._errors, self._output = folder / f"{service}.stderr", folder / f"{service}.stdout"
@@ -47,6 +49,7 @@ class ServiceProcess:
             file = folder / f"{service}.properties"
             file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
             command += ["--config", str(file)]
+        command = [*wrapper, *command]
         with self._errors.open("ab") as errors, self._output.open("ab") as output:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env={**os.environ, **own}
@@ -134,6 +137,7 @@ class LooseCluster:
         by_environment: bool = False,
         environment: Mapping[str, str] | None = None,
         python_flags: tuple[str, ...] = (),
+        wrapper: tuple[str, ...] = (),
     ) -> None:
         """Start the named services, in this order and without waiting; without names all of them."""
         for name in names or tuple(self.settings):
@@ -144,6 +148,7 @@ class LooseCluster:
                 by_environment=by_environment,
                 environment=environment,
                 python_flags=python_flags,
+                wrapper=wrapper,
             )
 
     def wait_ready(self) -> None:
