@@ -217,6 +217,7 @@ class PartitionRuntime:
             self._broken = True
             self._queued.set()
             raise
+        self._deliver(turn.replies_at_once)
         if turn.records:
             self._queue.add(turn.records, encoded, turn.replies)
             self._queued.set()

@@ -45,7 +45,7 @@ class ShardDriver:
             self.shard.replay(record)
             self.log.append(record)
             self.trace.append(f"log {_show_record(record)}")
-        for waiter, message in turn.replies:
+        for waiter, message in (*turn.replies, *turn.replies_at_once):
             assert waiter not in self.replies, "one answer for one call"
             self.replies[waiter] = message
             self.trace.append(f"{self._asked[waiter]} <- {_show(message)}")

@@ -112,6 +112,20 @@ async def test_a_log_that_hangs_is_waited_for_no_longer_than_a_commit_may_take(l
         assert log.reads == 1
 
 
+async def test_a_heartbeat_waits_for_no_write(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        member = await stable_member(node)
+        log.gate = asyncio.Event()
+        commit = asyncio.create_task(node.commit(6, generation=1, member_id=member))
+        await until(lambda: log.tries == 3)
+        assert await node.heartbeat(member, 1) is ErrorCode.none
+        assert (node.state(), commit.done()) == (PartitionState.SERVING, False)
+        log.gate.set()
+        assert await commit is ErrorCode.none
+
+
 async def test_nobody_s_session_ends_while_that_cannot_be_written(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")

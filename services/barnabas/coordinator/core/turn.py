@@ -26,7 +26,8 @@ class Turn:
     """Collects what one request, or the deadlines due at one time, lead to.
 
     Handlers read the clock and the unique id from here and add records, replies and notes. Replies, to this caller
-    and to others whose wait ends, may leave only when `records` and every record decided before are in the log.
+    and to others whose wait ends, may leave only when `records` and every record decided before are in the log; but
+    for those that do not rest on it.
     """
 
     now_ms: int
@@ -39,6 +40,7 @@ class Turn:
     """The log takes no writes: the replies leave at once, so they may say only what is committed."""
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[tuple[Waiter, Message]] = field(default_factory=list)
+    replies_at_once: list[tuple[Waiter, Message]] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     rebalances_completed: int = 0
     offsets_committed: int = 0
@@ -47,6 +49,10 @@ class Turn:
     def reply(self, waiter: Waiter, message: Message) -> None:
         """Answer `waiter` once the records are in the log."""
         self.replies.append((waiter, message))
+
+    def reply_at_once(self, waiter: Waiter, message: Message) -> None:
+        """Answer `waiter` now: what it is told does not rest on the log."""
+        self.replies_at_once.append((waiter, message))
 
     def note(self, event: str, **fields: object) -> None:
         """Have the shell log `event`."""
