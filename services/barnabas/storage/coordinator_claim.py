@@ -5,10 +5,10 @@ expects the log to end. The leader holds all of it against its own metadata and 
 that neither a coordinator that lives on after its partition went elsewhere, nor a frame of a broken stream that
 arrives late, can write.
 
-What this protects from: clients, whatever they send through a gateway; a service with a mistaken address; a process that
-was replaced and does not know it. An incarnation id is a random UUID that only those learn who follow the metadata. What
-it does not protect from: whoever reaches the controller's port can follow the metadata, a gateway does, and somebody on
-the wire between the services can listen. Only mutual TLS between the services keeps those out.
+What this protects from: clients, whatever they send through a gateway; a service with a mistaken address; a process
+that was replaced and does not know it. Only those learn an incarnation id who follow the metadata.
+What it does not protect from: whoever reaches the controller's port can follow the metadata, a gateway does, and
+somebody on the wire between the services can listen. Only mutual TLS between the services keeps those out.
 """
 
 from __future__ import annotations
