@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def _run(what: str, arguments: dict[str, Any]) -> dict[str, float]:
         from clients.latency import consume_latencies
 
         return consume_latencies(**arguments, announce=lambda: print("reading", flush=True))
+    if what in ("long_polls", "group_members"):
+        from clients import crowds
+
+        measure: Callable[..., dict[str, float]] = getattr(crowds, what)
+        return measure(**arguments)
     from clients import librdkafka
 
     return {"seconds": getattr(librdkafka, what)(**arguments)}

@@ -11,6 +11,7 @@ import datetime
 import fnmatch
 import json
 import os
+import resource
 import sys
 import time
 from functools import partial
@@ -118,6 +119,9 @@ def _warm_up(system: System) -> None:
 
 def main() -> None:
     arguments = parse_arguments()
+    # Five thousand connections have two ends, and partitions have files: children inherit this.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     workloads = chosen(arguments)
     systems: dict[str, Starting] = {"barnabas": barnabas}
     against = None

@@ -67,11 +67,15 @@ leave the disk soon, so that what one run wrote is not still on its way there du
 
 @dataclass
 class System:
-    """A process tree that serves, or begins to serve, the Kafka protocol at `port`."""
+    """A process tree that serves, or begins to serve, the Kafka protocol at `port`.
+
+    `kill_and_start` ends all of it with SIGKILL and starts it again on the same data.
+    """
 
     name: str
     port: int
     tree: ProcessTree
+    kill_and_start: Callable[[], None]
 
     @property
     def bootstrap(self) -> str:
@@ -94,8 +98,9 @@ def barnabas(checkout: Path | None = None) -> Iterator[System]:
         environment = dict(os.environ)
         if checkout is not None:
             environment["PYTHONPATH"] = str(checkout.resolve() / "services")
-        with _running([*command, "--data-dir", f"{directory}/data"], directory, environment) as process:
-            yield System("barnabas", port, ProcessTree(process.pid))
+        yield from _serving(
+            "barnabas", port, [*command, "--data-dir", f"{directory}/data"], directory, environment
+        )
 
 
 @contextlib.contextmanager
@@ -116,8 +121,7 @@ def kafka() -> Iterator[System]:
         format_command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
         subprocess.run(format_command, check=True, capture_output=True)
         command = ["java", *KAFKA_HEAP, *KAFKA_JVM, *java[1:], "kafka.Kafka", str(properties)]
-        with _running(command, directory, dict(os.environ)) as process:
-            yield System("kafka", port, ProcessTree(process.pid))
+        yield from _serving("kafka", port, command, directory, dict(os.environ))
 
 
 def kafka_version() -> str:
@@ -135,21 +139,20 @@ def _data_directory(name: str) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _running(
-    command: list[str], directory: Path, environment: dict[str, str]
-) -> Iterator[subprocess.Popen[Any]]:
-    with (directory / "output.log").open("w") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=directory,
-            env=environment,
-        )
+def _serving(
+    name: str, port: int, command: list[str], directory: Path, environment: dict[str, str]
+) -> Iterator[System]:
+    process = _start(command, directory, environment)
+
+    def kill_and_start() -> None:
+        nonlocal process
+        _kill(process)
+        process = _start(command, directory, environment)
+        system.tree = ProcessTree(process.pid)
+
+    system = System(name, port, ProcessTree(process.pid), kill_and_start)
     try:
-        yield process
+        yield system
         if process.poll() is not None:
             raise RuntimeError(f"{command[0]} ended while it was measured")
     except Exception:
@@ -160,8 +163,27 @@ def _running(
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            _kill(process)
+
+
+def _start(command: list[str], directory: Path, environment: dict[str, str]) -> subprocess.Popen[Any]:
+    with (directory / "output.log").open("a") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=environment,
+        )
+
+
+def _kill(process: subprocess.Popen[Any]) -> None:
+    """SIGKILL the whole tree and return when none of it is left."""
+    for pid in reversed(ProcessTree(process.pid).pids()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 def _free_ports(count: int) -> list[int]:

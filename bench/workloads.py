@@ -41,6 +41,11 @@ LIBRDKAFKA_CONSUMER: Final = {
 }
 
 REQUEST_CONNECTIONS: Final = 64
+POLLING_CONNECTIONS: Final = 5_000
+PARTITIONS: Final = 10_000
+PARTITIONS_A_TOPIC: Final = 1_000
+PARTITIONS_SECONDS_MAX: Final = 240.0
+GROUP_MEMBERS: Final = 1_000
 LATENCY_WARM_UP_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 3.0
 START_SECONDS_MAX: Final = 60.0
@@ -235,6 +240,89 @@ def latency(per_second: int, system: System, topic: str, seconds: float) -> Figu
     }
 
 
+def many_connections(connections: int, system: System, topic: str, seconds: float) -> Figures:
+    """Connections that wait for records in long polls of half a second: what waiting costs."""
+    create_topic(system, topic, 1)
+    before_mb = system.tree.proportional_mb()
+    arguments = {"host": "127.0.0.1", "port": system.port, "topic": topic, "connections": connections}
+    with measured(system) as cost:
+        answer = finish_json(start_client("long_polls", **arguments, seconds=seconds), cost)
+    after_mb = system.tree.proportional_mb()
+    delete_topic(system, topic)
+    return {
+        "poll_cpu": cost.server_seconds / answer["polls"] * 1e6,
+        "poll_late_p50_ms": answer["late_p50"],
+        "poll_late_p99_ms": answer["late_p99"],
+        "connect_s": answer["connect_seconds"],
+        "grown_pss_mb": after_mb - before_mb,
+        **{f"{name} µs": spent / answer["polls"] * 1e6 for name, spent in cost.by_service.items()},
+    }
+
+
+def many_partitions(partitions: int, system: System, topic: str, _seconds: float) -> Figures:
+    """Topics with a thousand partitions each: made, left alone, and there again after everything was killed."""
+    from clients.requests import first_acknowledged
+
+    first_acknowledged("127.0.0.1", system.port, "warm-up-first", START_SECONDS_MAX)
+    started = time.perf_counter()
+    topics = [f"{topic}-{number}" for number in range(partitions // PARTITIONS_A_TOPIC)]
+    for name in topics:
+        create_topic(system, name, PARTITIONS_A_TOPIC)
+    wait_for_leaders(system, topics)
+    created = time.perf_counter() - started
+    time.sleep(IDLE_SECONDS)
+    cpu_before, before = sum(system.tree.cpu_seconds().values()), time.perf_counter()
+    time.sleep(IDLE_SECONDS)
+    cpu = sum(system.tree.cpu_seconds().values()) - cpu_before
+    idle_cpu = 100 * cpu / (time.perf_counter() - before)
+    memory = system.tree.proportional_mb()
+    started = time.perf_counter()
+    system.kill_and_start()
+    wait_for_leaders(system, topics)
+    first_acknowledged("127.0.0.1", system.port, topics[-1], START_SECONDS_MAX)
+    return {
+        "create_s": created,
+        "restart_s": time.perf_counter() - started,
+        "idle_cpu": idle_cpu,
+        "idle_pss_mb": memory,
+    }
+
+
+def wait_for_leaders(system: System, topics: list[str]) -> None:
+    """Return once every partition answers to a look-up of its end."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    end = time.perf_counter() + PARTITIONS_SECONDS_MAX
+    missing = [TopicPartition(name, index) for name in topics for index in range(PARTITIONS_A_TOPIC)]
+    while missing:
+        found = admin.list_offsets({each: OffsetSpec.latest() for each in missing}, request_timeout=30)
+        failed = {each: future.exception() for each, future in found.items()}
+        missing = [each for each, error in failed.items() if error is not None]
+        if time.perf_counter() > end:
+            raise TimeoutError(f"{len(missing)} partitions do not answer: {failed[missing[0]]}")
+
+
+def large_group(members: int, system: System, topic: str, seconds: float) -> Figures:
+    """A classic group of members that only beat: formed, left alone, and rebalanced because one more came."""
+    arguments = {"host": "127.0.0.1", "port": system.port, "group_id": topic, "members": members}
+    with measured(system) as forming:
+        client = start_client("group_members", **arguments, seconds=seconds)
+        assert client.stdout is not None
+        assert client.stdout.readline() == "formed\n"
+    with measured(system) as idle:
+        assert client.stdout.readline() == "idle\n"
+    with measured(system) as joining:
+        answer = finish_json(client, joining)
+    return {
+        "formed_s": answer["formed_seconds"],
+        "joined_s": answer["joined_seconds"],
+        "forming_cpu_s": forming.server_seconds,
+        "server_cpu_percent": 100 * idle.server_seconds / seconds,
+    }
+
+
 def _percentiles(answer: dict[str, float]) -> Figures:
     return {"p50_ms": answer["p50"], "p99_ms": answer["p99"], "p999_ms": answer["p99.9"]}
 
@@ -277,5 +365,24 @@ WORKLOADS: Final = (
             partial(latency, per_second),
         )
         for per_second in (1_000, 20_000)
+    ),
+    Workload(
+        f"{POLLING_CONNECTIONS}-connections-polling",
+        "connections that wait in long polls for records that do not come",
+        partial(many_connections, POLLING_CONNECTIONS),
+        is_quick=False,
+    ),
+    Workload(
+        f"group-of-{GROUP_MEMBERS}-members",
+        "a classic group formed, left alone, and rebalanced because one more member came",
+        partial(large_group, GROUP_MEMBERS),
+        is_quick=False,
+    ),
+    Workload(
+        f"{PARTITIONS}-partitions",
+        "partitions made, left alone, and there again after everything was killed",
+        partial(many_partitions, PARTITIONS),
+        needs_fresh=True,
+        is_quick=False,
     ),
 )
