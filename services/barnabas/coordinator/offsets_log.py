@@ -13,9 +13,9 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import current_traceparent
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import iterate_headers
-from barnabas.rpc.coalesced import StreamBroken, Unreachable
 from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
@@ -101,7 +101,7 @@ class StorageOffsetsLog:
         try:
             async with asyncio.timeout((limits.APPEND_ANSWER_MS_MAX + limits.APPEND_GRACE_MS) / 1000):
                 result = await storage.appends.send(request, len(records))
-        except (StreamBroken, Unreachable) as error:
+        except (OutcomeUnknown, Unreachable) as error:
             raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
         except TimeoutError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
@@ -167,7 +167,7 @@ class StorageOffsetsLog:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 result = await storage.fetches.send(request)
-        except (StreamBroken, Unreachable) as error:
+        except (OutcomeUnknown, Unreachable) as error:
             raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
         except TimeoutError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error

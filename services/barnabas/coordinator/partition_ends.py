@@ -11,9 +11,9 @@ import grpc.aio
 from barnabas.coordinator import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.logs import get_logger
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import MetadataImage
 from barnabas.records.batch import parse_header
-from barnabas.rpc.coalesced import StreamBroken, Unreachable
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import (
     FetchRequest,
@@ -120,7 +120,7 @@ class StorageEnds:
         try:
             async with asyncio.timeout(limits.LAG_LOOK_UP_SECONDS):
                 result = await connection.fetches.send(FetchRequest(partitions=[item], max_bytes=1))
-        except (StreamBroken, Unreachable, TimeoutError):
+        except (OutcomeUnknown, Unreachable, TimeoutError):
             return None, 0
         records = result.partitions[0].records
         if len(records) < _HEADER_BYTES:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.near_storage import StorageBeside
+from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
@@ -26,8 +28,10 @@ class Links:
     what waits for them fails. So does what waits for a node that was fenced, for nobody knows when it speaks again.
     """
 
-    def __init__(self, metadata: MetadataSubscription) -> None:
+    def __init__(self, metadata: MetadataSubscription, beside: StorageBeside | None = None) -> None:
+        """`beside` is the storage node in this process, if there is one: it is called, not connected to."""
         self._metadata = metadata
+        self._beside = beside
         self._storage: dict[int, StorageConnection] = {}
         self._coordinators: dict[str, tuple[grpc.aio.Channel, GroupCoordinatorAsyncStub]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -37,11 +41,13 @@ class Links:
     def image(self) -> MetadataImage:
         return self._metadata.image
 
-    def storage(self, node_id: int) -> StorageConnection | None:
+    def storage(self, node_id: int) -> StorageLink | None:
         """The connection to a storage node, or None when no such node is registered or it is fenced."""
         node = self.image.nodes.get(node_id)
         if node is None or node.fenced:
             return None
+        if self._beside is not None and node_id == self._beside.node_id:
+            return self._beside.link
         connection = self._storage.get(node_id)
         if connection is None or connection.address != node.address:
             connection = self._storage[node_id] = StorageConnection(node.address)

@@ -5,7 +5,7 @@ previous frame was being written goes out together as the next one. Requests lea
 matched by correlation id.
 
 The stream is opened on first use and again after it broke. A request that was written to a stream that breaks fails
-with `StreamBroken`: its outcome is unknown. One that was not written fails with `Unreachable`: it was certainly not
+with `OutcomeUnknown`: its outcome is unknown. One that was not written fails with `Unreachable`: it was certainly not
 carried out. A request whose time is over fails in the same two ways (`DeadlinePassed`, `NotSentInTime`), whatever the
 peer does.
 
@@ -27,6 +27,7 @@ import grpc
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
+from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
 from barnabas.rpc import limits
 from barnabas.rpc.deadlines import Deadlines
 from barnabas.rpc.stream_counts import StreamCounts
@@ -42,22 +43,6 @@ class Correlated(Protocol):
 
 RequestT = TypeVar("RequestT", bound=Correlated)
 ResultT = TypeVar("ResultT", bound=Correlated)
-
-
-class StreamBroken(Exception):
-    """The stream ended before the result came: whether the request was carried out is unknown."""
-
-
-class Unreachable(Exception):
-    """The request was not sent: the peer cannot be reached, or too much waits for it already."""
-
-
-class DeadlinePassed(StreamBroken):
-    """The request was sent, and its time is over without a result."""
-
-
-class NotSentInTime(Unreachable):
-    """The request's time was over before it could be sent."""
 
 
 class _Entry(Generic[RequestT, ResultT]):
@@ -142,7 +127,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         """Queue `request` (its correlation id is set here) and return the future of its result.
 
         `size_bytes` is about how large the request is; it counts against the limit of what may be unanswered. The
-        future fails with StreamBroken or Unreachable, after `timeout_seconds` at the latest; it may be cancelled, and
+        future fails with OutcomeUnknown or Unreachable, after `timeout_seconds` at the latest; it may be cancelled, and
         the result is then dropped.
         """
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
@@ -198,7 +183,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
     async def _run(self) -> None:
         """Serve one life of the stream: from the first request to the break."""
         call = self._open_call()
-        error: Exception = StreamBroken(f"{self._name}: closed")
+        error: Exception = OutcomeUnknown(f"{self._name}: closed")
         try:
             # wait_for_connection ends the wait early when the peer refuses; keepalive ends it when it is silent.
             await call.wait_for_connection()
@@ -220,7 +205,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         if self._connected:
             log.warning("stream broke", stream=self._name, reason=details)
             self._counts.breaks += 1
-            return StreamBroken(f"{self._name}: {details}")
+            return OutcomeUnknown(f"{self._name}: {details}")
         log.debug("cannot connect", stream=self._name, reason=details)
         return Unreachable(f"{self._name}: {details}")
 
@@ -274,7 +259,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
                 self._forget(result.correlation_id, entry)
                 if not entry.future.done():
                     entry.future.set_result(result)
-        raise StreamBroken(f"{self._name}: the peer ended the stream")
+        raise OutcomeUnknown(f"{self._name}: the peer ended the stream")
 
     async def _write(self, call: Any) -> None:
         while True:
@@ -286,7 +271,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
                     async with asyncio.timeout(limits.STALLED_WRITE_SECONDS_MAX):
                         await call.write(frame)
                 except TimeoutError:
-                    raise StreamBroken(f"{self._name}: the peer takes nothing") from None
+                    raise OutcomeUnknown(f"{self._name}: the peer takes nothing") from None
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
 

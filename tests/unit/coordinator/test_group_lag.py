@@ -17,9 +17,9 @@ from barnabas.coordinator.lag import LagMeasurement
 from barnabas.coordinator.partition_ends import Ends, PartitionId, StorageEnds
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 from barnabas.records.record import encode_batch
-from barnabas.rpc.coalesced import Unreachable
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsResponse, ListOffsetsResult

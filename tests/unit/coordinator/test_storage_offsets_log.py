@@ -15,9 +15,9 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.core.records import OffsetAndMetadata, OffsetRecord
 from barnabas.coordinator.offsets_log import StorageOffsetsLog
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, node_key, partition_key, topic_key
 from barnabas.records.batch import iterate_headers
-from barnabas.rpc.coalesced import Unreachable
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord, TopicRecord

@@ -27,6 +27,7 @@ from barnabas.gateway.telemetry import ClientTelemetry
 from barnabas.gateway.telemetry_export import TelemetryForwarder
 from barnabas.gateway.telemetry_metrics import TelemetryCounts
 from barnabas.kernel.clock import ManualClock
+from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import (
     CLUSTER_KEY,
     GROUP_METADATA_TOPIC,
@@ -38,7 +39,6 @@ from barnabas.metadata.image import (
     topic_key,
 )
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.coalesced import Unreachable
 from barnabas.rpc.unary_calls import unavailable
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,

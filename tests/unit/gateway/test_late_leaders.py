@@ -11,7 +11,7 @@ from test_produce_and_fetch import append_all, fetch_all, fetch_body, fetched, p
 
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.coalesced import DeadlinePassed, NotSentInTime
+from barnabas.links.errors import DeadlinePassed, NotSentInTime
 from barnabas.rpc.v1.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult
 
 PRODUCE, FETCH, DELETE_RECORDS = 0, 1, 21

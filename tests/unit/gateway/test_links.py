@@ -12,9 +12,9 @@ import pytest
 from gateway_harness import node_record
 
 from barnabas.gateway.links import Links
+from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.coalesced import Unreachable
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 from barnabas.rpc.v1.storage_pb2 import AppendRequest
 

@@ -11,7 +11,7 @@ from gateway_harness import FakeStream, Gateway, request_frame, topic_id
 
 from barnabas.gateway.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.coalesced import StreamBroken, Unreachable
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import (
     AppendResult,
@@ -106,7 +106,7 @@ async def test_produce_by_topic_id() -> None:
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
-        (StreamBroken("perhaps written"), ErrorCode.request_timed_out),
+        (OutcomeUnknown("perhaps written"), ErrorCode.request_timed_out),
         (Unreachable("never sent"), ErrorCode.not_leader_or_follower),
     ],
 )
@@ -209,7 +209,7 @@ async def test_fetch_of_mixed_partitions(version: int) -> None:
     gateway = Gateway()
     stream = FakeStream(fetch_all)
     gateway.node(1, fetches=stream)
-    gateway.node(2, fetches=FakeStream(lambda _: StreamBroken("gone")))
+    gateway.node(2, fetches=FakeStream(lambda _: OutcomeUnknown("gone")))
     body = fetch_body({"orders": [0, 1, 2, 8], "none": [0]}, max_wait=500)
     assert fetched(await gateway.ask(FETCH, version, body)) == [
         (0, 0, 9, b"r"),

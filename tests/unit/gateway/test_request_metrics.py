@@ -14,8 +14,8 @@ from barnabas.gateway.answer_errors import error_codes
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request_times import RequestTimes, run_measured
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import Unreachable
 from barnabas.records.record import encode_batch
-from barnabas.rpc.coalesced import Unreachable
 
 PRODUCE, METADATA = 0, 3
 PREFIX = "kafka_network_requestmetrics_"

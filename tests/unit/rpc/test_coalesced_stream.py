@@ -10,8 +10,8 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.coalesced import StreamBroken, Unreachable
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import (
@@ -128,7 +128,7 @@ async def test_a_break_leaves_the_outcome_unknown(address: str, start: Callable[
     while connection.fetches._queue:
         await asyncio.sleep(0)
     await server.stop(None)
-    with pytest.raises(StreamBroken):
+    with pytest.raises(OutcomeUnknown):
         await waiting
     await connection.close()
 

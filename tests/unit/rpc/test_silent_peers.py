@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
 from barnabas.rpc import limits
 from barnabas.rpc.answers import AnswerQueue, PeerStalled
-from barnabas.rpc.coalesced import (
-    CoalescedStream,
-    DeadlinePassed,
-    NotSentInTime,
-    StreamBroken,
-    Unreachable,
-)
+from barnabas.rpc.coalesced import CoalescedStream
 
 
 @dataclass
@@ -113,7 +108,7 @@ async def test_of_a_stream_that_breaks_only_what_was_written_is_unknown(
     await settle()
     assert peer.written == ["first"], "the second waits for the first one's answer"
     await peer.end()
-    with pytest.raises(StreamBroken):
+    with pytest.raises(OutcomeUnknown):
         await first
     with pytest.raises(Unreachable):
         await second
@@ -213,7 +208,7 @@ async def test_a_peer_that_takes_nothing_is_given_up(peer: Peer, monkeypatch: py
     monkeypatch.setattr(limits, "STALLED_WRITE_SECONDS_MAX", 0.0)
     peer.call.takes_writes = False
     async with asyncio.timeout(10):
-        with pytest.raises(StreamBroken, match="takes nothing"):
+        with pytest.raises(OutcomeUnknown, match="takes nothing"):
             await peer.stream.send(Message("asked"), 1)
 
 

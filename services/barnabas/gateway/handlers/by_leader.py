@@ -10,8 +10,8 @@ import grpc.aio
 
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.image import NO_LEADER
-from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.unary_calls import answer_of
 
 MessageT = TypeVar("MessageT")
@@ -31,7 +31,7 @@ async def call_leaders(
     request: Request,
     refs: Sequence[PartitionRef],
     make_message: Callable[[bytes, Any], MessageT],
-    ask: Callable[[StorageConnection, list[MessageT]], Awaitable[Sequence[ResultT]]],
+    ask: Callable[[StorageLink, list[MessageT]], Awaitable[Sequence[ResultT]]],
     failed: Callable[[ErrorCode], ResultT],
 ) -> list[ResultT]:
     """One result for each ref, in order. A leader that cannot be reached fails only its own partitions.

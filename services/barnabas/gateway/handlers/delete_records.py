@@ -11,14 +11,12 @@ from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.links.storage_link import StorageLink
 from barnabas.rpc.v1.storage_pb2 import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResult
 
 
 async def handle(request: Request) -> Answer:
-    async def ask(
-        connection: StorageConnection, asked: list[DeleteRecordsPartition]
-    ) -> list[DeleteRecordsResult]:
+    async def ask(connection: StorageLink, asked: list[DeleteRecordsPartition]) -> list[DeleteRecordsResult]:
         message = DeleteRecordsRequest(partitions=asked)
         response = await connection.stub.DeleteRecords(message, timeout=request.timeout_seconds)
         return list(response.results)

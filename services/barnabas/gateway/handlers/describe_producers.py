@@ -9,9 +9,9 @@ from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topic_names import topic_name_problem
-from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import DescribeProducersRequest, PartitionOfTopic, PartitionProducers
 
 
@@ -36,7 +36,7 @@ async def handle(request: Request) -> Answer:
     }
 
 
-async def _ask(connection: StorageConnection, asked: list[PartitionOfTopic]) -> list[PartitionProducers]:
+async def _ask(connection: StorageLink, asked: list[PartitionOfTopic]) -> list[PartitionProducers]:
     message = DescribeProducersRequest(partitions=asked)
     response = await connection.stub.DescribeProducers(message, timeout=limits.CALL_TIMEOUT_SECONDS)
     return list(response.results)

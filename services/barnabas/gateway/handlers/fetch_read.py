@@ -17,14 +17,9 @@ from barnabas.gateway.request import Request, milliseconds
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
+from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
+from barnabas.links.storage_link import Fetches
 from barnabas.metadata.image import NO_LEADER
-from barnabas.rpc.coalesced import (
-    CoalescedStream,
-    DeadlinePassed,
-    NotSentInTime,
-    StreamBroken,
-    Unreachable,
-)
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.wire.fetch import FetchedPartition
@@ -47,7 +42,7 @@ class _NodeRead:
     def __init__(self, message: FetchRequest) -> None:
         self.message = message
         self.indexes: list[int] = []
-        self.stream: CoalescedStream[FetchRequest, FetchedResult] | None = None
+        self.stream: Fetches | None = None
         self.future: asyncio.Future[FetchedResult] | None = None
 
 
@@ -166,7 +161,7 @@ class FetchRead:
             result = await read.future
         except _LATE:
             return
-        except (Unreachable, StreamBroken):
+        except (Unreachable, OutcomeUnknown):
             for index in read.indexes:
                 self._results[index] = self._failed(self._wanted[index], ErrorCode.not_leader_or_follower)
         else:

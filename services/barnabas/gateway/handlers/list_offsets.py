@@ -14,7 +14,7 @@ from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.links.storage_link import StorageLink
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
 
 _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
@@ -24,9 +24,7 @@ _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 async def handle(request: Request) -> Answer:
     isolation_level = known_isolation_level(request)
 
-    async def ask(
-        connection: StorageConnection, asked: list[ListOffsetsPartition]
-    ) -> list[ListOffsetsResult]:
+    async def ask(connection: StorageLink, asked: list[ListOffsetsPartition]) -> list[ListOffsetsResult]:
         message = ListOffsetsRequest(partitions=asked, isolation_level=isolation_level)
         response = await connection.stub.ListOffsets(message, timeout=request.timeout_seconds)
         return list(response.results)

@@ -12,7 +12,7 @@ from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.links.storage_link import StorageLink
 from barnabas.rpc.v1.storage_pb2 import (
     EpochEndOffset,
     OffsetForLeaderEpochPartition,
@@ -40,7 +40,7 @@ async def handle(request: Request) -> Answer:
 
 
 async def _ask(
-    connection: StorageConnection, asked: list[OffsetForLeaderEpochPartition]
+    connection: StorageLink, asked: list[OffsetForLeaderEpochPartition]
 ) -> list[OffsetForLeaderEpochResult]:
     message = OffsetForLeaderEpochRequest(partitions=asked)
     response = await connection.stub.OffsetForLeaderEpoch(message, timeout=limits.CALL_TIMEOUT_SECONDS)

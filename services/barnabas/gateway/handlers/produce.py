@@ -16,11 +16,11 @@ from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import NO_LEADER
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
 from barnabas.rpc.append_frames import AppendBatches
-from barnabas.rpc.coalesced import StreamBroken, Unreachable
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
 from barnabas.wire.produce import (
     TOPIC_ID_FROM,
@@ -156,7 +156,7 @@ class _Produce:
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.
             self._fail(places, request, ErrorCode.not_leader_or_follower)
-        except StreamBroken:
+        except OutcomeUnknown:
             # Perhaps written: a code after which idempotent producers send again under the same sequence.
             self._fail(places, request, ErrorCode.request_timed_out)
         else:
