@@ -6,44 +6,52 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from barnabas.rpc.append_frames import AppendBatches
+    from barnabas.rpc.fetch_frames import FetchedResult
     from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, FetchRequest
     from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub
 
-RequestT = TypeVar("RequestT", contravariant=True)
-ResultT = TypeVar("ResultT")
 
+class Requests(Protocol):
+    """Requests of one kind: they reach the node in the order in which they are sent; results come in any order.
 
-class Requests(Protocol[RequestT, ResultT]):
-    """Requests of one kind: they reach the node in the order in which they are sent; results come in any order."""
+    `send` sends a request (its correlation id is set there), or queues it, and returns the future of its result.
+    `size_bytes` is about how large it is; it counts against the limit of what may be unanswered. The future fails with
+    `Unreachable` or `OutcomeUnknown`, after `timeout_seconds` at the latest; it may be cancelled, and the result is
+    then dropped.
+    """
 
     is_silent: bool
     """Whether a request was given up and nothing has come from the node since: it is not worth waiting for."""
 
+
+class Appends(Requests, Protocol):
+    """Record batches for partitions that the node leads."""
+
     def send(
-        self, request: RequestT, size_bytes: int = 0, timeout_seconds: float | None = None
-    ) -> asyncio.Future[ResultT]:
-        """Send `request` (its correlation id is set here), or queue it, and return the future of its result.
-
-        `size_bytes` is about how large it is; it counts against the limit of what may be unanswered. The future fails
-        with `Unreachable` or `OutcomeUnknown`, after `timeout_seconds` at the latest; it may be cancelled, and the
-        result is then dropped.
-        """
-        ...
-
-    def give_up(self, request: RequestT) -> None:
-        """The caller goes on without the result, which is dropped when it comes after all."""
-        ...
+        self,
+        request: AppendRequest | AppendBatches,
+        size_bytes: int = 0,
+        timeout_seconds: float | None = None,
+    ) -> asyncio.Future[AppendResult]: ...
 
 
-class Fetches(Requests["FetchRequest", "FetchedResult"], Protocol):
-    """Fetches, whose wait can be ended."""
+class Fetches(Requests, Protocol):
+    """Reads, which may wait for data and whose wait can be ended."""
+
+    def send(
+        self, request: FetchRequest, size_bytes: int = 0, timeout_seconds: float | None = None
+    ) -> asyncio.Future[FetchedResult]: ...
 
     def hurry(self, request: FetchRequest) -> None:
         """Ask for the result of a request sent earlier, with whatever the node has by now."""
+        ...
+
+    def give_up(self, request: FetchRequest) -> None:
+        """The caller goes on without the result, which is dropped when it comes after all."""
         ...
 
     def withdraw(self, request: FetchRequest) -> None:
@@ -57,7 +65,7 @@ class StorageLink(Protocol):
     @property
     def address(self) -> str: ...
     @property
-    def appends(self) -> Requests[AppendRequest | AppendBatches, AppendResult]: ...
+    def appends(self) -> Appends: ...
     @property
     def fetches(self) -> Fetches: ...
     @property
