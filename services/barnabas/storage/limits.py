@@ -13,6 +13,9 @@ APPEND_ANSWER_BYTES: Final = 64
 RECORD_ERROR_BYTES: Final = 128
 """What a record that is to blame for a refusal counts against it."""
 
+DELETED_TOPICS_REMEMBERED: Final = 1_000
+"""Topics, deleted last, of which a storage node still says that they are gone: gateways hear of it a moment later."""
+
 FETCH_ANSWERS_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of results of one Fetch stream that may wait to be written before further fetches of it are read."""
 

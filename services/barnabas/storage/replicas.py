@@ -61,6 +61,8 @@ class Replicas:
         self._settings = TopicSettingsReader(node_id, static)
         self._to_open: dict[Partition, None] = {}
         self._to_delete: list[Partition] = []
+        self._deleted: dict[bytes, None] = {}
+        """The topics whose partitions were deleted here, by id, oldest first."""
         self._opening = 0
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
@@ -73,7 +75,12 @@ class Replicas:
         return self.partitions.get((topic_id, index))
 
     def absence(self, topic_id: bytes, index: int) -> int:
-        """Kafka's error code for a partition that `find` did not find."""
+        """Kafka's error code for a partition that `find` did not find.
+
+        UNKNOWN_TOPIC_ID says that the topic was never heard of here, which may be because it is new.
+        """
+        if topic_id in self._deleted:
+            return int(ErrorCode.unknown_topic_or_partition)
         if topic_id not in self.image.topics_by_id:
             return int(ErrorCode.unknown_topic_id)
         if self.image.partition(topic_id, index) is None:
@@ -207,6 +214,9 @@ class Replicas:
             return
         if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
             self._remove(partition)
+            self._deleted[topic_id] = None
+            if len(self._deleted) > limits.DELETED_TOPICS_REMEMBERED:
+                del self._deleted[next(iter(self._deleted))]
 
     def _remove(self, partition: Partition) -> None:
         log.info("partition is removed from this node", partition=partition.name)

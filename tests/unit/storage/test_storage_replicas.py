@@ -10,8 +10,10 @@ import pytest
 from storage_harness import NODE_ID, StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
 from barnabas.metadata.image import MetadataImage
+from barnabas.storage import limits
 from barnabas.storage.log_directories import LogDirectories
 from barnabas.storage.partition import Partition
 
@@ -61,6 +63,24 @@ async def test_a_deleted_topic_goes_from_disk(tmp_path: Path) -> None:
         await until_deleted(node, tmp_path / "data" / "events-0")
         assert node.replicas.find(topic.bytes, 0) is None
         assert (tmp_path / "data" / "kept-0").is_dir()
+
+
+async def test_a_deleted_topic_is_not_taken_for_one_that_is_still_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway hears of a deletion a moment later than the node; a client that tried again would look for a leader."""
+    monkeypatch.setattr(limits, "DELETED_TOPICS_REMEMBERED", 1)
+
+    async def code(topic: uuid.UUID) -> int:
+        return int((await node.append(topic, batch(b"late"))).error_code)
+
+    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+        first, second = await node.create_topic("first"), await node.create_topic("second")
+        node.snapshot(*topic_records("second", second))
+        assert await code(first) == ErrorCode.unknown_topic_or_partition
+        node.snapshot(*topic_records("kept", uuid.uuid4()))
+        assert await code(second) == ErrorCode.unknown_topic_or_partition
+        assert await code(first) == ErrorCode.unknown_topic_id, "no more than the limit are remembered"
 
 
 async def test_empty_or_foreign_metadata_deletes_nothing(tmp_path: Path) -> None:
