@@ -12,6 +12,8 @@ import struct
 
 from barnabas.log.segment_file import read_whole, write_at
 
+_UNKNOWN = -1
+
 
 class IndexFile:
     """Owner of one index's entries. Not locked: the partition log's lock covers every change."""
@@ -47,7 +49,8 @@ class IndexFile:
         """Write the entries that the file does not have yet, and cut whatever stands behind them."""
         end = len(self.entries)
         if end != self._written or not os.path.exists(self.path):
-            write_at(self.path, self._written, bytes(self.entries[self._written : end]))
+            start = max(self._written, 0)
+            write_at(self.path, start, bytes(self.entries[start:end]))
             self._written = end
 
     def clear(self) -> None:
@@ -55,6 +58,10 @@ class IndexFile:
         self.entries.clear()
         self._written = 0
         write_at(self.path, 0, b"")
+
+    def forget_file(self) -> None:
+        """What the file holds is not known: the next `flush` writes all entries."""
+        self._written = _UNKNOWN
 
     def _keep(self, count: int) -> None:
         """Keep the first `count` entries, here and in the file."""

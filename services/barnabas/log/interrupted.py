@@ -15,11 +15,17 @@ from barnabas.log.segment_file import SegmentFile, remove_quietly
 from barnabas.log.segment_swap import SWAP_SUFFIX, SWAPPED_SUFFIXES, take_final_names
 
 _TEMPORARY_SUFFIX = ".tmp"
+_INTERRUPTED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, _TEMPORARY_SUFFIX)
 
 
-def finish_interrupted_work(directory: str) -> None:
-    """Remove what was to be removed and finish every swap that had begun. Raises OSError."""
+def finish_interrupted_work(directory: str) -> list[str]:
+    """Remove what was to be removed and finish every swap that had begun; returns the files there are then.
+
+    Raises OSError.
+    """
     names = os.listdir(directory)
+    if not any(name.endswith(_INTERRUPTED_SUFFIXES) for name in names):
+        return names
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
             os.unlink(os.path.join(directory, name))
@@ -32,6 +38,7 @@ def finish_interrupted_work(directory: str) -> None:
     for name in names:
         if name.endswith(SWAP_SUFFIX):
             remove_quietly(os.path.join(directory, name))
+    return os.listdir(directory)
 
 
 def _remove_covered(directory: str, base_offset: int) -> None:

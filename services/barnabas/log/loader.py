@@ -1,15 +1,15 @@
 """Opening a partition's log: find its segments, recover what a crash left, rebuild the producer state.
 
-After a clean shutdown only the last segment's end is looked at. After any other, every segment from the recovery
-point on is checked batch by batch and cut at the first bad one; segments behind a cut are removed, since their
-offsets would leave a hole where acknowledged records stood.
+After a clean shutdown only the last segment's end is looked at. After any other, see `recovery`. One listing of the
+directory and one walk over what has to be checked serve everything, since a node may hold thousands of logs.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
@@ -17,30 +17,23 @@ from barnabas.log import producer_snapshot
 from barnabas.log.interrupted import finish_interrupted_work
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.producer_state import CompletedTransaction, ProducerState
-from barnabas.log.scan import ScannedBatch, scan_headers
+from barnabas.log.recovery import (
+    ASIDE_SUFFIX,
+    RecoveryReport,
+    check_segments,
+    compare_ends,
+    end_of,
+    first_unchecked,
+    remove_orphans,
+)
+from barnabas.log.scan import CheckedScan, ScannedBatch, scan_headers
 from barnabas.log.segment import LOG_SUFFIX, Segment, remove_marked
 from barnabas.log.segment_factory import SegmentFactory
 from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.records.batch import NO_LEADER_EPOCH, BatchHeader
 from barnabas.records.control import decode_marker
 
 logger = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RecoveryReport:
-    """What opening a log found and did."""
-
-    segments_checked: int = 0
-    """Segments whose every batch was checked."""
-    bytes_truncated: int = 0
-    truncated_at_offset: int = -1
-    """The new log end offset, where something was cut; -1 otherwise."""
-    reason: str = ""
-    """Why the scan stopped where it cut."""
-    segments_removed: tuple[int, ...] = ()
-    """Base offsets of the segments behind the cut."""
-    snapshot_offset: int = -1
-    """The producer snapshot that the state was rebuilt from; -1 for none."""
 
 
 class LoadedLog(NamedTuple):
@@ -62,135 +55,174 @@ def load(
     recovery_point: int,
     log_start_offset: int,
     clean_shutdown: bool,
+    was_compacted: bool = False,
 ) -> LoadedLog:
-    """Load the log of one partition from its directory; creates the first segment of an empty one."""
-    finish_interrupted_work(directory)
-    segments = _find_segments(directory, factory)
+    """Load the log of one partition from its directory; creates the first segment of an empty one.
+
+    `was_compacted` says that segments may end before their successor begins. Raises OSError.
+    """
+    names = finish_interrupted_work(directory)
+    report = RecoveryReport()
+    segments = _find_segments(directory, factory, names)
     if not segments:
         # A log whose files are gone starts where its checkpoint says it started.
         segments = [factory.create(log_start_offset)]
-    first_checked, report, log_end_offset = _recover(segments, recovery_point, clean_shutdown)
+    remove_orphans(segments, report)
+    log_end_offset = _end_of_clean(segments[-1]) if clean_shutdown else None
+    if log_end_offset is not None:
+        first = len(segments)
+    elif clean_shutdown:
+        first = len(segments) - 1
+    else:
+        first = first_unchecked(segments, recovery_point)
+        compare_ends(segments, first, report, has_gaps=was_compacted)
+    # The state before the first batch that is checked; the check replays the rest.
+    known_end = segments[first].base_offset if log_end_offset is None else log_end_offset
+    state, report.snapshot_offset = _producer_state_at(directory, names, segments, known_end, known_end)
+    if log_end_offset is None:
+        checker = _Checker(state)
+        log_end_offset = check_segments(segments, first, report, checker.on_batch, has_gaps=was_compacted)
+        epoch_starts = checker.epoch_starts
+        report.lost_below_recovery_point = max(0, recovery_point - log_end_offset)
+        recovery_point = min(recovery_point, log_end_offset)
+    else:
+        epoch_starts = []
+        recovery_point = log_end_offset
+    if log_end_offset < log_start_offset:
+        # Kafka does the same: whatever is left, retention or DeleteRecords had removed.
+        for segment in segments:
+            remove_marked(segment.mark_deleted())
+        segments, log_end_offset = [factory.create(log_start_offset)], log_start_offset
+        state.clear(log_start_offset)
     segments[-1].pin()
-    log_start_offset = min(max(log_start_offset, segments[0].base_offset), log_end_offset)
+    state.end_offset = log_end_offset
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
-    if report.segments_checked:
-        _restore_epochs(segments[first_checked:], epochs)
-    snapshot_max = segments[first_checked].base_offset if report.segments_checked else log_end_offset
-    state, snapshot_offset = rebuild_producer_state(directory, segments, log_end_offset, snapshot_max)
-    report = dataclasses.replace(report, snapshot_offset=snapshot_offset)
-    if report.bytes_truncated or report.segments_removed:
-        logger.warning(
-            "%s: truncated %d bytes at offset %d (%s), removed %d segments behind it",
-            directory,
-            report.bytes_truncated,
-            report.truncated_at_offset,
-            report.reason,
-            len(report.segments_removed),
-        )
-    recovered_to = log_end_offset if clean_shutdown else min(recovery_point, log_end_offset)
-    return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovered_to, state, report)
+    for epoch, start_offset in epoch_starts:
+        if epoch > epochs.latest_epoch and start_offset < log_end_offset:
+            epochs.assign(epoch, start_offset)
+    _log_findings(directory, report, log_end_offset)
+    return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
 
 
-def _find_segments(directory: str, factory: SegmentFactory) -> list[Segment]:
-    """Every segment with a `.log` file, by base offset; files that belong to none are removed."""
-    names = os.listdir(directory)
-    bases = sorted(
-        int(name.removesuffix(LOG_SUFFIX))
-        for name in names
-        if name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdigit()
-    )
-    known = set(bases)
+def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:
+    """Every segment with a `.log` file, by base offset; index files that belong to none are removed."""
+    bases = {
+        int(stem) for name in names if (stem := name.removesuffix(LOG_SUFFIX)) != name and stem.isdigit()
+    }
     for name in names:
-        stem, suffix = os.path.splitext(name)
-        if suffix in (".index", ".timeindex", ".txnindex") and stem.isdigit() and int(stem) not in known:
-            os.unlink(os.path.join(directory, name))
-    return [factory.find(base) for base in bases]
+        stem, _, suffix = name.partition(".")
+        if suffix in _INDEX_SUFFIXES and stem.isdigit() and int(stem) not in bases:
+            os.unlink(f"{directory}/{name}")
+    return [factory.find(base) for base in sorted(bases)]
 
 
-def _recover(
-    segments: list[Segment], recovery_point: int, clean_shutdown: bool
-) -> tuple[int, RecoveryReport, int]:
-    """(number of the first segment checked, report, log end offset); `segments` loses those behind a cut."""
-    if clean_shutdown:
-        end_offset = _end_of_clean(segments[-1])
-        if end_offset is not None:
-            return len(segments) - 1, RecoveryReport(), end_offset
-        recovery_point = segments[-1].base_offset
-    first = 0
-    while first + 1 < len(segments) and segments[first + 1].base_offset <= recovery_point:
-        first += 1
-    number = first
-    while True:
-        segment = segments[number]
-        scan = segment.recover()
-        behind = segments[number + 1 :]
-        truncated = scan.size - scan.valid_bytes
-        overlaps = bool(behind) and behind[0].base_offset < scan.next_offset
-        if truncated or overlaps or not behind:
-            break
-        segment.unpin()
-        number += 1
-    reason = scan.stopped_by or ("the next segment overlaps this one" if overlaps else "")
-    removed = tuple(old.base_offset for old in behind)
-    for old in behind:
-        truncated += old.size
-        remove_marked(old.mark_deleted())
-    del segments[number + 1 :]
-    report = RecoveryReport(
-        segments_checked=number - first + 1,
-        bytes_truncated=truncated,
-        truncated_at_offset=scan.next_offset if truncated else -1,
-        reason=reason,
-        segments_removed=removed,
-    )
-    return first, report, scan.next_offset
+_INDEX_SUFFIXES = ("index", "timeindex", "txnindex")
 
 
 def _end_of_clean(segment: Segment) -> int | None:
     """The next offset after a segment that was closed properly; None when its end is not a batch's end."""
-    opened = segment.open()
-    position, next_offset = opened.offset_index.last_position(), segment.base_offset
-    for scanned in scan_headers(opened.file, position, segment.size):
-        position = scanned.position + scanned.header.size_in_bytes
-        if scanned.header.magic != 2 or scanned.header.next_offset <= next_offset:
-            return None
-        next_offset = scanned.header.next_offset
-    return next_offset if position == segment.size else None
+    end = end_of(segment)
+    return end.next_offset if end.position == segment.size else None
 
 
-def _restore_epochs(segments: list[Segment], epochs: LeaderEpochCache) -> None:
-    """The epochs that the recovered batches carry; the checkpoint may be older than they are."""
-    for segment in segments:
-        for _, header in scan_headers(segment.open().file, 0, segment.size):
-            if header.partition_leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+class _Checker:
+    """Collects from the batches that recovery stops at what is rebuilt from them."""
+
+    def __init__(self, state: ProducerState) -> None:
+        self.epoch_starts: list[tuple[int, int]] = []
+        """(leader epoch, first offset) where the epoch rises; the epochs' checkpoint may be older than the batches."""
+        self._state = state
+        self._latest_epoch = NO_LEADER_EPOCH
+
+    def on_batch(self, segment: Segment, scan: CheckedScan, scanned: ScannedBatch) -> None:
+        header = scanned.header
+        if header.partition_leader_epoch > self._latest_epoch:
+            self._latest_epoch = header.partition_leader_epoch
+            self.epoch_starts.append((header.partition_leader_epoch, header.base_offset))
+        if header.producer_id >= 0:
+            _replay(self._state, segment, header, lambda: scan.batch(scanned))
+
+
+def _log_findings(directory: str, report: RecoveryReport, log_end_offset: int) -> None:
+    """One line for each thing that whoever runs the node has to know, with what was lost and what was not."""
+    if report.orphans_removed:
+        logger.warning(
+            "%s: removed the empty segments %s of a roll that failed", directory, report.orphans_removed
+        )
+    if report.bytes_truncated:
+        logger.warning(
+            "%s: truncated %d bytes at offset %d (%s)",
+            directory,
+            report.bytes_truncated,
+            report.truncated_at_offset,
+            report.reason,
+        )
+    if report.segments_set_aside:
+        logger.error(
+            "%s: %d segments (%d bytes, from offset %d on) stand behind the batch at which the log was truncated; "
+            "they were set aside as *%s files and can be read with a dump tool",
+            directory,
+            len(report.segments_set_aside),
+            report.bytes_set_aside,
+            report.segments_set_aside[0],
+            LOG_SUFFIX + ASIDE_SUFFIX,
+        )
+    for gap in report.gaps:
+        logger.error(
+            "%s: %d offsets, %d to %d, are lost: the end of their segment is not on the disk",
+            directory,
+            gap.end - gap.start,
+            gap.start,
+            gap.end - 1,
+        )
+    if report.overlaps:
+        logger.error(
+            "%s: segments %s begin before the one before them ends; the later one is read where they overlap",
+            directory,
+            report.overlaps,
+        )
+    if report.lost_below_recovery_point:
+        logger.error(
+            "%s: the log ends at offset %d, but %d offsets more had been synced: the disk has lost them",
+            directory,
+            log_end_offset,
+            report.lost_below_recovery_point,
+        )
 
 
 def rebuild_producer_state(
-    directory: str, segments: list[Segment], log_end_offset: int, snapshot_max: int
+    directory: str, segments: Sequence[Segment], log_end_offset: int, snapshot_max: int
 ) -> tuple[ProducerState, int]:
     """The state at the log's end, and the offset of the snapshot it starts from (-1 for none).
 
     Starts from the newest good snapshot at or before `snapshot_max` and replays the batch headers after it.
-    Snapshots past `snapshot_max` are removed, since they may speak of batches that are gone.
+    Snapshots past `snapshot_max` are removed, since they may speak of batches that are gone. Raises OSError.
     """
-    loaded = producer_snapshot.load_snapshot(directory, snapshot_max)
+    return _producer_state_at(directory, os.listdir(directory), segments, log_end_offset, snapshot_max)
+
+
+def _producer_state_at(
+    directory: str, names: Sequence[str], segments: Sequence[Segment], end_offset: int, snapshot_max: int
+) -> tuple[ProducerState, int]:
+    """The state at `end_offset`, from the directory's files `names`; as `rebuild_producer_state`."""
+    offsets = producer_snapshot.snapshot_offsets(names)
+    loaded = producer_snapshot.load_snapshot(directory, offsets, snapshot_max)
     # One snapshot per segment stays, and the newest: the one that closing the log wrote.
     kept = {segment.base_offset for segment in segments} | ({loaded[0]} if loaded is not None else set())
-    offsets = producer_snapshot.snapshot_offsets(directory)
     stray = [offset for offset in offsets if offset > snapshot_max or offset not in kept]
     producer_snapshot.remove_snapshots(directory, stray)
-    state = ProducerState(segments[0].base_offset)
     start = segments[0].base_offset
+    state = ProducerState(start)
     if loaded is not None and loaded[0] >= start:
         start = loaded[0]
         state.restore(loaded[1], start)
     for number, segment in enumerate(segments):
-        ends = segments[number + 1].base_offset if number + 1 < len(segments) else log_end_offset
-        if ends > start:
+        ends = segments[number + 1].base_offset if number + 1 < len(segments) else end_offset
+        if start < ends and segment.base_offset < end_offset:
             _replay_segment(state, segment, start)
-    state.end_offset = log_end_offset
+    state.end_offset = end_offset
     return state, loaded[0] if loaded is not None else -1
 
 
@@ -199,19 +231,17 @@ def _replay_segment(state: ProducerState, segment: Segment, start_offset: int) -
     start = segment.position_of(start_offset) if start_offset > segment.base_offset else 0
     for scanned in scan_headers(file, start, segment.size):
         header = scanned.header
-        if header.base_offset < start_offset or header.producer_id < 0:
-            continue
-        if header.is_control:
-            replay_control(state, segment, scanned, file.read(scanned.position, header.size_in_bytes))
-        else:
-            state.replay(header, header.base_offset, header.max_timestamp)
+        if header.base_offset >= start_offset and header.producer_id >= 0:
+            _replay(state, segment, header, partial(file.read, scanned.position, header.size_in_bytes))
 
 
-def replay_control(state: ProducerState, segment: Segment, scanned: ScannedBatch, batch: bytes) -> None:
-    """A control batch stands in `segment`: end its transaction and list it there if it was aborted."""
-    header = scanned.header
+def _replay(state: ProducerState, segment: Segment, header: BatchHeader, read: Callable[[], bytes]) -> None:
+    """A batch of a producer stands in `segment`; a control batch ends its transaction, and is listed if aborted."""
+    if not header.is_control:
+        state.replay(header, header.base_offset, header.max_timestamp)
+        return
     try:
-        marker = decode_marker(batch)
+        marker = decode_marker(read())
     except KafkaError as error:
         logger.warning("%s: offset %d: %s", segment.directory, header.base_offset, error)
         return

@@ -65,6 +65,7 @@ class LogDirectory:
         self._closed_properly: dict[PartitionKey, bool] = {}
         self._cache = cache
         self._clock = clock
+        self._jitter = random.Random()
         self._lock_fd = lock_fd
         self._checkpoint_lock = threading.Lock()
 
@@ -119,9 +120,11 @@ class LogDirectory:
     def partitions_on_disk(self) -> dict[PartitionKey, uuid.UUID | None]:
         """Every partition directory, with its topic id (None without partition.metadata). Raises LogStoreError."""
         found: dict[PartitionKey, uuid.UUID | None] = {}
-        for name in sorted(os.listdir(self.path)):
+        with os.scandir(self.path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+        for name in names:
             key = parse_directory_name(name)
-            if key is not None and os.path.isdir(self._file(name)):
+            if key is not None:
                 found[key] = read_topic_id(self._file(name))
         return found
 
@@ -157,13 +160,17 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(key, 0),
             log_start_offset=self.log_start_offsets.get(key, 0),
             clean_shutdown=is_clean,
+            was_compacted=key in self.cleaner_offsets,
             cache=self._cache,
             producer_id_expiration_ms=producer_id_expiration_ms,
-            jitter=jitter,
+            jitter=jitter or self._jitter,
         )
         log.first_dirty_offset = self.cleaner_offsets.get(key, -1)
         self._closed_properly[key] = False
         self.logs[key] = log
+        if log.recovery_point > self.recovery_points.get(key, 0) and not is_clean:
+            # Much of it had to be checked, and was: a crash from here on does not do it again.
+            self.write_checkpoints()
         return log
 
     def close_partition(self, topic: str, partition: int) -> None:

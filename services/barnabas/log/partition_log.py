@@ -31,8 +31,9 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock, storage_errors
 from barnabas.log.flush_times import FLUSH_TIMES
 from barnabas.log.leader_epochs import LeaderEpochCache
-from barnabas.log.loader import LoadedLog, RecoveryReport
+from barnabas.log.loader import LoadedLog
 from barnabas.log.partition_metadata import directory_name, ensure_topic_id
+from barnabas.log.recovery import RecoveryReport
 from barnabas.log.replaceable_log import ReplaceableLog
 from barnabas.log.segment import AppendedBatch, RollLimits, Segment, remove_marked
 from barnabas.log.segment_cache import SegmentCache
@@ -42,6 +43,9 @@ from barnabas.records.batch import Buffer
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
+
+SYNC_RECOVERED_BYTES = 16 * 1024 * 1024
+"""A log of which recovery checked this much is synced before it is used; smaller ones are synced together, later."""
 
 
 class PartitionLog(ReplaceableLog):
@@ -87,19 +91,21 @@ class PartitionLog(ReplaceableLog):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
+        was_compacted: bool = False,
         cache: SegmentCache | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         jitter: random.Random | None = None,
     ) -> PartitionLog:
         """Open `<log_directory>/<topic>-<partition>`, created when absent and recovered when it has to be.
 
-        `recovery_point` and `log_start_offset` come from the log directory's checkpoints. May read the whole log:
-        for a thread. Raises LogStoreError when the directory belongs to another topic id,
+        `recovery_point`, `log_start_offset` and `was_compacted` come from the log directory's checkpoints. May read
+        the whole log: for a thread. Raises LogStoreError when the directory belongs to another topic id,
         KafkaError(KAFKA_STORAGE_ERROR) when the disk fails.
         """
         directory = os.path.join(log_directory, directory_name(topic, partition))
         with storage_errors(directory):
-            os.makedirs(directory, exist_ok=True)
+            if not os.path.isdir(directory):
+                os.makedirs(directory, exist_ok=True)
             ensure_topic_id(directory, topic_id)
             factory = SegmentFactory(
                 directory,
@@ -116,9 +122,14 @@ class PartitionLog(ReplaceableLog):
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 clean_shutdown=clean_shutdown,
+                was_compacted=was_compacted,
             )
             loaded.producer_state.expire(clock.now_ms(), producer_id_expiration_ms)
-        return cls(directory, topic, partition, topic_id, factory, clock, epochs, loaded)
+        opened = cls(directory, topic, partition, topic_id, factory, clock, epochs, loaded)
+        if loaded.report.bytes_checked >= SYNC_RECOVERED_BYTES:
+            # Another crash does not check it again. If it cannot be synced, the log is not opened.
+            opened.flush()
+        return opened
 
     # -- what the log holds -------------------------------------------------------------------------------------
 
@@ -432,9 +443,8 @@ class PartitionLog(ReplaceableLog):
         """Drop everything; the log is empty and goes on at `offset`, which is returned."""
         with self._lock, storage_errors(self.directory):
             marked = self._drop(self._segments, ())
-            producer_snapshot.remove_snapshots(
-                self.directory, producer_snapshot.snapshot_offsets(self.directory)
-            )
+            snapshots = producer_snapshot.snapshot_offsets(os.listdir(self.directory))
+            producer_snapshot.remove_snapshots(self.directory, snapshots)
             remove_marked(marked)
             active = self._factory.create(offset)
             self._segments = (active,)

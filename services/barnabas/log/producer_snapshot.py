@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import google_crc32c
 
@@ -63,10 +63,9 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
     return entries
 
 
-def snapshot_offsets(directory: str) -> list[int]:
-    """The offsets at which snapshots exist, rising."""
-    names = (name for name in os.listdir(directory) if name.endswith(SNAPSHOT_SUFFIX))
-    stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names)
+def snapshot_offsets(names: Iterable[str]) -> list[int]:
+    """The offsets at which snapshots exist, rising; `names` are a partition directory's files."""
+    stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
@@ -76,11 +75,20 @@ def write_snapshot(directory: str, offset: int, entries: Iterable[ProducerEntry]
     write_atomically(path, encode_snapshot(entries), sync=sync)
 
 
-def load_snapshot(directory: str, offset_max: int) -> tuple[int, list[ProducerEntry]] | None:
-    """The newest good snapshot at or before `offset_max`, with its offset; unreadable ones are passed over."""
-    for offset in reversed(snapshot_offsets(directory)):
+def load_snapshot(
+    directory: str, offsets: Sequence[int], offset_max: int
+) -> tuple[int, list[ProducerEntry]] | None:
+    """The newest good snapshot at or before `offset_max`, with its offset; unreadable ones are passed over.
+
+    `offsets` are where snapshots exist, rising.
+    """
+    for offset in reversed(offsets):
         if offset <= offset_max:
-            entries = decode_snapshot(read_whole(os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX))))
+            try:
+                data = read_whole(os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX)))
+            except FileNotFoundError:
+                continue  # it went with an empty segment that a failed roll left
+            entries = decode_snapshot(data)
             if entries is not None:
                 return offset, entries
     return None

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from google_crc32c import value as crc32c
+
 from barnabas.log.segment_file import SegmentFile
 from barnabas.records.batch import (
     CRC_START,
+    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
     BatchHeader,
-    crc_of_tail,
     parse_header,
 )
 
@@ -20,6 +24,9 @@ HEADER_WALK_BYTES = 8 * 1024
 """Bytes read at a time where only headers count: two index intervals."""
 RECOVERY_WALK_BYTES = 1024 * 1024
 """Bytes read at a time where whole batches are checked; a larger batch is read whole."""
+EVERY_BATCH = -1
+"""The index interval of a walk that stops at every batch."""
+_INT_MAX = 0x7FFFFFFF
 
 
 class ScannedBatch(NamedTuple):
@@ -52,11 +59,10 @@ def scan_headers(file: SegmentFile, start: int, end: int, *, nowait: bool = Fals
 
 
 class CheckedScan:
-    """Iterates over the batches that are whole and right; `valid_bytes` and `stopped_by` say where and why it
-    ended.
+    """A walk over the batches that are whole and right; `valid_bytes` and `stopped_by` say where and why it ended.
 
     A batch is right when its size fits, its magic is 2, its CRC matches and its offsets rise and lie in the
-    segment.
+    segment. The attributes are true whenever the walk stands at a batch, and at its end.
     """
 
     def __init__(self, file: SegmentFile, base_offset: int, size: int) -> None:
@@ -65,48 +71,92 @@ class CheckedScan:
         self.valid_bytes = 0
         self.next_offset = base_offset
         self.stopped_by = ""
+        self.maximum = NO_TIMESTAMP, base_offset
+        """(greatest timestamp in ms, last offset of the first batch that has it) so far."""
         self._base_offset = base_offset
         self._window = b""
         self._window_start = 0
 
     def __iter__(self) -> Iterator[ScannedBatch]:
-        while self.valid_bytes < self.size:
-            header = self._checked_header()
-            if header is None:
-                return
-            position = self.valid_bytes
-            self.valid_bytes += header.size_in_bytes
-            self.next_offset = header.next_offset
-            yield ScannedBatch(position, header)
+        """Every batch."""
+        return self.landmarks(EVERY_BATCH)
+
+    def landmarks(self, index_interval_bytes: int) -> Iterator[ScannedBatch]:
+        """Checks every batch, but stops only where recovery has something to note.
+
+        Those are the batches that get an index entry, those that a producer numbered, and the first of each leader
+        epoch. Of a log of small batches that is few, and a stop costs more than a check.
+        """
+        window, window_start = b"", 0
+        position, next_offset, size = 0, self.next_offset, self.size
+        offset_max = self._base_offset + _INT_MAX
+        greatest, greatest_at = self.maximum
+        known_epoch, indexed = NO_LEADER_EPOCH, 0
+        unpack = HEADER.unpack_from
+        while position < size:
+            at = position - window_start
+            if at + HEADER_SIZE > len(window):
+                window, window_start, at = self._read(position, HEADER_SIZE), position, 0
+                if len(window) < HEADER_SIZE:
+                    self.stopped_by = f"a batch header is cut after {len(window)} bytes"
+                    break
+            fields = unpack(window, at)
+            base_offset, batch_length, epoch, magic, crc, _, delta, _, timestamp, producer_id, _, _, _ = (
+                fields
+            )
+            batch_size = batch_length + LOG_OVERHEAD
+            last_offset = base_offset + delta
+            fits = HEADER_SIZE <= batch_size <= size - position
+            if fits and at + batch_size > len(window):
+                window, window_start, at = self._read(position, batch_size), position, 0
+            if not (
+                fits
+                and magic == MAGIC
+                and next_offset <= base_offset <= last_offset <= offset_max
+                and crc32c(window[at + CRC_START : at + batch_size]) == crc
+            ):
+                self.stopped_by = _fault(BatchHeader._make(fields), next_offset, offset_max, size - position)
+                break
+            next_offset = last_offset + 1
+            if timestamp > greatest:
+                greatest, greatest_at = timestamp, last_offset
+            started, position = position, position + batch_size
+            if producer_id >= 0 or epoch != known_epoch or started - indexed > index_interval_bytes:
+                if started - indexed > index_interval_bytes:
+                    indexed = started
+                known_epoch = epoch
+                self.valid_bytes, self.next_offset = position, next_offset
+                self.maximum = greatest, greatest_at
+                self._window, self._window_start = window, window_start
+                yield ScannedBatch(started, BatchHeader._make(fields))
+        self.valid_bytes, self.next_offset = position, next_offset
+        self.maximum = greatest, greatest_at
 
     def batch(self, scanned: ScannedBatch) -> bytes:
-        """The bytes of the batch that was yielded last."""
-        return self._bytes(scanned.position, scanned.header.size_in_bytes)
+        """The bytes of the batch at which the walk stands."""
+        at = scanned.position - self._window_start
+        return self._window[at : at + scanned.header.size_in_bytes]
 
-    def _checked_header(self) -> BatchHeader | None:
-        position, remaining = self.valid_bytes, self.size - self.valid_bytes
-        if remaining < HEADER_SIZE:
-            self.stopped_by = "a batch header is cut"
-            return None
-        header = parse_header(self._bytes(position, HEADER_SIZE))
-        size = header.size_in_bytes
-        if size < HEADER_SIZE or size > remaining:
-            self.stopped_by = f"a batch of {size} bytes does not fit the {remaining} bytes left"
-        elif header.magic != MAGIC:
-            self.stopped_by = f"a batch has magic {header.magic}"
-        elif header.base_offset < self.next_offset or header.last_offset_delta < 0:
-            self.stopped_by = f"offset {header.base_offset} follows offset {self.next_offset - 1}"
-        elif header.last_offset - self._base_offset > 0x7FFFFFFF:
-            self.stopped_by = f"offset {header.last_offset} is too far from the segment's base"
-        elif crc_of_tail(self._bytes(position, size)[CRC_START:]) != header.crc:
-            self.stopped_by = f"the CRC of the batch at offset {header.base_offset} is wrong"
-        else:
-            return header
-        return None
+    def _read(self, position: int, length: int) -> bytes:
+        """At least `length` bytes from `position`, where the file has them; the disk then goes on by itself."""
+        wanted = min(max(RECOVERY_WALK_BYTES, length), self.size - position)
+        window = self.file.read(position, wanted)
+        if position + wanted < self.size:
+            self.file.expect_read(position + wanted, RECOVERY_WALK_BYTES)
+        return window
 
-    def _bytes(self, position: int, length: int) -> bytes:
-        at = position - self._window_start
-        if at + length > len(self._window):
-            wanted = min(max(RECOVERY_WALK_BYTES, length), self.size - position)
-            self._window, self._window_start, at = self.file.read(position, wanted), position, 0
-        return self._window[at : at + length]
+
+def _fault(header: BatchHeader, next_offset: int, offset_max: int, remaining: int) -> str:
+    """What is wrong with a batch, in words; its CRC if nothing else is."""
+    size = header.size_in_bytes
+    if not any(header):
+        return f"{remaining} bytes that begin with zeros follow the last batch"
+    if not HEADER_SIZE <= size <= remaining:
+        return f"a batch of {size} bytes does not fit the {remaining} bytes left"
+    if header.magic != MAGIC:
+        return f"a batch has magic {header.magic}"
+    if header.base_offset < next_offset or header.last_offset_delta < 0:
+        return f"offset {header.base_offset} follows offset {next_offset - 1}"
+    if header.last_offset > offset_max:
+        return f"offset {header.last_offset} is too far from the segment's base"
+    return f"the CRC of the batch at offset {header.base_offset} is wrong"

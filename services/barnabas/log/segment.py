@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from barnabas.log.index_file import read_entries
@@ -24,6 +24,8 @@ LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
+REWRITTEN_BYTES_MAX = 64 * 1024
+"""Up to this size recovery writes a segment again where it would otherwise wait to read it from the disk."""
 POSITION_HINTS_MAX = 64
 """Batch boundaries remembered per segment, so that a consumer's next fetch needs no lookup."""
 
@@ -31,6 +33,10 @@ POSITION_HINTS_MAX = 64
 def file_name(base_offset: int, suffix: str) -> str:
     """Kafka's name for a file of the segment: the base offset in 20 digits."""
     return f"{base_offset:020d}{suffix}"
+
+
+OnBatch = Callable[[CheckedScan, ScannedBatch], None]
+"""What recovery tells of the batches that it stops at."""
 
 
 class AppendedBatch(NamedTuple):
@@ -92,7 +98,7 @@ class Segment:
         self._hints: dict[int, int] = {}
 
     def path(self, suffix: str) -> str:
-        return os.path.join(self.directory, file_name(self.base_offset, suffix) + self.stage)
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}{self.stage}"
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -234,19 +240,48 @@ class Segment:
 
     # -- recovery and truncation --------------------------------------------------------------------------------
 
-    def recover(self) -> CheckedScan:
-        """Check every batch, truncate at the first bad one and rebuild the indexes. Returns the finished scan."""
+    def recover(self, on_batch: OnBatch, *, is_active: bool) -> CheckedScan:
+        """Check every batch and rebuild the indexes. Returns the finished scan; the segment ends where it ended.
+
+        If that is before the file's end, `cut` has to follow. `on_batch` gets the batches at which the scan stops
+        (`CheckedScan.landmarks`).
+
+        Nothing is synced here, but a later sync vouches for what was checked: after a sync that failed, memory may
+        hold what the disk does not, without knowing it. So a large segment is read from the disk, but for what memory
+        still has to write, and a small one, which is cheaper, is handed to memory to be written again. The indexes of
+        the active segment reach their files when it is flushed or rolled: until then a crash builds them anew.
+        """
         self.release()
         file = SegmentFile(self.path(LOG_SUFFIX))
+        size = file.size()
+        is_small = size <= REWRITTEN_BYTES_MAX
+        if not is_small:
+            file.forget_cached()
         opened = self._with_indexes(file, b"", b"")
-        scan = CheckedScan(file, self.base_offset, file.size())
+        opened.offset_index.forget_file()
+        opened.time_index.forget_file()
+        scan = CheckedScan(file, self.base_offset, size)
         self.transaction_index.clear()
-        self._rebuild_indexes(opened, scan)
-        if scan.valid_bytes < scan.size:
-            file.truncate(scan.valid_bytes)
+        self._last_indexed_position = 0
+        for scanned in scan.landmarks(self.index_interval_bytes):
+            self._maximum = scan.maximum
+            self._index(opened, scanned.position, scanned.header.last_offset, NO_TIMESTAMP)
+            on_batch(scan, scanned)
+        self._maximum = scan.maximum
+        if is_small and scan.valid_bytes:
+            file.write([file.read(0, scan.valid_bytes)], 0, scan.valid_bytes)
         self.size = scan.valid_bytes
+        self._first_timestamp = None
         self._open = opened
+        if not is_active:
+            self.finish()
         return scan
+
+    def cut(self) -> None:
+        """Drop what the file holds behind the segment's end, durably: it must not come back behind new records."""
+        file = self.open().file
+        file.truncate(self.size)
+        file.sync()
 
     def _rebuild_indexes(self, opened: OpenSegment, batches: Iterable[ScannedBatch]) -> None:
         opened.offset_index.clear()

@@ -130,6 +130,9 @@ class Cleaning:
         began = self._clock.monotonic()
         pace = _Pace(settings.bytes_per_second, self._stopping)
         try:
+            # Compaction leaves gaps between segments; recovery has to know that these are none that a crash made.
+            to_clean.log.first_dirty_offset = to_clean.first_dirty_offset
+            self._directories.write_cleaner_checkpoints()
             counts = cleaner.clean(to_clean, self._clock.now_ms(), pace, buffer_bytes=settings.buffer_bytes)
             self._directories.write_cleaner_checkpoints()
         except CleaningAbortedError as error:

@@ -197,7 +197,7 @@ def test_an_index_that_does_not_fit_its_log_is_rebuilt(tmp_path: Path) -> None:
     assert found.offset == 30
 
 
-def test_corruption_in_the_middle_removes_what_follows(tmp_path: Path) -> None:
+def test_corruption_in_the_middle_ends_the_log_and_sets_aside_what_follows(tmp_path: Path) -> None:
     log = open_log(str(tmp_path))
     model = fill(log, [[(n, bytes(100))] for n in range(60)])
     bases = log.segment_base_offsets
@@ -211,7 +211,12 @@ def test_corruption_in_the_middle_removes_what_follows(tmp_path: Path) -> None:
     recovered = open_log(str(tmp_path))
     report = recovered.recovery_report
     assert recovered.log_end_offset == report.truncated_at_offset == bases[1] + 1
-    assert report.segments_removed == bases[2:]
+    assert report.segments_set_aside == bases[2:]
+    for base in bases[2:]:
+        name = f"{base:020d}.log"
+        assert (Path(log.directory) / f"{name}.aside").read_bytes() == (
+            kept_elsewhere / "t-0" / name
+        ).read_bytes()
     assert "CRC" in report.reason
     assert read_all(recovered) == model[: bases[1] + 1]
     # Below the recovery point nothing is looked at, as in Kafka.
