@@ -14,7 +14,7 @@ _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 class CanaryMeasurements:
     """Owns the canary's counters, and hears the ledger's verdicts. All of a gateway's start at 0 when it is added."""
 
-    def __init__(self, registry: CollectorRegistry = prometheus_client.REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> prometheus_client.Counter:
             return prometheus_client.Counter(f"barnabas_canary_{name}", text, labels, registry=registry)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 
 from confluent_kafka import KafkaException
 
@@ -16,7 +15,9 @@ from barnabas.kernel.service import ServiceContext, StartError
 
 async def serve(config: CanaryConfig, context: ServiceContext) -> None:
     """Measure until `context.stopping`. Raises StartError for settings that the client library refuses."""
-    probing = Probing(config, context.clock, str(uuid.uuid4()), CanaryMeasurements())
+    environment = context.environment
+    measurements = CanaryMeasurements(environment.registry)
+    probing = Probing(config, environment.clock, str(environment.new_id()), measurements)
     context.health.add_condition("the topic is there", lambda: probing.is_started)
     try:
         if await _started(probing, context):
@@ -54,11 +55,11 @@ async def _started(probing: Probing, context: ServiceContext) -> bool:
 async def _send(probing: Probing, config: CanaryConfig, context: ServiceContext) -> None:
     """A record a gateway every interval, by the clock: a turn that was late does not delay the next."""
     interval = config.interval_ms / 1000
-    due = context.clock.monotonic()
+    clock, due = context.environment.clock, context.environment.clock.monotonic()
     while not context.stopping.is_set():
         probing.take_turn()
-        due = max(due + interval, context.clock.monotonic())
-        await wait_for(context.stopping, due - context.clock.monotonic())
+        due = max(due + interval, clock.monotonic())
+        await wait_for(context.stopping, due - clock.monotonic())
 
 
 async def _sweep(probing: Probing, context: ServiceContext) -> None:

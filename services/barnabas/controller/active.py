@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
@@ -23,7 +23,7 @@ from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.controller.whole_decisions import settle_decision
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
 from barnabas.rpc.v1.controller_pb2 import (
@@ -33,6 +33,9 @@ from barnabas.rpc.v1.controller_pb2 import (
     WatchRequest,
 )
 from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
+
+if TYPE_CHECKING:
+    import uuid
 
 EXPIRY_RETRY_SECONDS = 0.1
 
@@ -52,12 +55,12 @@ class ActiveController:
         leadership: Leadership,
         image: MetadataImage,
         config: ControllerConfig,
-        clock: Clock,
+        environment: Environment,
         counts: ControllerCounts,
     ) -> None:
         self._counts = counts
         self._config = config
-        self._clock = clock
+        self._environment = environment
         self._elected_at_revision = leadership.revision
         self._fanout = Fanout()
         self.writer = MetadataWriter(store, leadership, image, self._fanout.publish, counts)
@@ -110,7 +113,7 @@ class ActiveController:
                 f"this is cluster {self.image.cluster_id}, but the caller's data belongs to cluster "
                 f"{request.cluster_id}: point it at its own cluster, or give it an empty directory"
             )
-        receiver = Receiver(self._clock)
+        receiver = Receiver(self._environment.clock)
         member, incarnation_id = _member(request)
         try:
             if member is not None:
@@ -148,7 +151,7 @@ class ActiveController:
             revision=self.image.revision,
             voters=voters,
             observers=[(int(name), receiver.progress) for name, receiver in nodes],
-            now_ms=self._clock.now_ms(),
+            now_ms=self._environment.clock.now_ms(),
         )
 
     async def _confirm(self) -> None:
@@ -171,9 +174,8 @@ class ActiveController:
         """Name the cluster and finalize features where that was never done."""
         wanted = self._config.cluster_id
         if not self.image.cluster_id:
-            record = MetadataRecord(
-                key=CLUSTER_KEY, cluster=ClusterRecord(cluster_id=wanted or new_cluster_id())
-            )
+            cluster = ClusterRecord(cluster_id=wanted or new_cluster_id(self._environment.new_id))
+            record = MetadataRecord(key=CLUSTER_KEY, cluster=cluster)
             await self.writer.submit(lambda image: Decision((record,), None))
         elif wanted and wanted != self.image.cluster_id:
             raise WrongCluster(
@@ -221,10 +223,10 @@ async def load_image(store: Store, leadership: Leadership) -> MetadataImage:
     return MetadataImage().apply(records, snapshot.revision)
 
 
-def new_cluster_id() -> str:
+def new_cluster_id(new_id: Callable[[], uuid.UUID]) -> str:
     """A random cluster id as Kafka writes them: 16 bytes as 22 characters of URL-safe base64."""
     while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        text = base64.urlsafe_b64encode(new_id().bytes).decode().rstrip("=")
         if not text.startswith("-"):  # or tools would take it for an option
             return text
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from barnabas.controller.core.quorum import UNKNOWN_TIMESTAMP, Progress
 from barnabas.controller.limits import STREAM_QUEUED_RECORDS_MAX
-from barnabas.kernel.clock import Clock, SystemClock
+from barnabas.kernel.clock import Clock
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
 
@@ -20,8 +20,8 @@ class StreamEnded(Exception):
 class Receiver:
     """Owner of what waits to be sent on one stream."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._queue: deque[MetadataDelta] = deque()
         self._queued_records = 0
         self._ended: str | None = None

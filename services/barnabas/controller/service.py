@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from barnabas.controller.active import ActiveController, WrongCluster, load_image
@@ -15,7 +15,7 @@ from barnabas.controller.election import Election, LeadershipLost
 from barnabas.controller.limits import STOP_GRACE_SECONDS, STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
 from barnabas.controller.presence import Presence
 from barnabas.controller.store.protocol import Store, StoreError
-from barnabas.kernel.clock import Clock, SystemClock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.rpc.connections import add_address, make_server
@@ -27,10 +27,12 @@ log = get_logger("controller")
 class Controller:
     """Owner of this process's part in the election, and of the term while it leads."""
 
-    def __init__(self, store: Store, address: str, config: ControllerConfig, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, address: str, config: ControllerConfig, environment: Environment
+    ) -> None:
         self.config = config
+        self.environment = environment
         self._store = store
-        self._clock = clock
         self._address = address
         self._presence = Presence(
             store,
@@ -39,7 +41,7 @@ class Controller:
             config.election_lease_ms,
             shared=bool(config.etcd_endpoints),
         )
-        self._election = Election(store, address, config.election_lease_ms, clock)
+        self._election = Election(store, address, config.election_lease_ms, environment.clock)
         self._active: ActiveController | None = None
         self.counts = ControllerCounts()
 
@@ -84,7 +86,7 @@ class Controller:
             try:
                 image = await load_image(self._store, leadership)
                 self._active = ActiveController(
-                    self._store, leadership, image, self.config, self._clock, self.counts
+                    self._store, leadership, image, self.config, self.environment, self.counts
                 )
                 log.info("this controller is active", revision=image.revision)
                 await self._active.run(self._election, leadership)
@@ -110,7 +112,7 @@ class RunningController:
 
 @asynccontextmanager
 async def running_controller(
-    config: ControllerConfig, store: Store, clock: Clock | None = None
+    config: ControllerConfig, store: Store, environment: Environment
 ) -> AsyncIterator[RunningController]:
     """Serve with the opened `store`, which the caller closes afterwards. Raises StartError."""
     from barnabas.controller.handlers.servicer import Servicer
@@ -121,7 +123,7 @@ async def running_controller(
         address = add_address(server, config.listen_address)
     except OSError as error:
         raise StartError(str(error)) from error
-    controller = Controller(store, config.advertised_address or address, config, clock or SystemClock())
+    controller = Controller(store, config.advertised_address or address, config, environment)
     add_ControllerServicer_to_server(Servicer(controller), server)
     await server.start()
     ended = asyncio.create_task(controller.run(), name="controller")
@@ -134,7 +136,7 @@ async def running_controller(
         await server.stop(STOP_GRACE_SECONDS)
 
 
-def make_store(config: ControllerConfig) -> Store:
+def make_store(config: ControllerConfig, environment: Environment) -> Store:
     """The store that the config names, not opened yet."""
     if config.etcd_endpoints:
         from barnabas.controller.store.etcd import EtcdStore
@@ -142,12 +144,12 @@ def make_store(config: ControllerConfig) -> Store:
         return EtcdStore(config.etcd_endpoints, config.etcd_namespace)
     from barnabas.controller.store.sqlite import SqliteStore
 
-    return SqliteStore(config.metadata_file)
+    return SqliteStore(config.metadata_file, environment.threads)
 
 
 async def serve(config: ControllerConfig, context: ServiceContext) -> None:
     """Run the service until it is asked to stop. Raises StartError."""
-    store = make_store(config)
+    store = make_store(config, context.environment)
     stopping = asyncio.create_task(context.stopping.wait())
     running: RunningController | None = None
     context.health.add_condition(
@@ -156,10 +158,10 @@ async def serve(config: ControllerConfig, context: ServiceContext) -> None:
     try:
         if not await _open(store, config, context):
             return
-        async with running_controller(config, store, context.clock) as running:
+        async with running_controller(config, store, context.environment) as running:
             log.info("serving", address=running.address)
-            with _measured(running.controller):
-                await asyncio.wait({stopping, running.ended}, return_when=asyncio.FIRST_COMPLETED)
+            _measure(running.controller)
+            await asyncio.wait({stopping, running.ended}, return_when=asyncio.FIRST_COMPLETED)
             if running.ended.done():
                 running.ended.result()
     except WrongCluster as error:
@@ -169,19 +171,11 @@ async def serve(config: ControllerConfig, context: ServiceContext) -> None:
         await store.close()
 
 
-@contextmanager
-def _measured(controller: Controller) -> Iterator[None]:
+def _measure(controller: Controller) -> None:
     """Show the controller's state at /metrics."""
-    from prometheus_client import REGISTRY
-
     from barnabas.controller.measurements import ControllerCollector
 
-    collector = ControllerCollector(controller)
-    REGISTRY.register(collector)
-    try:
-        yield
-    finally:
-        REGISTRY.unregister(collector)
+    controller.environment.registry.register(ControllerCollector(controller))
 
 
 async def _open(store: Store, config: ControllerConfig, context: ServiceContext) -> bool:

@@ -12,7 +12,7 @@ from barnabas.coordinator.core.shard import GroupShard
 from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.offsets_log import OffsetsLog
 from barnabas.coordinator.partition_runtime import PartitionRuntime, PartitionState
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.group_partition import partition_for_group
@@ -32,10 +32,15 @@ class Coordinator:
     """
 
     def __init__(
-        self, config: CoordinatorConfig, clock: Clock, offsets_log: OffsetsLog, metrics: CoordinatorMetrics
+        self,
+        config: CoordinatorConfig,
+        environment: Environment,
+        offsets_log: OffsetsLog,
+        metrics: CoordinatorMetrics,
     ) -> None:
         self.config = config
-        self._clock = clock
+        self._environment = environment
+        self._clock = environment.clock
         self._log = offsets_log
         self._metrics = metrics
         self._partition_count = 0
@@ -121,7 +126,7 @@ class Coordinator:
             coordinator_epoch,
             self._log,
             self.config,
-            self._clock,
+            self._environment,
             self._metrics,
             self._wake_for_deadline,
         )

@@ -20,7 +20,7 @@ _PREFIX: Final = "kafka_coordinator_group_groupmetadatamanager_num"
 class CoordinatorMetrics:
     """Owns the counters of one coordinator."""
 
-    def __init__(self, registry: CollectorRegistry = prometheus_client.REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self.rebalances = prometheus_client.Counter(
             "barnabas_coordinator_completed_rebalances",

@@ -18,6 +18,7 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import iterate_headers
 from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.rpc.v1.storage_pb2 import (
     AppendRequest,
@@ -71,6 +72,7 @@ class StorageOffsetsLog:
         self, image: Callable[[], MetadataImage], config: CoordinatorConfig, incarnation_id: str
     ) -> None:
         """`incarnation_id` is the one under which this process is registered with the controller."""
+        self.stream_counts = StorageStreamCounts()
         self._image = image
         self._config = config
         self._identity = CoordinatorIdentity(
@@ -210,7 +212,7 @@ class StorageOffsetsLog:
             return None
         connection = self._connections.get(node.address)
         if connection is None:
-            connection = StorageConnection(node.address, reads_for_clients=False)
+            connection = StorageConnection(node.address, self.stream_counts, reads_for_clients=False)
             self._connections[node.address] = connection
         return connection
 

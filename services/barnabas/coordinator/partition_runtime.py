@@ -25,9 +25,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import time
-import uuid
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -43,7 +42,7 @@ from barnabas.coordinator.log_errors import LOG_MOVED, NOT_OPENED_YET, NOT_TAKEN
 from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.offsets_log import OffsetsLog
 from barnabas.coordinator.write_queue import Append, WriteQueue
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import in_trace
@@ -80,7 +79,7 @@ class PartitionRuntime:
         coordinator_epoch: int,
         offsets_log: OffsetsLog,
         config: CoordinatorConfig,
-        clock: Clock,
+        environment: Environment,
         metrics: CoordinatorMetrics,
         on_deadline: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -89,7 +88,8 @@ class PartitionRuntime:
         self.state = PartitionState.LOADING
         self._log = offsets_log
         self._config = config
-        self._clock = clock
+        self._clock = environment.clock
+        self._new_id = environment.new_id
         self._metrics = metrics
         self._on_deadline = on_deadline
         self._shard = GroupShard(config)
@@ -204,7 +204,9 @@ class PartitionRuntime:
 
     def _take_turn(self, work: Callable[[Turn], None]) -> None:
         is_read_only = self.state is PartitionState.READ_ONLY
-        turn = Turn(self._clock.now_ms(), self._monotonic_ms(), str(uuid.uuid4()), is_read_only=is_read_only)
+        turn = Turn(
+            self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only=is_read_only
+        )
         try:
             work(turn)
             assert not (is_read_only and turn.records), "what writes is refused while the log takes no writes"
@@ -254,7 +256,7 @@ class PartitionRuntime:
 
     async def _read(self, end_offset: int, state: PartitionState) -> None:
         """Replay the log up to `end_offset` into a new shard and serve that in `state`."""
-        started = time.perf_counter()
+        started = perf_counter()
         shard = GroupShard(self._config)
         count = 0
         async for chunk in self._log.read(self.partition, end_offset):
@@ -269,7 +271,7 @@ class PartitionRuntime:
         self._loaded_once.set()
         self._take_turn(lambda turn: on_loaded(shard, turn))
         self._announce_deadline()
-        seconds = time.perf_counter() - started
+        seconds = perf_counter() - started
         self._metrics.load_seconds.observe(seconds)
         log.debug(
             "loaded",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-
-from prometheus_client import REGISTRY
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.coordinator import Coordinator
@@ -33,6 +30,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     """Run one coordinator until `context.stopping`. Raises StartError when the user must change something."""
     if not config.controllers:
         raise StartError("controllers is empty: give the address of at least one controller")
+    environment = context.environment
     server = make_server()
     try:
         address = add_address(server, config.listen_address)
@@ -40,20 +38,19 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
         raise StartError(str(error)) from error
     registration = CoordinatorRecord(
         coordinator_id=config.coordinator_id,
-        incarnation_id=str(uuid.uuid4()),
+        incarnation_id=str(environment.new_id()),
         address=config.advertised_address or address,
     )
     subscription = MetadataSubscription(
         config.controllers, lambda: _watch_request(registration, subscription)
     )
     offsets_log = StorageOffsetsLog(lambda: subscription.image, config, registration.incarnation_id)
-    coordinator = Coordinator(config, context.clock, offsets_log, CoordinatorMetrics())
+    coordinator = Coordinator(config, environment, offsets_log, CoordinatorMetrics(environment.registry))
     ends = StorageEnds(lambda: subscription.image, offsets_log.connection_to)
-    lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, context.clock)
+    lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)
-    collectors = (lag, StreamCollector())
-    for collector in collectors:
-        REGISTRY.register(collector)
+    for collector in (lag, StreamCollector("client", offsets_log.stream_counts)):
+        environment.registry.register(collector)
     subscription.on_change(offsets_log.on_image)
     subscription.on_change(coordinator.on_image)
     add_GroupCoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
@@ -73,8 +70,6 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     except* RegistrationRefused as group:
         raise StartError(f"the controller refuses this coordinator: {group.exceptions[0]}") from group
     finally:
-        for collector in collectors:
-            REGISTRY.unregister(collector)
         await server.stop(None)
         await offsets_log.close()
 

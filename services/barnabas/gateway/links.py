@@ -15,6 +15,7 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1.coordinator_pb2_grpc import GroupCoordinatorStub
 
 if TYPE_CHECKING:
@@ -28,9 +29,15 @@ class Links:
     what waits for them fails. So does what waits for a node that was fenced, for nobody knows when it speaks again.
     """
 
-    def __init__(self, metadata: MetadataSubscription, beside: StorageBeside | None = None) -> None:
+    def __init__(
+        self,
+        metadata: MetadataSubscription,
+        stream_counts: StorageStreamCounts,
+        beside: StorageBeside | None = None,
+    ) -> None:
         """`beside` is the storage node in this process, if there is one: it is called, not connected to."""
         self._metadata = metadata
+        self._stream_counts = stream_counts
         self._beside = beside
         self._storage: dict[int, StorageConnection] = {}
         self._coordinators: dict[str, tuple[grpc.aio.Channel, GroupCoordinatorAsyncStub]] = {}
@@ -50,7 +57,7 @@ class Links:
             return self._beside.link
         connection = self._storage.get(node_id)
         if connection is None or connection.address != node.address:
-            connection = self._storage[node_id] = StorageConnection(node.address)
+            connection = self._storage[node_id] = StorageConnection(node.address, self._stream_counts)
         return connection
 
     def coordinator_for_group(self, group_id: str) -> GroupCoordinatorAsyncStub:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import random
 import socket
-
-from prometheus_client import REGISTRY
+from typing import TYPE_CHECKING
 
 from barnabas.gateway import limits
 from barnabas.gateway.budget import ByteBudget
@@ -33,9 +30,13 @@ from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import GatewayRecord
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 log = get_logger("gateway")
 
@@ -44,7 +45,7 @@ ACCEPT_BACKLOG = 1024
 
 async def serve(config: GatewayConfig, context: ServiceContext) -> None:
     """Run the gateway until `context.stopping` is set."""
-    async with client_telemetry(config.telemetry_max_bytes, context.clock) as telemetry:
+    async with client_telemetry(config.telemetry_max_bytes, context.environment) as telemetry:
         await _serve(config, context, telemetry)
 
 
@@ -58,16 +59,18 @@ async def _serve(config: GatewayConfig, context: ServiceContext, telemetry: Clie
         listeners=[listener.record() for listener in listeners],
     )
     metadata = MetadataSubscription(config.controllers, lambda: WatchRequest(gateway=registration))
+    environment, stream_counts = context.environment, StorageStreamCounts()
     parts = GatewayParts(
         config=config,
-        clock=context.clock,
+        clock=environment.clock,
         metadata=metadata,
-        links=Links(metadata),
-        fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, random.Random()),
+        links=Links(metadata, stream_counts),
+        fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,
     )
-    sockets = Sockets(parts, listeners, _injected_faults(config, context))
+    sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry)
+    environment.registry.register(StreamCollector("client", stream_counts))
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
     # loses its clients to nobody, since all gateways miss the controller together.
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
@@ -113,7 +116,13 @@ class Sockets:
     join; all of them lead to the same dispatcher.
     """
 
-    def __init__(self, parts: GatewayParts, listeners: tuple[Listener, ...], faults: Faults) -> None:
+    def __init__(
+        self,
+        parts: GatewayParts,
+        listeners: tuple[Listener, ...],
+        faults: Faults,
+        registry: CollectorRegistry,
+    ) -> None:
         self._parts = parts
         self._listeners = listeners
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
@@ -123,9 +132,8 @@ class Sockets:
         self._metrics = RequestMetrics()
         self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
-        self._collectors = (self._metrics, self._connection_metrics, StreamCollector())
-        for collector in self._collectors:
-            REGISTRY.register(collector)
+        for collector in (self._metrics, self._connection_metrics):
+            registry.register(collector)
 
     async def open(self, image: MetadataImage) -> None:
         """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port."""
@@ -212,9 +220,6 @@ class Sockets:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
-        for collector in self._collectors:
-            with contextlib.suppress(KeyError):
-                REGISTRY.unregister(collector)
         for server in self._servers.values():
             server.close()
         for connection in list(self._connections):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from barnabas.gateway.telemetry_subscriptions import (
     instance_text,
     parse_subscriptions,
 )
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records.compression import Compression, decompress
 
@@ -75,16 +74,14 @@ class ClientTelemetry:
 
     def __init__(
         self,
-        clock: Clock,
+        environment: Environment,
         telemetry_max_bytes: int,
-        new_instance_id: Callable[[], bytes],
         counts: TelemetryCounts,
         forwarder: TelemetryForwarder | None = None,
     ) -> None:
         self.counts = counts
         self.telemetry_max_bytes = telemetry_max_bytes
-        self._clock = clock
-        self._new_instance_id = new_instance_id
+        self._environment = environment
         self._forwarder = forwarder
         self._instances: OrderedDict[tuple[int, bytes], _Instance] = OrderedDict()
         self._configs: Configs = {}
@@ -101,7 +98,7 @@ class ClientTelemetry:
         Raises KafkaError THROTTLING_QUOTA_EXCEEDED when it asks before its interval is over.
         """
         if client_instance_id is None or client_instance_id == bytes(16):
-            client_instance_id = self._new_instance_id()
+            client_instance_id = self._environment.new_id().bytes
         instance = self._instance(request, client_instance_id)
         now_ms = self._now_ms()
         if not instance.may_get(now_ms) and instance.last_error not in _ASK_AGAIN:
@@ -163,7 +160,7 @@ class ClientTelemetry:
             # What nobody receives must be whole all the same, as in Kafka.
             unfolded: _Unfold = _unfolded if self._forwarder is not None else _decompressed
             if len(request.body.metrics) > limits.TELEMETRY_INLINE_BYTES_MAX:
-                message = await asyncio.to_thread(unfolded, *unfold)
+                message = await self._environment.threads.run(unfolded, *unfold)
             else:
                 message = unfolded(*unfold)
         except KafkaError as error:
@@ -203,7 +200,7 @@ class ClientTelemetry:
             self._instances.popitem(last=False)
 
     def _now_ms(self) -> float:
-        return self._clock.monotonic() * 1000
+        return self._environment.clock.monotonic() * 1000
 
 
 def _attributes(request: Request, client_instance_id: bytes) -> Mapping[str, str]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-
-from prometheus_client import REGISTRY
 
 from barnabas.gateway.telemetry import ClientTelemetry
 from barnabas.gateway.telemetry_export import (
@@ -20,7 +17,7 @@ from barnabas.gateway.telemetry_export import (
     send_to_console,
 )
 from barnabas.gateway.telemetry_metrics import TelemetryCounts
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 
@@ -29,20 +26,17 @@ log = get_logger("gateway.telemetry")
 
 @asynccontextmanager
 async def client_telemetry(
-    telemetry_max_bytes: int, clock: Clock, environ: Mapping[str, str] | None = None
+    telemetry_max_bytes: int, environment: Environment, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[ClientTelemetry]:
     """Client telemetry while the gateway runs. Raises StartError for variables that make no sense."""
     settings = export_settings(os.environ if environ is None else environ)
     counts = TelemetryCounts()
-    REGISTRY.register(counts)
-    try:
-        if settings is None:
-            yield ClientTelemetry(clock, telemetry_max_bytes, _new_instance_id, counts)
-            return
-        async with _forwarder(settings, counts) as forwarder:
-            yield ClientTelemetry(clock, telemetry_max_bytes, _new_instance_id, counts, forwarder)
-    finally:
-        REGISTRY.unregister(counts)
+    environment.registry.register(counts)
+    if settings is None:
+        yield ClientTelemetry(environment, telemetry_max_bytes, counts)
+        return
+    async with _forwarder(settings, counts) as forwarder:
+        yield ClientTelemetry(environment, telemetry_max_bytes, counts, forwarder)
 
 
 @asynccontextmanager
@@ -59,7 +53,3 @@ async def _forwarder(settings: ExportSettings, counts: TelemetryCounts) -> Async
         running.cancel()
         if sender is not None:
             await sender.close()
-
-
-def _new_instance_id() -> bytes:
-    return uuid.uuid4().bytes

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from types import MappingProxyType
 from typing import Final
 
-import prometheus_client
 import uvicorn
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
@@ -47,7 +46,7 @@ class _Server(uvicorn.Server):
 
 def health_application(
     health: Health,
-    render_metrics: Callable[[], bytes] = prometheus_client.generate_latest,
+    render_metrics: Callable[[], bytes],
     endpoints: Mapping[str, Endpoint] = MappingProxyType({}),
     measurements: Sequence[Measurement] = (),
 ) -> Starlette:

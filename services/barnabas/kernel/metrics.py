@@ -1,4 +1,4 @@
-"""Measurements that every process has: what it is, how late its event loop runs, what the collector pauses."""
+"""Measurements that every process has, and the page that shows them together with those of its services."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ import contextlib
 import gc
 import platform
 import time
+from collections.abc import Iterable
 from typing import Final
 
-from prometheus_client import Gauge, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from barnabas import __version__
 
@@ -17,35 +29,76 @@ _LAG_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for the birth of each other one
 
-EVENT_LOOP_LAG = Histogram(
-    "barnabas_event_loop_lag_seconds", "How late a timer of the event loop fired", buckets=_LAG_BUCKETS
-)
-GC_PAUSE = Histogram(
-    "barnabas_gc_pause_seconds", "How long the garbage collector stopped the process", buckets=_LAG_BUCKETS
-)
-LOOP_TASKS = Gauge("barnabas_event_loop_tasks", "Tasks alive on the event loop")
-BUILD_INFO = Gauge("barnabas_build_info", "1; its labels say what runs", ["version", "python"])
-BUILD_INFO.labels(__version__, platform.python_version()).set(1)
+
+class ProcessMetrics:
+    """Owner of what a process has once, however many services are in it: what it is, how late its event loop runs,
+    what the collector pauses, and what the operating system says of it.
+    """
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry(auto_describe=True)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry)
+        self._loop_lag = Histogram(
+            "barnabas_event_loop_lag_seconds",
+            "How late a timer of the event loop fired",
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+        self._gc_pause = Histogram(
+            "barnabas_gc_pause_seconds",
+            "How long the garbage collector stopped the process",
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+        self._tasks = Gauge("barnabas_event_loop_tasks", "Tasks alive on the event loop", registry=registry)
+        build_info = Gauge(
+            "barnabas_build_info", "1; its labels say what runs", ["version", "python"], registry=registry
+        )
+        build_info.labels(__version__, platform.python_version()).set(1)
+
+    async def watch_event_loop(self, stopping: asyncio.Event, interval_seconds: float) -> None:
+        """Measure until `stopping` is set."""
+        started = 0.0
+
+        def on_collection(phase: str, _: dict[str, int]) -> None:
+            nonlocal started
+            if phase == "start":
+                started = time.perf_counter()
+            else:
+                self._gc_pause.observe(time.perf_counter() - started)
+
+        gc.callbacks.append(on_collection)
+        try:
+            while not stopping.is_set():
+                due = time.perf_counter() + interval_seconds
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), interval_seconds)
+                self._loop_lag.observe(max(0.0, time.perf_counter() - due))
+                self._tasks.set(len(asyncio.all_tasks()))
+        finally:
+            gc.callbacks.remove(on_collection)
 
 
-async def watch_event_loop(stopping: asyncio.Event, interval_seconds: float) -> None:
-    """Measure until `stopping` is set."""
-    started = 0.0
+class _Families(Collector):
+    """All metrics of several registries; one that several have appears once, with the samples of each."""
 
-    def on_collection(phase: str, _: dict[str, int]) -> None:
-        nonlocal started
-        if phase == "start":
-            started = time.perf_counter()
-        else:
-            GC_PAUSE.observe(time.perf_counter() - started)
+    def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
+        self._registries = registries
 
-    gc.callbacks.append(on_collection)
-    try:
-        while not stopping.is_set():
-            due = time.perf_counter() + interval_seconds
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), interval_seconds)
-            EVENT_LOOP_LAG.observe(max(0.0, time.perf_counter() - due))
-            LOOP_TASKS.set(len(asyncio.all_tasks()))
-    finally:
-        gc.callbacks.remove(on_collection)
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for registry in self._registries:
+            for metric in registry.collect():
+                family = families.setdefault(
+                    metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit)
+                )
+                family.samples.extend(metric.samples)
+        return families.values()
+
+
+def render(registries: Iterable[CollectorRegistry]) -> bytes:
+    """The page in Prometheus' text format."""
+    page = CollectorRegistry(auto_describe=False)
+    page.register(_Families(registries))
+    return generate_latest(page)

@@ -10,17 +10,22 @@ import asyncio
 import contextlib
 import gc
 import os
+import random
 import signal
 import sys
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 from barnabas.kernel.clock import Clock, SystemClock
 from barnabas.kernel.config import ConfigError, check_address, load_config
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.health import Health
 from barnabas.kernel.logs import LEVELS, STYLES, configure_logs, get_logger
+from barnabas.kernel.movable_clock import ClockRefused, MovableClock, load_clock
 from barnabas.kernel.notify import notify_ready, notify_stopping
+from barnabas.kernel.threads import SystemThreads
 
 EXIT_USER_ERROR: Final = 78
 """Exit status for what only the user can mend (EX_CONFIG of sysexits): a supervisor must not try again."""
@@ -53,10 +58,10 @@ Endpoint = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """What `serve` gets besides its config: the clock, the readiness conditions and the event that ends it."""
+    """What `serve` gets besides its config: its environment, the readiness conditions and the event that ends it."""
 
     name: str
-    clock: Clock = field(default_factory=SystemClock)
+    environment: Environment
     health: Health = field(default_factory=Health)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
@@ -104,6 +109,37 @@ def prepare_imports() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
+def system_environment(clock: Clock | None = None) -> Environment:
+    """The real world, as a service of its own process sees it."""
+    return Environment(
+        clock=clock or SystemClock(),
+        random=random.Random(),
+        new_id=uuid.uuid4,
+        threads=SystemThreads(),
+    )
+
+
+def system_clock(config: ServiceConfig) -> Clock:
+    """The machine's clock; one that can be moved where the config names a file for it (`movable.clock.file`).
+
+    Raises StartError.
+    """
+    path = getattr(config, "movable_clock_file", "")  # the canary measures real time only
+    if not path:
+        return SystemClock()
+    try:
+        return load_clock(path)
+    except (ClockRefused, OSError) as error:
+        raise StartError(f"movable.clock.file={path} cannot be used: {error}") from error
+
+
+def _serve_clock(context: ServiceContext) -> None:
+    """Let a test move the clock through /clock, if it is one that can be moved."""
+    clock = context.environment.clock
+    if isinstance(clock, MovableClock):
+        context.add_endpoint("/clock", clock.answer_http)
+
+
 def _check_shared_settings(config: ServiceConfig) -> None:
     """Raise ConfigError for a wrong value among the settings that every service has."""
     if config.http_address:
@@ -117,7 +153,8 @@ def _check_shared_settings(config: ServiceConfig) -> None:
 async def _run(name: str, config: ConfigT, serve: Serve[ConfigT]) -> None:
     from barnabas.kernel.tracing import configure_tracing
 
-    context = ServiceContext(name)
+    context = ServiceContext(name, system_environment(system_clock(config)))
+    _serve_clock(context)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _begin_stopping, context)
@@ -167,13 +204,18 @@ async def _serve_health(config: ServiceConfig, context: ServiceContext, announce
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(announced.wait(), HTTP_DELAY_SECONDS_MAX)
     from barnabas.kernel.http import health_application, serve_http
-    from barnabas.kernel.metrics import watch_event_loop
+    from barnabas.kernel.metrics import ProcessMetrics, render
 
+    process = ProcessMetrics()
+    registries = (process.registry, context.environment.registry)
     application = health_application(
-        context.health, endpoints=context.endpoints, measurements=context.measurements
+        context.health,
+        lambda: render(registries),
+        endpoints=context.endpoints,
+        measurements=context.measurements,
     )
     try:
         async with serve_http(application, config.http_address):
-            await watch_event_loop(context.stopping, LOOP_LAG_PROBE_SECONDS)
+            await process.watch_event_loop(context.stopping, LOOP_LAG_PROBE_SECONDS)
     except OSError as error:
         raise StartError(f"cannot serve HTTP at {config.http_address}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""How long syncs of logs took, all logs of this process together."""
+"""How long syncs of logs took, all logs of one node together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Final
 
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
 
@@ -26,6 +25,3 @@ class FlushTimes:
         elapsed_ms = (perf_counter() - started) * 1000
         with self._lock:
             self.histogram.observe(elapsed_ms)
-
-
-FLUSH_TIMES: Final = FlushTimes()

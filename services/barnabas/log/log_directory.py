@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import random
 import shutil
 import threading
 import uuid
 from collections.abc import Mapping
 
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.log import clean_shutdown
 from barnabas.log.checkpoints import (
@@ -25,6 +24,7 @@ from barnabas.log.checkpoints import (
 )
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
+from barnabas.log.flush_times import FlushTimes
 from barnabas.log.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
 from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
 from barnabas.log.partition_metadata import directory_name, parse_directory_name, read_topic_id
@@ -49,7 +49,7 @@ class LogDirectory:
         properties: MetaProperties,
         lock_fd: int,
         was_clean: bool,
-        clock: Clock,
+        environment: Environment,
         cache: SegmentCache,
     ) -> None:
         self.path = path
@@ -64,8 +64,8 @@ class LogDirectory:
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
         self._cache = cache
-        self._clock = clock
-        self._jitter = random.Random()
+        self._environment = environment
+        self.flush_times = FlushTimes()
         self._lock_fd = lock_fd
         self._checkpoint_lock = threading.Lock()
 
@@ -75,8 +75,9 @@ class LogDirectory:
         path: str,
         cluster_id: str,
         node_id: int,
-        clock: Clock,
+        environment: Environment,
         *,
+        flush_times: FlushTimes | None = None,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
     ) -> LogDirectory:
         """Open the directory, created when absent. Partition logs are opened one by one with `open_partition`.
@@ -93,10 +94,12 @@ class LogDirectory:
         try:
             properties = check_meta_properties(path, cluster_id, node_id)
             if properties is None:
-                properties = MetaProperties(cluster_id, node_id, uuid.uuid4())
+                properties = MetaProperties(cluster_id, node_id, environment.new_id())
                 write_meta_properties(path, properties)
             was_clean = os.path.exists(os.path.join(path, clean_shutdown.FILE_NAME))
-            opened = cls(path, properties, lock_fd, was_clean, clock, SegmentCache(open_segments_max))
+            cache = SegmentCache(open_segments_max)
+            opened = cls(path, properties, lock_fd, was_clean, environment, cache)
+            opened.flush_times = flush_times or opened.flush_times
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
             clean_shutdown.take_marker(path)
             opened._remove_deleted()
@@ -136,7 +139,6 @@ class LogDirectory:
         config: LogConfig,
         *,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        jitter: random.Random | None = None,
     ) -> PartitionLog:
         """The partition's log, opened (and recovered) or created; the same object when it is open already.
 
@@ -156,15 +158,16 @@ class LogDirectory:
             partition,
             topic_id,
             config,
-            self._clock,
+            self._environment.clock,
             recovery_point=self.recovery_points.get(key, 0),
             log_start_offset=self.log_start_offsets.get(key, 0),
             clean_shutdown=is_clean,
             was_compacted=key in self.cleaner_offsets,
             cache=self._cache,
             producer_id_expiration_ms=producer_id_expiration_ms,
-            jitter=jitter or self._jitter,
+            jitter=self._environment.random,
         )
+        log.flush_times = self.flush_times
         log.first_dirty_offset = self.cleaner_offsets.get(key, -1)
         self._closed_properly[key] = False
         self.logs[key] = log
@@ -193,7 +196,7 @@ class LogDirectory:
         if log is not None:
             log.release()
         name = directory_name(topic, partition)
-        marked = self._file(f"{name}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
+        marked = self._file(f"{name}.{self._environment.new_id().hex}{DELETE_SUFFIX}")
         with storage_errors(self.path):
             try:
                 os.rename(self._file(name), marked)

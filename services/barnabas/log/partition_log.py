@@ -29,7 +29,7 @@ from barnabas.log.append import (
 )
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock, storage_errors
-from barnabas.log.flush_times import FLUSH_TIMES
+from barnabas.log.flush_times import FlushTimes
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog
 from barnabas.log.partition_metadata import directory_name, ensure_topic_id
@@ -76,6 +76,8 @@ class PartitionLog(ReplaceableLog):
         self._limits = _roll_limits(factory.config)
         self._directory_is_dirty = True
         self._last_flush_ms = clock.now_ms()
+        self.flush_times = FlushTimes()
+        """Where syncs are counted; a log directory puts those of its node here."""
         self._flush_lock = threading.Lock()
 
     @classmethod
@@ -112,7 +114,7 @@ class PartitionLog(ReplaceableLog):
                 config,
                 clock,
                 SegmentCache() if cache is None else cache,
-                jitter or random.Random(),
+                jitter,
             )
             epochs = LeaderEpochCache(directory)
             loaded = loader.load(
@@ -329,7 +331,7 @@ class PartitionLog(ReplaceableLog):
 
         Raises KAFKA_STORAGE_ERROR when the disk refuses: what was not synced may be lost, the log directory is bad.
         """
-        with self._flush_lock, storage_errors(self.directory), FLUSH_TIMES.measure():
+        with self._flush_lock, storage_errors(self.directory), self.flush_times.measure():
             with self._lock:
                 end_offset, active, _ = self._end
                 pending = self._unflushed_segments()

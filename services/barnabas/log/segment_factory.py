@@ -15,13 +15,19 @@ class SegmentFactory:
     """What all segments of a partition share."""
 
     def __init__(
-        self, directory: str, config: LogConfig, clock: Clock, cache: SegmentCache, jitter: random.Random
+        self,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        cache: SegmentCache,
+        chance: random.Random | None,
     ) -> None:
+        """Without `chance` there is no jitter."""
         self.directory = directory
         self.config = config
         self.cache = cache
         self._clock = clock
-        self._jitter = jitter
+        self._chance = chance
 
     def create(self, base_offset: int) -> Segment:
         """A new, empty, active segment with its files. Raises OSError."""
@@ -42,7 +48,7 @@ class SegmentFactory:
 
     def _make(self, base_offset: int, size: int, created_ms: int, stage: str = "") -> Segment:
         config = self.config
-        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms) if self._chance else 0
         return Segment(
             self.directory,
             base_offset,
@@ -51,6 +57,6 @@ class SegmentFactory:
             index_interval_bytes=config.index_interval_bytes,
             created_ms=created_ms,
             cache=self.cache,
-            jitter_ms=self._jitter.randrange(jitter_max) if jitter_max > 0 else 0,
+            jitter_ms=self._chance.randrange(jitter_max) if self._chance and jitter_max > 0 else 0,
             stage=stage,
         )

@@ -10,7 +10,7 @@ from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
-from barnabas.rpc.stream_counts import CLIENT_APPENDS, CLIENT_FETCHES
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1.storage_pb2 import (
     DESCRIPTOR,
     AppendRequest,
@@ -39,27 +39,31 @@ class StorageConnection:
     for the unary look-ups and shares the fetches' connection.
     """
 
-    def __init__(self, address: str, *, reads_for_clients: bool = True) -> None:
+    def __init__(
+        self, address: str, counts: StorageStreamCounts | None = None, *, reads_for_clients: bool = True
+    ) -> None:
+        """`counts` are those of all the service's connections; its own where nobody looks at them."""
+        counts = counts or StorageStreamCounts()
         metadata = None if reads_for_clients else (INSIDE,)
         self.address = address
         self._append_channel = open_channel(address)
         self._fetch_channel = open_channel(address)
         open_appends = self._append_channel.stream_stream(
-            APPEND_METHOD, None, CLIENT_APPENDS.received.counting(AppendResultFrame.FromString)
+            APPEND_METHOD, None, counts.appends.received.counting(AppendResultFrame.FromString)
         )
-        encode_appends = CLIENT_APPENDS.sent.counting_encoder(encode_append_frame)
+        encode_appends = counts.appends.sent.counting_encoder(encode_append_frame)
         self.stub: StorageAsyncStub = StorageStub(self._fetch_channel)
         self.appends: CoalescedStream[AppendRequest | AppendBatches, AppendResult] = CoalescedStream(
             lambda: open_appends(None),
             lambda requests, _hurried, _withdrawn: encode_appends(requests),
             lambda frame: frame.results,
             name=f"appends to {address}",
-            counts=CLIENT_APPENDS,
+            counts=counts.appends,
         )
         open_fetches = self._fetch_channel.stream_stream(
             FETCH_METHOD,
-            CLIENT_FETCHES.sent.counting_encoder(FetchFrame.SerializeToString),
-            CLIENT_FETCHES.received.counting(decode_fetch_results),
+            counts.fetches.sent.counting_encoder(FetchFrame.SerializeToString),
+            counts.fetches.received.counting(decode_fetch_results),
         )
         self.fetches: CoalescedStream[FetchRequest, FetchedResult] = CoalescedStream(
             lambda: open_fetches(None, metadata=metadata),
@@ -68,7 +72,7 @@ class StorageConnection:
             ),
             lambda results: results,
             name=f"fetches from {address}",
-            counts=CLIENT_FETCHES,
+            counts=counts.fetches,
         )
 
     async def close(self) -> None:

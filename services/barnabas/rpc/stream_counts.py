@@ -1,4 +1,4 @@
-"""What coalesced streams count: messages, what is in them, and the waits. Plain numbers of one process."""
+"""What coalesced streams count: messages, what is in them, and the waits. Plain numbers of one service."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MessageCounts:
 
 
 class StreamCounts:
-    """All streams of one kind at one end, for as long as the process lives: streams come and go with connections."""
+    """All streams of one kind at one end, for as long as the service lives: streams come and go with connections."""
 
     __slots__ = ("breaks", "open", "received", "sent", "write_wait_seconds")
 
@@ -79,7 +79,11 @@ class StreamCounts:
         """Client ends that exist."""
 
 
-CLIENT_APPENDS: Final = StreamCounts()
-CLIENT_FETCHES: Final = StreamCounts()
-SERVER_APPENDS: Final = StreamCounts()
-SERVER_FETCHES: Final = StreamCounts()
+class StorageStreamCounts:
+    """The two kinds of streams between a service and storage nodes, at the service's end or at the node's."""
+
+    __slots__ = ("appends", "fetches")
+
+    def __init__(self) -> None:
+        self.appends = StreamCounts()
+        self.fetches = StreamCounts()

@@ -1,30 +1,26 @@
-"""Prometheus metrics of the coalesced streams of this process (see docs/metrics.md)."""
+"""Prometheus metrics of the coalesced streams of one service (see docs/metrics.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.kernel.histograms import histogram_family
-from barnabas.rpc import stream_counts
-from barnabas.rpc.stream_counts import StreamCounts
-
-_ENDS: Final = {
-    "client": (("append", stream_counts.CLIENT_APPENDS), ("fetch", stream_counts.CLIENT_FETCHES)),
-    "server": (("append", stream_counts.SERVER_APPENDS), ("fetch", stream_counts.SERVER_FETCHES)),
-}
+from barnabas.rpc.stream_counts import StorageStreamCounts, StreamCounts
 
 
 class StreamCollector(Collector):
     """Shows the streams of one end: `client` at gateways and coordinators, `server` at storage nodes."""
 
-    def __init__(self, end: str = "client") -> None:
+    def __init__(self, end: str, counts: StorageStreamCounts) -> None:
         self._end = end
-        self._streams: tuple[tuple[str, StreamCounts], ...] = _ENDS[end]
+        self._streams: tuple[tuple[str, StreamCounts], ...] = (
+            ("append", counts.appends),
+            ("fetch", counts.fetches),
+        )
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: registering must not need a stream."""

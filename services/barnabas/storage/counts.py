@@ -10,6 +10,8 @@ from collections import Counter
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
+from barnabas.log.flush_times import FlushTimes
+from barnabas.rpc.stream_counts import StorageStreamCounts
 
 NODE_FAULTS = frozenset(
     {
@@ -24,9 +26,20 @@ NODE_FAULTS = frozenset(
 class NodeCounts:
     """Owner of a node's counts and of those of its topics."""
 
-    __slots__ = ("append_times", "isr_expands", "isr_shrinks", "read_times", "refused_appends", "topics")
+    __slots__ = (
+        "append_times",
+        "flush_times",
+        "isr_expands",
+        "isr_shrinks",
+        "read_times",
+        "refused_appends",
+        "streams",
+        "topics",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, flush_times: FlushTimes) -> None:
+        self.flush_times = flush_times
+        self.streams = StorageStreamCounts()
         self.topics: dict[str, TopicCounts] = {}
         self.append_times = Histogram(SECONDS_BUCKETS)
         self.read_times = Histogram(SECONDS_BUCKETS)

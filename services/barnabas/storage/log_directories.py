@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
+from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.meta_properties import read_meta_properties
 from barnabas.log.partition_log import PartitionLog
@@ -45,7 +46,15 @@ def find_cluster_id(paths: Sequence[str]) -> str:
 class LogDirectories:
     """Owner of the node's open log directories."""
 
-    def __init__(self, directories: Sequence[LogDirectory], *, producer_id_expiration_ms: int) -> None:
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        flush_times: FlushTimes,
+        *,
+        producer_id_expiration_ms: int,
+    ) -> None:
+        self.flush_times = flush_times
+        """Those of all their logs."""
         self._directories = list(directories)
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._places: dict[PartitionKey, LogDirectory] = {}
@@ -56,18 +65,18 @@ class LogDirectories:
         paths: Sequence[str],
         cluster_id: str,
         node_id: int,
-        clock: Clock,
+        environment: Environment,
         *,
         producer_id_expiration_ms: int,
     ) -> LogDirectories:
         """Open all of them, or none. Raises LogStoreError."""
         with contextlib.ExitStack() as stack:
-            opened = []
+            opened, flush_times = [], FlushTimes()
             for path in paths:
-                directory = LogDirectory.open(path, cluster_id, node_id, clock)
+                directory = LogDirectory.open(path, cluster_id, node_id, environment, flush_times=flush_times)
                 stack.callback(directory.abandon)
                 opened.append(directory)
-            directories = cls(opened, producer_id_expiration_ms=producer_id_expiration_ms)
+            directories = cls(opened, flush_times, producer_id_expiration_ms=producer_id_expiration_ms)
             directories.find_partitions()
             stack.pop_all()
         return directories

@@ -14,7 +14,6 @@ from prometheus_client.registry import Collector
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import histogram_family
-from barnabas.log.flush_times import FLUSH_TIMES
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
@@ -100,7 +99,7 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
         (
             "kafka_log_logflushstats_logflushrateandtimems",
             "Syncing a log, milliseconds",
-            FLUSH_TIMES.histogram,
+            counts.flush_times.histogram,
         ),
     ):
         yield histogram_family(name, text, [((), histogram)])

@@ -50,7 +50,7 @@ class Replicas:
         """`static` are the broker settings of this node's configuration file."""
         self.image = MetadataImage()
         self.partitions: dict[tuple[bytes, int], Partition] = {}
-        self.counts = NodeCounts()
+        self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
         self._cluster_id = cluster_id
         self._directories = directories

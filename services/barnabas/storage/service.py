@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import grpc.aio
-from prometheus_client import REGISTRY
 
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.kernel.threads import Threads
 from barnabas.log.errors import LogStoreError
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
@@ -54,40 +53,41 @@ log = get_logger("storage.service")
 class Executors:
     """The node's threads, apart by what they wait for, so that a slow disk read delays no sync."""
 
-    disk: ThreadPoolExecutor
-    flush: ThreadPoolExecutor
-    read: ThreadPoolExecutor
-    upkeep: ThreadPoolExecutor
-    cleaner: ThreadPoolExecutor
+    disk: Executor
+    flush: Executor
+    read: Executor
+    upkeep: Executor
+    cleaner: Executor
 
 
 @contextlib.contextmanager
-def make_executors(config: StorageConfig) -> Iterator[Executors]:
+def make_executors(config: StorageConfig, threads: Threads) -> Iterator[Executors]:
     """The thread pools, ended with the context."""
     recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
     with (
-        ThreadPoolExecutor(recovery_threads, thread_name_prefix="disk") as disk,
-        ThreadPoolExecutor(limits.FLUSH_THREADS, thread_name_prefix="flush") as flush,
-        ThreadPoolExecutor(limits.READ_THREADS, thread_name_prefix="read") as read,
-        ThreadPoolExecutor(1, thread_name_prefix="upkeep") as upkeep,
-        ThreadPoolExecutor(1, thread_name_prefix="log-cleaner") as cleaner,
+        threads.executor("disk", recovery_threads) as disk,
+        threads.executor("flush", limits.FLUSH_THREADS) as flush,
+        threads.executor("read", limits.READ_THREADS) as read,
+        threads.executor("upkeep", 1) as upkeep,
+        threads.executor("log-cleaner", 1) as cleaner,
     ):
         yield Executors(disk, flush, read, upkeep, cleaner)
 
 
 async def serve(config: StorageConfig, context: ServiceContext) -> None:
     """Run the node until `context.stopping`. Raises StartError for what only the user can mend."""
-    with make_executors(config) as executors:
+    environment = context.environment
+    with make_executors(config, environment.threads) as executors:
         cluster_id = await _cluster_id(config, context)
         if cluster_id is None:
             return
         try:
-            directories = await asyncio.to_thread(
+            directories = await environment.threads.run(
                 LogDirectories.open,
                 config.log_dirs,
                 cluster_id,
                 config.node_id,
-                context.clock,
+                environment,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
             )
         except LogStoreError as error:
@@ -104,7 +104,7 @@ async def serve(config: StorageConfig, context: ServiceContext) -> None:
 async def _cluster_id(config: StorageConfig, context: ServiceContext) -> str | None:
     """The cluster of the log directories, or for new ones the controller's; None when stopped before it answers."""
     try:
-        known = await asyncio.to_thread(find_cluster_id, config.log_dirs)
+        known = await context.environment.threads.run(find_cluster_id, config.log_dirs)
     except LogStoreError as error:
         raise StartError(str(error)) from error
     if known:
@@ -137,7 +137,7 @@ class StorageNode:
         self._cluster_id = cluster_id
         self._directories = directories
         self._executors = executors
-        self._incarnation_id = str(uuid.uuid4())
+        self._incarnation_id = str(context.environment.new_id())
         self._refusal: StartError | None = None
         self.purgatory = FetchPurgatory()
         self.replicas = Replicas(
@@ -151,9 +151,9 @@ class StorageNode:
         )
         self.appends = AppendHandler(self.replicas)
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
-        self.fetches = FetchHandler(reader, self.purgatory, executors.read, self.replicas.counts.read_times)
-        self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep)
-        self.cleaning = Cleaning(self.replicas, directories, executors.cleaner, context.clock)
+        self.fetches = FetchHandler(reader, self.purgatory, executors.read, self.replicas.counts)
+        self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep, context.environment.clock)
+        self.cleaning = Cleaning(self.replicas, directories, executors.cleaner, context.environment.clock)
 
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
@@ -181,10 +181,11 @@ class StorageNode:
             self._directories.abandon()
             raise self._refusal
         # A log that is being opened or looked after in a thread must not be closed under it.
-        await asyncio.to_thread(self._executors.disk.shutdown)
-        await asyncio.to_thread(self._executors.upkeep.shutdown)
-        await asyncio.to_thread(self._executors.cleaner.shutdown)
-        await asyncio.to_thread(self._directories.close, self.replicas.high_watermarks())
+        in_thread = self._context.environment.threads.run
+        await in_thread(self._executors.disk.shutdown)
+        await in_thread(self._executors.upkeep.shutdown)
+        await in_thread(self._executors.cleaner.shutdown)
+        await in_thread(self._directories.close, self.replicas.high_watermarks())
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[str]:
@@ -205,19 +206,17 @@ class StorageNode:
         except OSError as error:
             raise StartError(str(error)) from error
         await server.start()
-        collectors = (
+        environment = self._context.environment
+        for collector in (
             StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory),
-            StreamCollector("server"),
-            CleanerCollector(self.cleaning, self._directories, self._context.clock),
+            StreamCollector("server", self.replicas.counts.streams),
+            CleanerCollector(self.cleaning, self._directories, environment.clock),
             DiskCollector(self._directories.paths),
-        )
-        for collector in collectors:
-            REGISTRY.register(collector)
+        ):
+            environment.registry.register(collector)
         try:
             yield self._config.advertised_address or address
         finally:
-            for collector in collectors:
-                REGISTRY.unregister(collector)
             await server.stop(limits.STOP_GRACE_SECONDS)
 
     def _registration(self, address: str) -> WatchRequest:

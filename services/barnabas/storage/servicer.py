@@ -9,7 +9,6 @@ import grpc
 import grpc.aio
 
 from barnabas.rpc.storage_streams import INSIDE
-from barnabas.rpc.stream_counts import SERVER_APPENDS, SERVER_FETCHES
 from barnabas.rpc.v1.storage_pb2 import (
     DESCRIPTOR,
     AppendFrame,
@@ -93,14 +92,15 @@ class StorageServicer:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve this node's calls on `server`; a Fetch stream's results come to gRPC already encoded."""
+        appends, fetches = self._appends.stream_counts, self._fetches.stream_counts
         stream, unary = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
         handlers = {
             "Append": stream(
                 self.Append,
-                SERVER_APPENDS.received.counting(AppendFrame.FromString),
-                SERVER_APPENDS.sent.counting_encoder(AppendResultFrame.SerializeToString),
+                appends.received.counting(AppendFrame.FromString),
+                appends.sent.counting_encoder(AppendResultFrame.SerializeToString),
             ),
-            "Fetch": stream(self.Fetch, SERVER_FETCHES.received.counting(FetchFrame.FromString), None),
+            "Fetch": stream(self.Fetch, fetches.received.counting(FetchFrame.FromString), None),
             "ListOffsets": unary(
                 self.ListOffsets, ListOffsetsRequest.FromString, ListOffsetsResponse.SerializeToString
             ),

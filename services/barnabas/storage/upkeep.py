@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, TypeVar
 
+from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
@@ -32,12 +33,18 @@ class Upkeep:
     """Owns the schedule; each of its tasks may also be called by itself."""
 
     def __init__(
-        self, config: StorageConfig, replicas: Replicas, directories: LogDirectories, executor: Executor
+        self,
+        config: StorageConfig,
+        replicas: Replicas,
+        directories: LogDirectories,
+        executor: Executor,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._replicas = replicas
         self._directories = directories
         self._executor = executor
+        self._clock = clock
         self._written: dict[PartitionKey, int] = {}
 
     async def run(self) -> None:
@@ -51,7 +58,12 @@ class Upkeep:
                 (config.producer_id_expiration_check_interval_ms, self.expire_producers),
             ]
             for interval_ms, work in schedule:
-                tasks.create_task(_repeat(interval_ms, work), name="upkeep")
+                tasks.create_task(self._repeat(interval_ms, work), name="upkeep")
+
+    async def _repeat(self, interval_ms: int, work: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await self._clock.sleep(interval_ms / 1000)
+            await work()
 
     async def apply_retention(self) -> int:
         """Delete segments past their retention; returns how many."""
@@ -88,12 +100,6 @@ class Upkeep:
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-
-async def _repeat(interval_ms: int, work: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await asyncio.sleep(interval_ms / 1000)
-        await work()
 
 
 def _do_each(work: Work, logs: Sequence[tuple[PartitionLog, int]]) -> int:

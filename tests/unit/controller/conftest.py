@@ -19,6 +19,7 @@ import pytest_asyncio
 from barnabas.controller.store.etcd import EtcdStore
 from barnabas.controller.store.protocol import Store
 from barnabas.controller.store.sqlite import SqliteStore
+from barnabas.kernel.threads import SystemThreads
 
 _namespaces = itertools.count()
 
@@ -107,7 +108,7 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
         async def factory() -> Store:
             if not opened:
-                opened.append(SqliteStore(tmp_path / "metadata.db"))
+                opened.append(SqliteStore(tmp_path / "metadata.db", SystemThreads()))
                 await opened[0].open()
             return opened[0]
     else:

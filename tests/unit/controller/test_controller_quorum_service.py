@@ -15,6 +15,7 @@ from barnabas.controller.presence import FIRST_ID
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.etcd import EtcdStore
 from barnabas.controller.store.protocol import Store
+from barnabas.kernel.service import system_environment
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
@@ -25,7 +26,9 @@ StoreFactory = Callable[[], Awaitable[Store]]
 
 @pytest.fixture
 async def running(open_store: StoreFactory, tmp_path: Path) -> AsyncIterator[RunningController]:
-    async with running_controller(config_for(tmp_path), await open_store()) as controller:
+    async with running_controller(
+        config_for(tmp_path), await open_store(), system_environment()
+    ) as controller:
         yield controller
 
 
@@ -57,7 +60,9 @@ async def test_the_quorum_is_the_controller_and_the_nodes_that_follow_it(running
 async def test_the_epoch_rises_with_every_start(open_store: StoreFactory, tmp_path: Path) -> None:
     epochs = []
     for _ in range(3):
-        async with running_controller(config_for(tmp_path), await open_store()) as running:
+        async with running_controller(
+            config_for(tmp_path), await open_store(), system_environment()
+        ) as running:
             await settled(running)
             epochs.append((await quorum_of(running.address)).leader_epoch)
     assert epochs == sorted(set(epochs))
@@ -76,9 +81,9 @@ async def test_standby_controllers_are_voters_while_they_live(own_etcd: object, 
     try:
         first_config = config_for(directory("a"), etcd_endpoints=(endpoint,))
         second_config = config_for(directory("b"), etcd_endpoints=(endpoint,), controller_id=7)
-        async with running_controller(first_config, first_store) as first:
+        async with running_controller(first_config, first_store, system_environment()) as first:
             await settled(first)
-            async with running_controller(second_config, second_store) as second:
+            async with running_controller(second_config, second_store, system_environment()) as second:
                 await settled(second)
                 voters = (await quorum_of(first.address)).voters
                 assert {voter.replica_id: voter.address for voter in voters} == {
@@ -99,7 +104,9 @@ async def test_features_are_finalized_from_the_start_and_kept(
     open_store: StoreFactory, tmp_path: Path
 ) -> None:
     for _ in range(2):
-        async with running_controller(config_for(tmp_path), await open_store()) as running:
+        async with running_controller(
+            config_for(tmp_path), await open_store(), system_environment()
+        ) as running:
             async with watching(running.address, node_request()) as node:
                 image = await until(node, lambda image: 1 in image.nodes)
                 assert image.features == {METADATA_VERSION: RELEASE_METADATA_VERSION}

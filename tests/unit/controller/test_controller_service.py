@@ -17,6 +17,7 @@ from barnabas.controller.measurements import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.service import system_environment
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.v1 import controller_pb2 as pb
@@ -93,7 +94,9 @@ def facts(image: MetadataImage) -> dict[str, md.MetadataRecord]:
 
 @pytest.fixture
 async def running(open_store: StoreFactory, tmp_path: Path) -> AsyncIterator[RunningController]:
-    async with running_controller(config_for(tmp_path), await open_store()) as controller:
+    async with running_controller(
+        config_for(tmp_path), await open_store(), system_environment()
+    ) as controller:
         yield controller
 
 
@@ -158,11 +161,11 @@ async def test_many_at_once_all_get_their_answer(running: RunningController) -> 
 
 async def test_the_image_is_the_same_after_a_restart(open_store: StoreFactory, tmp_path: Path) -> None:
     config = config_for(tmp_path, broker_session_timeout_ms=10_000)
-    async with running_controller(config, await open_store()) as first:
+    async with running_controller(config, await open_store(), system_environment()) as first:
         async with watching(first.address, node_request()) as node:
             await create(node, "orders")
             before = await until(node, lambda image: "orders" in image.topics)
-    async with running_controller(config, await open_store()) as second:
+    async with running_controller(config, await open_store(), system_environment()) as second:
         async with watching(second.address, node_request(cluster_id=before.cluster_id)) as node:
             assert facts(node.image) == facts(before)
 
@@ -183,7 +186,7 @@ async def test_a_node_that_goes_is_fenced_and_leads_again_when_it_is_back(runnin
 
 async def test_a_node_that_comes_back_in_time_is_not_fenced(open_store: StoreFactory, tmp_path: Path) -> None:
     config = config_for(tmp_path, broker_session_timeout_ms=10_000)
-    async with running_controller(config, await open_store()) as running:
+    async with running_controller(config, await open_store(), system_environment()) as running:
         async with watching(running.address, node_request()) as node:
             await create(node, "orders", 1)
             before = await until(node, lambda image: "orders" in image.topics)
@@ -198,13 +201,13 @@ async def test_a_node_that_comes_back_in_time_is_not_fenced(open_store: StoreFac
 async def test_a_controller_gives_known_services_time_after_its_own_restart(
     open_store: StoreFactory, tmp_path: Path
 ) -> None:
-    async with running_controller(config_for(tmp_path), await open_store()) as first:
+    async with running_controller(config_for(tmp_path), await open_store(), system_environment()) as first:
         async with (
             watching(first.address, node_request()),
             watching(first.address, coordinator_request("c1")),
         ):
             pass
-    async with running_controller(config_for(tmp_path), await open_store()) as second:
+    async with running_controller(config_for(tmp_path), await open_store(), system_environment()) as second:
         async with watching(second.address, pb.WatchRequest()) as observer:
             assert not observer.image.nodes[1].fenced
             image = await until(observer, lambda image: image.nodes[1].fenced and not image.coordinators)
@@ -260,11 +263,11 @@ async def test_a_standby_names_the_active_one_and_takes_over(
     for directory in directories:
         directory.mkdir()
     first_config, second_config = (config_for(d, broker_session_timeout_ms=10_000) for d in directories)
-    async with running_controller(first_config, await open_store()) as first:
+    async with running_controller(first_config, await open_store(), system_environment()) as first:
         async with watching(first.address, node_request()) as node:
             await create(node, "orders")
             before = await until(node, lambda image: "orders" in image.topics)
-            async with running_controller(second_config, await open_store()) as second:
+            async with running_controller(second_config, await open_store(), system_environment()) as second:
                 await settled(second)
                 async with grpc.aio.insecure_channel(second.address) as channel:
                     with pytest.raises(

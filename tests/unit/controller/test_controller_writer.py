@@ -15,7 +15,7 @@ from barnabas.controller.fanout import Fanout, Receiver, StreamEnded
 from barnabas.controller.store.protocol import Put, Store
 from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import MetadataWriter
-from barnabas.kernel.clock import SystemClock
+from barnabas.kernel.clock import ManualClock, SystemClock
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
@@ -159,7 +159,7 @@ async def test_a_controller_succeeds_its_own_former_process_at_once(store: Store
 
 async def test_a_slow_receiver_is_ended_and_a_quick_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout_module, "STREAM_QUEUED_RECORDS_MAX", 3)
-    fanout, slow, quick = Fanout(), Receiver(), Receiver()
+    fanout, slow, quick = Fanout(), Receiver(ManualClock()), Receiver(ManualClock())
     image = MetadataImage().apply([gateway(str(n)) for n in range(10)], 1)
     for receiver in (slow, quick):
         fanout.add(receiver, image)
@@ -171,7 +171,7 @@ async def test_a_slow_receiver_is_ended_and_a_quick_one_is_not(monkeypatch: pyte
     with pytest.raises(StreamEnded, match="start again"):
         await anext(slow.deltas())
     fanout.end_all("stepping down")
-    late = Receiver()
+    late = Receiver(ManualClock())
     fanout.add(late, image)
     for stream in (deltas, late.deltas()):
         with pytest.raises(StreamEnded, match="stepping down"):

@@ -29,6 +29,7 @@ from barnabas.controller.store.sqlite import SqliteStore
 from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import Decide, MetadataWriter
 from barnabas.kernel.clock import SystemClock
+from barnabas.kernel.threads import SystemThreads
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage, topic_key
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
@@ -236,7 +237,7 @@ async def test_killed_between_any_two_transactions(
     ended = False
     while not ended:
         last += 1
-        store = SqliteStore(tmp_path / f"{last}.db")
+        store = SqliteStore(tmp_path / f"{last}.db", SystemThreads())
         await store.open()
         try:
             await stored(store, make_base())

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from log_in_memory import LogInMemory
-from prometheus_client import CollectorRegistry
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.coordinator import Coordinator
@@ -15,6 +14,7 @@ from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.partition_runtime import PartitionState
 from barnabas.coordinator.servicer import CoordinatorServicer
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, partition_key, topic_key
 from barnabas.rpc.v1 import coordinator_pb2 as pb
@@ -28,9 +28,10 @@ class Node:
 
     def __init__(self, name: str, log: LogInMemory, config: CoordinatorConfig | None = None) -> None:
         self.clock = ManualClock()
-        self.registry = CollectorRegistry()
+        environment = seeded_environment(clock=self.clock)
+        self.registry = environment.registry
         config = config or CoordinatorConfig(coordinator_id=name, group_initial_rebalance_delay_ms=0)
-        self.coordinator = Coordinator(config, self.clock, log, CoordinatorMetrics(self.registry))
+        self.coordinator = Coordinator(config, environment, log, CoordinatorMetrics(self.registry))
         self.calls = CoordinatorServicer(self.coordinator)
         self.image = MetadataImage()
 

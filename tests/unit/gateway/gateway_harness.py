@@ -6,7 +6,9 @@ import asyncio
 import io
 import random
 import struct
+import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,6 +29,7 @@ from barnabas.gateway.telemetry import ClientTelemetry
 from barnabas.gateway.telemetry_export import TelemetryForwarder
 from barnabas.gateway.telemetry_metrics import TelemetryCounts
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import (
     CLUSTER_KEY,
@@ -39,6 +42,7 @@ from barnabas.metadata.image import (
     topic_key,
 )
 from barnabas.metadata.subscription import MetadataSubscription
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.unary_calls import unavailable
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
@@ -200,7 +204,7 @@ class FakeLinks(Links):
     """Real look-ups in the image, fake connections: `nodes` by node id, `coordinator_stubs` by address."""
 
     def __init__(self, metadata: FakeMetadata) -> None:
-        super().__init__(cast(MetadataSubscription, metadata))
+        super().__init__(cast(MetadataSubscription, metadata), StorageStreamCounts())
         self.nodes: dict[int, Any] = {}
         self.coordinator_stubs: dict[str, FakeStub] = {}
 
@@ -224,6 +228,9 @@ class Gateway:
         self.metadata = FakeMetadata(small_cluster() if records is None else records, self.controller)
         self.links = FakeLinks(self.metadata)
         self.clock = ManualClock()
+        environment = replace(
+            seeded_environment(clock=self.clock), new_id=lambda: uuid.UUID(bytes=INSTANCE_ID)
+        )
         subscription = cast(MetadataSubscription, self.metadata)
         self.parts = GatewayParts(
             config=GatewayConfig(),
@@ -232,9 +239,7 @@ class Gateway:
             links=self.links,
             fetch_sessions=FetchSessions(10, random.Random(1)),
             producer_ids=ProducerIds(subscription),
-            telemetry=ClientTelemetry(
-                self.clock, 1_048_576, lambda: INSTANCE_ID, TelemetryCounts(), forwarder
-            ),
+            telemetry=ClientTelemetry(environment, 1_048_576, TelemetryCounts(), forwarder),
         )
         self.dispatcher = Dispatcher(HANDLERS, self.parts, RequestMetrics())
         self.client = Client(1, "10.1.2.3", "127.0.0.1", listener)

@@ -27,7 +27,7 @@ from barnabas.gateway.telemetry_export import (
     with_resource_attributes,
 )
 from barnabas.gateway.telemetry_service import client_telemetry
-from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.service import StartError
 
@@ -218,9 +218,9 @@ async def test_over_the_wire_from_the_environment_on() -> None:
         assert service.requests == [message]
         assert service.metadata["tenant"] == "7"
         await sender.close()
-        async with client_telemetry(1000, ManualClock(), environ) as telemetry:
+        async with client_telemetry(1000, seeded_environment(), environ) as telemetry:
             assert telemetry.has_receiver
-        async with client_telemetry(1000, ManualClock(), {}) as telemetry:
+        async with client_telemetry(1000, seeded_environment(), {}) as telemetry:
             assert not telemetry.has_receiver
     finally:
         await server.stop(None)

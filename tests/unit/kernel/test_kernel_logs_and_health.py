@@ -69,10 +69,10 @@ async def test_endpoints_over_a_unix_socket(tmp_path: Path) -> None:
         writer.close()
         return answer
 
-    async with serve_http(health_application(health), f"unix:{path}"):
+    async with serve_http(health_application(health, lambda: b"metric 1\n"), f"unix:{path}"):
         while not Path(path).exists():
             await asyncio.sleep(0)
         assert "503" in (ready := await get("/readyz")).splitlines()[0]
         assert "not ready: metadata received" in ready
         assert "200 OK" in await get("/healthz")
-        assert "process_start_time_seconds" in await get("/metrics")
+        assert "metric 1" in await get("/metrics")

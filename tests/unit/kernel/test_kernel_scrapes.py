@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.types import Message
 
 import barnabas
 from barnabas.kernel import http as http_module
-from barnabas.kernel import metrics
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.health import Health
 from barnabas.kernel.http import health_application
+from barnabas.kernel.metrics import ProcessMetrics, render
 
 
 async def get(application: Starlette, path: str) -> str:
@@ -61,12 +62,34 @@ async def test_a_measurement_that_fails_or_hangs_does_not_keep_the_page_back(
     assert await get(application, "/metrics") == "the page"
 
 
+def page(registries: list[CollectorRegistry]) -> list[Metric]:
+    return list(text_string_to_metric_families(render(registries).decode()))
+
+
+def test_two_services_of_one_process_share_a_page_and_no_count() -> None:
+    """As gateway and storage node in one process: both have streams, each its own; what a process has is there once."""
+    gateway, storage = seeded_environment(), seeded_environment()
+    for environment, end, opened in ((gateway, "client", 1), (storage, "server", 2)):
+        counter = Counter("streams_opened", "Streams", ["end"], registry=environment.registry)
+        counter.labels(end).inc(opened)
+    families = page([ProcessMetrics().registry, gateway.registry, storage.registry])
+    names = [family.name for family in families]
+    assert len(names) == len(set(names))
+    assert {"python_info", "process_cpu_seconds", "python_gc_collections", "streams_opened"} <= set(names)
+    (family,) = (each for each in families if each.name == "streams_opened")
+    assert {(sample.labels["end"], sample.value) for sample in family.samples} == {
+        ("client", 1),
+        ("server", 2),
+    }
+
+
 def test_every_process_says_what_it_is() -> None:
-    (info,) = (sample for family in metrics.BUILD_INFO.collect() for sample in family.samples)
+    families = ProcessMetrics().registry.collect()
+    (info,) = (sample for each in families if each.name == "barnabas_build_info" for sample in each.samples)
     assert (info.labels["version"], info.value) == (barnabas.__version__, 1)
 
 
 def test_no_series_tells_the_birth_of_another() -> None:
-    names = [family.name for family in text_string_to_metric_families(generate_latest().decode())]
+    names = [family.name for family in page([ProcessMetrics().registry])]
     assert "barnabas_event_loop_lag_seconds" in names
     assert [name for name in names if name.endswith("_created")] == []

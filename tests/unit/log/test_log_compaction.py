@@ -10,6 +10,7 @@ import pytest
 from compaction_harness import RETENTION_MS, compact, make_config, open_log, put, read_all, read_batches
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.log import cleaner
 from barnabas.log.append import AppendOrigin
@@ -263,7 +264,7 @@ def test_the_checkpoint_outlives_a_restart_and_follows_truncations_and_deletions
     def read() -> dict[tuple[str, int], int]:
         return read_offsets(str(tmp_path / CLEANER_OFFSET_FILE))
 
-    directory = LogDirectory.open(str(tmp_path), "abcdefghijklmnopqrstuv", 1, clock)
+    directory = LogDirectory.open(str(tmp_path), "abcdefghijklmnopqrstuv", 1, seeded_environment(clock=clock))
     for topic in ("t", "u"):
         log = directory.open_partition(topic, 0, uuid.UUID(int=9), make_config())
         for number in range(4):
@@ -273,7 +274,7 @@ def test_the_checkpoint_outlives_a_restart_and_follows_truncations_and_deletions
     directory.write_cleaner_checkpoint()
     assert read() == {("t", 0): 4, ("u", 0): 4}
     directory.close()
-    directory = LogDirectory.open(str(tmp_path), "abcdefghijklmnopqrstuv", 1, clock)
+    directory = LogDirectory.open(str(tmp_path), "abcdefghijklmnopqrstuv", 1, seeded_environment(clock=clock))
     log = directory.open_partition("t", 0, uuid.UUID(int=9), make_config())
     assert log.first_dirty_offset == 4
     log.truncate_to(2)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.config import LogConfig
@@ -22,7 +22,7 @@ BATCH = encode_batch([(1, b"k", b"v", ())])
 
 
 def open_directory(path: Path, cluster: str = "c", node: int = 1) -> LogDirectory:
-    return LogDirectory.open(str(path), cluster, node, ManualClock())
+    return LogDirectory.open(str(path), cluster, node, seeded_environment())
 
 
 def snapshot(path: Path) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.rpc.stream_counts import CLIENT_APPENDS, MessageCounts
+from barnabas.rpc.stream_counts import MessageCounts, StorageStreamCounts
 from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.traced_calls import span_name
 
@@ -21,7 +21,7 @@ def test_items_and_bytes_of_messages() -> None:
 
 @pytest.mark.parametrize("end", ["client", "server"])
 def test_both_streams_have_both_directions(end: str) -> None:
-    families = {family.name: family for family in StreamCollector(end).collect()}
+    families = {family.name: family for family in StreamCollector(end, StorageStreamCounts()).collect()}
     labels = {
         (sample.labels["stream"], sample.labels["direction"], sample.labels["end"])
         for sample in families["barnabas_stream_bytes"].samples
@@ -31,18 +31,20 @@ def test_both_streams_have_both_directions(end: str) -> None:
 
 
 def test_streams_that_are_gone_wait_for_nothing() -> None:
+    counts = StorageStreamCounts()
+
     class Stream:
         waiting_requests = 3
         queued_bytes = 10
 
     def shown(name: str) -> float:
-        (family,) = (each for each in StreamCollector().collect() if each.name == name)
+        (family,) = (each for each in StreamCollector("client", counts).collect() if each.name == name)
         (value,) = (each.value for each in family.samples if each.labels["stream"] == "append")
         return float(value)
 
     before = shown("barnabas_stream_waiting_requests")
     stream = Stream()
-    CLIENT_APPENDS.open.add(stream)
+    counts.appends.open.add(stream)
     assert shown("barnabas_stream_waiting_requests") == before + 3
     del stream
     assert shown("barnabas_stream_waiting_requests") == before

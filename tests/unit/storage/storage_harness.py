@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
@@ -120,7 +121,11 @@ class StorageHarness:
         self.clock = ManualClock(NOW_MS)
         self.executor = ThreadPoolExecutor(4)
         self.directories = LogDirectories.open(
-            [str(directory)], CLUSTER_ID, NODE_ID, self.clock, producer_id_expiration_ms=86_400_000
+            [str(directory)],
+            CLUSTER_ID,
+            NODE_ID,
+            seeded_environment(clock=self.clock),
+            producer_id_expiration_ms=86_400_000,
         )
         self.purgatory = FetchPurgatory()
         self.replicas = Replicas(
@@ -133,9 +138,7 @@ class StorageHarness:
         )
         self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
         self.appends = AppendHandler(self.replicas)
-        self.fetches = FetchHandler(
-            self.reader, self.purgatory, self.executor, self.replicas.counts.read_times
-        )
+        self.fetches = FetchHandler(self.reader, self.purgatory, self.executor, self.replicas.counts)
         self.connection = StorageConnection(self.address)
         self.revision = 0
 

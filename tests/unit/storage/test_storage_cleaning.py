@@ -123,6 +123,7 @@ async def test_it_runs_by_itself_at_the_clusters_pace_and_stops(node: StorageHar
     task = asyncio.create_task(cleaning.run())
     async with asyncio.timeout(20):
         while not cleaning.runs:
+            node.clock.advance(100)
             await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.log.flush_times import FLUSH_TIMES
+from barnabas.log.flush_times import FlushTimes
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.measurements import StorageCollector
@@ -37,7 +37,7 @@ class Shown:
 
 
 def test_a_partition_that_goes_takes_nothing_out_of_its_topics_counts() -> None:
-    counts = NodeCounts()
+    counts = NodeCounts(FlushTimes())
     first, second = counts.add_partition("t"), counts.add_partition("t")
     assert first is second
     first.messages_in += 5
@@ -124,6 +124,6 @@ async def test_a_failed_disk_is_a_replica_that_is_away(node: StorageHarness) -> 
 async def test_syncs_are_timed(node: StorageHarness) -> None:
     topic = await node.create_topic()
     node.apply(topic_config("events", flush_messages="1"))
-    before = sum(FLUSH_TIMES.histogram.counts)
+    before = sum(node.directories.flush_times.histogram.counts)
     await node.append(topic, batch(b"a"))
-    assert sum(FLUSH_TIMES.histogram.counts) > before
+    assert sum(node.directories.flush_times.histogram.counts) > before

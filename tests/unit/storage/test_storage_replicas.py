@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from storage_harness import NODE_ID, StorageHarness, batch, run_node, topic_config, topic_records
 
-from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
 from barnabas.metadata.image import MetadataImage
@@ -174,7 +174,9 @@ async def test_a_log_that_cannot_be_opened_harms_no_other(
 
 async def test_new_partitions_spread_over_the_log_directories(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("a", "b")]
-    directories = LogDirectories.open(paths, "c" * 22, NODE_ID, ManualClock(), producer_id_expiration_ms=1)
+    directories = LogDirectories.open(
+        paths, "c" * 22, NODE_ID, seeded_environment(), producer_id_expiration_ms=1
+    )
     topic = uuid.uuid4()
     for index in range(4):
         directories.open_partition("events", index, topic, LogConfig())

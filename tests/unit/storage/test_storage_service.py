@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 from storage_harness import CLUSTER_ID, batch, topic_records
 
-from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.kernel.service import ServiceContext, StartError, system_environment
 from barnabas.log.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.storage_streams import StorageConnection
@@ -100,7 +100,7 @@ async def run_until_ready(config: StorageConfig, context: ServiceContext) -> asy
 async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path: Path) -> None:
     async with controller(config.controllers[0]) as fake:
         for expected_offset in (0, 1):
-            context = ServiceContext("storage")
+            context = ServiceContext("storage", system_environment())
             running = await run_until_ready(config, context)
             assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
             assert await append_one(config.listen_address) == expected_offset
@@ -115,10 +115,10 @@ async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path:
 
 async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -> None:
     async with controller(config.controllers[0]):
-        context = ServiceContext("storage")
+        context = ServiceContext("storage", system_environment())
         running = await run_until_ready(config, context)
         with pytest.raises(StartError, match="in use by another process"):
-            await serve(config, ServiceContext("storage"))
+            await serve(config, ServiceContext("storage", system_environment()))
         assert await append_one(config.listen_address) == 0
         context.stopping.set()
         await running
@@ -127,11 +127,11 @@ async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -
 async def test_a_refused_registration_is_a_start_error(config: StorageConfig) -> None:
     async with controller(config.controllers[0], refuse=True):
         with pytest.raises(StartError, match="belongs to another cluster"):
-            await serve(config, ServiceContext("storage"))
+            await serve(config, ServiceContext("storage", system_environment()))
 
 
 async def test_a_stop_before_any_controller_answers_is_quiet(config: StorageConfig, tmp_path: Path) -> None:
-    context = ServiceContext("storage")
+    context = ServiceContext("storage", system_environment())
     context.stopping.set()
     await serve(config, context)
     assert not (tmp_path / "data").exists()
@@ -141,5 +141,5 @@ async def test_an_unreadable_directory_is_a_start_error(config: StorageConfig, t
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text("version=99\n")
     with pytest.raises(StartError, match=r"meta\.properties"):
-        await serve(config, ServiceContext("storage"))
+        await serve(config, ServiceContext("storage", system_environment()))
     assert [each.name for each in (tmp_path / "data").iterdir()] == ["meta.properties"]

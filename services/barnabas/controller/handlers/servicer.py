@@ -7,7 +7,6 @@ RESOURCE_EXHAUSTED: later.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
@@ -80,7 +79,7 @@ class Servicer(ControllerServicer):
         self, request: pb.CreateTopicsRequest, context: Context
     ) -> pb.CreateTopicsResponse:
         return await self._submit(
-            context, lambda image: create_topics(image, request, self._defaults, _new_topic_id)
+            context, lambda image: create_topics(image, request, self._defaults, self._new_topic_id)
         )
 
     async def DeleteTopics(  # noqa: N802
@@ -132,6 +131,9 @@ class Servicer(ControllerServicer):
             await context.abort(_STATUS[LeadershipLost], str(error))
             raise
 
+    def _new_topic_id(self) -> bytes:
+        return self._controller.environment.new_id().bytes
+
     async def _submit(self, context: Context, decide: Decide[T]) -> T:
         active = self._controller.active
         if active is None:
@@ -147,7 +149,3 @@ class Servicer(ControllerServicer):
         address = self._controller.active_address
         where = f"the active controller is {address}" if address else "no controller is active yet"
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, where)
-
-
-def _new_topic_id() -> bytes:
-    return uuid.uuid4().bytes

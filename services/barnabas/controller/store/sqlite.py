@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -29,6 +29,7 @@ from barnabas.controller.store.protocol import (
     StoreInUse,
 )
 from barnabas.controller.store.sqlite_transaction import Database, check_file, create_schema, prefix_range
+from barnabas.kernel.threads import Threads
 
 HISTORY_REVISIONS_MAX: Final = 10_000
 """Revisions that a watch can go back; older ones are compacted."""
@@ -42,11 +43,14 @@ T = TypeVar("T")
 class SqliteStore:
     """Owner of the metadata file `path`: nothing else writes to it while this is open."""
 
-    def __init__(self, path: Path, *, history_revisions_max: int = HISTORY_REVISIONS_MAX) -> None:
+    def __init__(
+        self, path: Path, threads: Threads, *, history_revisions_max: int = HISTORY_REVISIONS_MAX
+    ) -> None:
         self._path = path
+        self._threads = threads
         self._history_revisions_max = history_revisions_max
         self._database: Database | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: Executor | None = None
         self._changed = asyncio.Event()
         self._leases: dict[int, tuple[int, asyncio.TimerHandle]] = {}
         self._next_lease_id = 1
@@ -54,7 +58,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         assert self._thread is None, "a store is opened once"
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-store")
+        self._thread = self._threads.executor("metadata-store", 1)
         try:
             self._database = await self._in_thread(self._connect)
         except StoreError:

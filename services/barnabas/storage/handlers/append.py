@@ -19,7 +19,6 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
 from barnabas.records.validate import InvalidRecords, RecordError
 from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.stream_counts import SERVER_APPENDS
 from barnabas.rpc.v1 import storage_pb2
 from barnabas.rpc.v1.storage_pb2 import (
     AppendFrame,
@@ -50,6 +49,7 @@ class AppendHandler:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self.append_times = replicas.counts.append_times
+        self.stream_counts = replicas.counts.streams.appends
         self.waiting = 0
         """Requests whose result waits for a sync, a replica or a log that is being opened."""
 
@@ -60,7 +60,7 @@ class AppendHandler:
         answers: AnswerQueue[AppendResult] = AnswerQueue(
             lambda results: AppendResultFrame(results=results),
             bytes_max=limits.APPEND_ANSWERS_BYTES_MAX,
-            counts=SERVER_APPENDS,
+            counts=self.stream_counts,
         )
 
         def answer(result: AppendResult) -> None:
@@ -69,7 +69,7 @@ class AppendHandler:
         async def take_requests() -> None:
             async for frame in frames:
                 await answers.wait_for_room()
-                SERVER_APPENDS.received.count(frame.requests)
+                self.stream_counts.received.count(frame.requests)
                 for request in frame.requests:
                     self.handle(request, answer)
 

@@ -13,13 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from time import perf_counter
 
-from barnabas.kernel.histograms import Histogram
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
 from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.stream_counts import SERVER_FETCHES
 from barnabas.rpc.v1.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.storage import limits
+from barnabas.storage.counts import NodeCounts
 from barnabas.storage.delayed_fetch import DelayedFetch, FetchPurgatory
 from barnabas.storage.fetch_encoding import EncodedResult, encode_frame, encode_result
 from barnabas.storage.reading import FetchReader, ReadOutcome, failed
@@ -35,9 +34,10 @@ class FetchHandler:
     """Serves Fetch streams; owns the counts of requests."""
 
     def __init__(
-        self, reader: FetchReader, purgatory: FetchPurgatory, read_executor: Executor, read_times: Histogram
+        self, reader: FetchReader, purgatory: FetchPurgatory, read_executor: Executor, counts: NodeCounts
     ) -> None:
-        self.read_times = read_times
+        self.read_times = counts.read_times
+        self.stream_counts = counts.streams.fetches
         self.reader = reader
         self.purgatory = purgatory
         self.read_executor = read_executor
@@ -59,9 +59,9 @@ class _FetchStream:
 
     def __init__(self, handler: FetchHandler, *, is_client: bool) -> None:
         self.answers: AnswerQueue[EncodedResult] = AnswerQueue(
-            SERVER_FETCHES.sent.counting_encoder(encode_frame),
+            handler.stream_counts.sent.counting_encoder(encode_frame),
             bytes_max=limits.FETCH_ANSWERS_BYTES_MAX,
-            counts=SERVER_FETCHES,
+            counts=handler.stream_counts,
         )
         self._is_client = is_client
         self._handler = handler
@@ -73,7 +73,7 @@ class _FetchStream:
 
     async def take_requests(self, frames: AsyncIterator[FetchFrame]) -> None:
         async for frame in frames:
-            SERVER_FETCHES.received.count(frame.requests)
+            self._handler.stream_counts.received.count(frame.requests)
             for request in frame.requests:
                 await self.answers.wait_for_room()
                 self._take(request)
