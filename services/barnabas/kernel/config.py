@@ -3,7 +3,8 @@
 A service declares its settings as dataclass fields made with `setting`; only its `__main__` calls
 `load_config`. Later sources win: default, then `--config FILE` (Kafka's properties format, `node.id=1`), then
 environment variables (`BARNABAS_NODE_ID=1`). A field `node_id` is the setting `node.id`. A field made with
-`other_settings` takes what the file sets beyond the fields, for a service that knows such names from elsewhere.
+`other_settings` takes what the file sets beyond the fields, for a service that knows such names from elsewhere. A
+process that hosts several services has a dataclass of their dataclasses: each takes the settings that it knows.
 """
 
 from __future__ import annotations
@@ -52,17 +53,39 @@ def load_config(
     )
     parser.add_argument("--config", metavar="FILE", help="a properties file: one name=value a line")
     arguments = parser.parse_args(argv)
+    from_file = _read_properties(arguments.config) if arguments.config else {}
+    environ = os.environ if environ is None else environ
+    parts = _parts(config_type)
+    if not parts:
+        return _build(config_type, from_file, environ, arguments.config)
+    known = {name for part in parts.values() for name in _field_names(part)}
+    built = {}
+    for field_name, part in parts.items():
+        own = _field_names(part)
+        # A name that no part has goes to the one that takes others, or is refused by all.
+        takes_rest = bool(_others_field(part)) or not any(_others_field(each) for each in parts.values())
+        theirs = {
+            name: text
+            for name, text in from_file.items()
+            if name in own or (takes_rest and name not in known)
+        }
+        built[field_name] = _build(part, theirs, environ, arguments.config)
+    return config_type(**built)
+
+
+def _build(
+    config_type: type[ConfigT], from_file: Mapping[str, str], environ: Mapping[str, str], source: str
+) -> ConfigT:
+    """One service's config from what a file says and, over that, the environment."""
     values: dict[str, Any] = {}
     others: dict[str, str] = {}
     rest = _others_field(config_type)
-    if arguments.config:
-        for name, text in _read_properties(arguments.config).items():
-            field_name = _field_name(config_type, name, arguments.config)
-            if field_name is None:
-                others[name] = text
-            else:
-                values[field_name] = text
-    environ = os.environ if environ is None else environ
+    for name, text in from_file.items():
+        field_name = _field_name(config_type, name, source)
+        if field_name is None:
+            others[name] = text
+        else:
+            values[field_name] = text
     for field in dataclasses.fields(config_type):  # type: ignore[arg-type]
         if field.name == rest:
             continue
@@ -74,6 +97,22 @@ def load_config(
     if rest:
         parsed[rest] = others
     return config_type(**parsed)
+
+
+def _parts(config_type: type[Any]) -> dict[str, type[Any]]:
+    """The services' configs that `config_type` is made of, by field; empty for a service's own."""
+    types = get_type_hints(config_type)
+    return {
+        field.name: types[field.name]
+        for field in dataclasses.fields(config_type)
+        if dataclasses.is_dataclass(types[field.name])
+    }
+
+
+def _field_names(config_type: type[Any]) -> set[str]:
+    """The names of a config's own settings."""
+    rest = _others_field(config_type)
+    return {property_name(field.name) for field in dataclasses.fields(config_type) if field.name != rest}
 
 
 def check_address(name: str, address: str) -> None:
@@ -95,10 +134,12 @@ def to_properties(config: object) -> str:
 
 def settings_of(config: object) -> dict[str, str]:
     """Every setting of `config` by its name in a properties file, as text."""
-    settings = {}
+    settings: dict[str, str] = {}
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value = getattr(config, field.name)
-        if field.metadata.get("others"):
+        if dataclasses.is_dataclass(value):
+            settings.update(settings_of(value))
+        elif field.metadata.get("others"):
             settings.update(value)
         else:
             text = ",".join(value) if isinstance(value, tuple) else str(value)

@@ -105,3 +105,44 @@ def test_addresses(address: str) -> None:
 def test_what_is_no_address_is_named(address: str) -> None:
     with pytest.raises(ConfigError, match=r"^listen\.address=.*: expected host:port or unix:/path$"):
         check_address("listen.address", address)
+
+
+@dataclass(frozen=True)
+class First:
+    shared_name: str = setting("", "Both have it.")
+    own_number: int = setting(1, "Only the first has it.")
+
+
+@dataclass(frozen=True)
+class Second:
+    shared_name: str = setting("", "Both have it.")
+    other_number: int = setting(2, "Only the second has it.")
+    others: Mapping[str, str] = other_settings("What nobody knows.")
+
+
+@dataclass(frozen=True)
+class Together:
+    first: First
+    second: Second
+
+
+@dataclass(frozen=True)
+class Strict:
+    first: First
+
+
+def test_each_part_of_a_process_takes_the_settings_that_it_knows(tmp_path: Path) -> None:
+    file = tmp_path / "both.properties"
+    file.write_text("shared.name=x\nown.number=5\nother.number=6\nunheard.of=7\n")
+    together = load_config(Together, ["--config", str(file)], {"BARNABAS_OWN_NUMBER": "8"})
+    assert together == Together(First("x", 8), Second("x", 6, {"unheard.of": "7"}))
+    assert load_config(Together, [], {}) == Together(First(), Second())
+    file.write_text(to_properties(together))
+    assert load_config(Together, ["--config", str(file)], {}) == together
+
+
+def test_what_no_part_takes_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "strict.properties"
+    file.write_text("unheard.of=7\n")
+    with pytest.raises(ConfigError, match=r"unknown setting 'unheard.of'"):
+        load_config(Strict, ["--config", str(file)], {})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.kernel.histograms import Histogram, histogram_family
+from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram, histogram_family
 from barnabas.kernel.pauses import PauseTimes
 
 
@@ -34,3 +35,13 @@ def test_running_pauses_are_counted_up_to_now() -> None:
     assert (pauses.pauses, pauses.running, pauses.seconds(15.0)) == (2, 1, 7.0)
     pauses.end(second, 16.0)
     assert pauses.seconds(1000.0) == 8.0
+
+
+@given(st.lists(st.floats(0, 1e5)), st.lists(st.sampled_from(MILLISECONDS_BUCKETS)))
+def test_many_values_at_once_count_as_one_by_one(values: list[float], bounds: list[float]) -> None:
+    together, single = Histogram(MILLISECONDS_BUCKETS), Histogram(MILLISECONDS_BUCKETS)
+    together.observe_all([*values, *bounds])
+    for value in (*values, *bounds):
+        single.observe(value)
+    assert together.counts == single.counts
+    assert together.sum == pytest.approx(single.sum)
