@@ -30,6 +30,11 @@ class GatewayConfig:
         "How many ports a listener opens at once under advertise=port; more follow as nodes join.",
         unit="ports",
     )
+    own_position_only: int = setting(
+        -1,
+        "Under advertise=port: open only the port of the node at this position, which is in the same process; -1 for "
+        "the ports of all nodes.",
+    )
     broker_rack: str = setting(
         "", "The rack or zone of this gateway; nodes of the same rack are reached here."
     )

@@ -24,6 +24,8 @@ PRODUCE_KEY: Final = b"\0\0"
 Frame = bytes
 Pieces = bytes | list[bytes | memoryview] | None
 Serve = Callable[[Frame, Client, RequestTimes], Awaitable[Pieces]]
+AnswerAtOnce = Callable[[Frame, float], bytes | None]
+"""(frame, when it was read) to its whole answer, for a request that needs no waiting; None for all others."""
 
 
 class CloseConnection(Exception):
@@ -52,7 +54,8 @@ class Connection(asyncio.Protocol):
 
     As in Kafka, a request starts when the one before it has been answered, so that a client's pipelined requests take
     effect in its order. Produce requests alone overlap: they reach the storage node in order whatever happens, and
-    waiting for each answer would cost a round trip a batch. Answers leave in the order of the requests.
+    waiting for each answer would cost a round trip a batch. Answers leave in the order of the requests. While nothing
+    is under way, a request that needs no waiting (`answer_at_once`) is answered on the spot.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Connection(asyncio.Protocol):
         frame_bytes_max: int,
         requests: RequestMetrics,
         pauses: ConnectionMetrics,
+        answer_at_once: AnswerAtOnce | None = None,
     ) -> None:
         self._make_client = make_client
         self._serve = serve
@@ -71,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._requests = requests
         self._pauses = pauses
+        self._answer_at_once = answer_at_once
         self._reader = FrameReader(frame_bytes_max)
         self._frames: deque[tuple[Frame, float]] = deque()
         """Frames and when they were read, by perf_counter."""
@@ -108,6 +113,8 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             received = perf_counter()
+            if self._answer_at_once is not None and not self._slots and not self._frames and self._writable:
+                frames = self._write_at_once(frames, self._answer_at_once, received)
             for frame in frames:
                 self._unanswered_bytes += len(frame)
                 self._budget.take(len(frame))
@@ -159,6 +166,20 @@ class Connection(asyncio.Protocol):
         self._pause_or_resume()
 
     # --- requests
+
+    def _write_at_once(
+        self, frames: list[Frame], answer_at_once: AnswerAtOnce, received: float
+    ) -> list[Frame]:
+        """Answer the first frames, as far as that needs no waiting; returns the others."""
+        answers: list[bytes] = []
+        for frame in frames:
+            answer = answer_at_once(frame, received)
+            if answer is None:
+                break
+            answers.append(answer)
+        if answers:
+            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        return frames[len(answers) :]
 
     def _start_requests(self) -> None:
         while self._frames and self._writable and not self._closing:

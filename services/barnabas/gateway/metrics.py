@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
@@ -18,6 +19,9 @@ from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram, histogram_family
 from barnabas.wire.schema import api_name
+
+COUNTED_TOGETHER: Final = 1024
+"""So many times of requests are sorted into their histograms together."""
 
 _PREFIX: Final = "kafka_network_requestmetrics_"
 
@@ -36,6 +40,7 @@ class _ApiCounts:
     """What is counted of one API."""
 
     __slots__ = (
+        "at_once",
         "failed",
         "local",
         "queue",
@@ -51,9 +56,19 @@ class _ApiCounts:
         self.total, self.queue, self.local, self.remote, self.response_queue, self.response_send = (
             Histogram(MILLISECONDS_BUCKETS) for _ in range(6)
         )
+        self.at_once: list[float] = []
+        """Milliseconds that requests took which were answered as they were read, not counted yet."""
         self.versions: dict[int, int] = {}
         self.request_bytes = 0
         self.failed = 0
+
+    def count_at_once(self) -> None:
+        """Add what `at_once` holds: all of their time was spent here, and none of them waited."""
+        times, self.at_once = self.at_once, []
+        self.total.observe_all(times)
+        self.local.observe_all(times)
+        for other in (self.queue, self.remote, self.response_queue, self.response_send):
+            other.counts[0] += len(times)
 
     def stages(self) -> tuple[Histogram, ...]:
         """The histograms in the order of _STAGES."""
@@ -93,6 +108,18 @@ class RequestMetrics(Collector):
         counts.response_queue.observe((written - answered) * 1000)
         counts.response_send.observe((sent - written) * 1000)
 
+    def observe_at_once(self, api_key: int, version: int, request_bytes: int, received: float) -> None:
+        """Count one request that was answered as soon as it was read, at `received` (perf_counter)."""
+        counts = self._apis.get(api_key)
+        if counts is None:
+            counts = self._apis[api_key] = _ApiCounts()
+        counts.versions[version] = counts.versions.get(version, 0) + 1
+        counts.request_bytes += request_bytes
+        times = counts.at_once
+        times.append((perf_counter() - received) * 1000)
+        if len(times) >= COUNTED_TOGETHER:
+            counts.count_at_once()
+
     def observe_refused(self, times: RequestTimes) -> None:
         """Count the errors of a request that ends its connection instead of being answered."""
         if times.errors is not None:
@@ -105,6 +132,8 @@ class RequestMetrics(Collector):
         counts.failed += not CLUSTER_FAULTS.isdisjoint(errors)
 
     def collect(self) -> Iterator[Metric]:
+        for counts in self._apis.values():
+            counts.count_at_once()
         named = [(api_name(api_key), counts) for api_key, counts in self._apis.items()]
         yield from self._times(named)
         requests = CounterMetricFamily(

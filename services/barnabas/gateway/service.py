@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.gateway import limits
 from barnabas.gateway.budget import ByteBudget
 from barnabas.gateway.config import GatewayConfig
-from barnabas.gateway.connection import Connection
+from barnabas.gateway.connection import AnswerAtOnce, Connection
 from barnabas.gateway.connection_metrics import ConnectionMetrics
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.fault_rule import FaultRefused
@@ -21,12 +22,15 @@ from barnabas.gateway.links import Links
 from barnabas.gateway.listeners import Listener, parse_listeners
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.producer_ids import ProducerIds
 from barnabas.gateway.request import Client
 from barnabas.gateway.telemetry import ClientTelemetry
 from barnabas.gateway.telemetry_service import client_telemetry
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.kernel.tracing import is_tracing
+from barnabas.links.near_storage import StorageBeside
 from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
@@ -43,13 +47,17 @@ log = get_logger("gateway")
 ACCEPT_BACKLOG = 1024
 
 
-async def serve(config: GatewayConfig, context: ServiceContext) -> None:
-    """Run the gateway until `context.stopping` is set."""
+async def serve(
+    config: GatewayConfig, context: ServiceContext, *, beside: StorageBeside | None = None
+) -> None:
+    """Run the gateway until `context.stopping` is set. `beside` is the storage node in this process, if any."""
     async with client_telemetry(config.telemetry_max_bytes, context.environment) as telemetry:
-        await _serve(config, context, telemetry)
+        await _serve(config, context, telemetry, beside)
 
 
-async def _serve(config: GatewayConfig, context: ServiceContext, telemetry: ClientTelemetry) -> None:
+async def _serve(
+    config: GatewayConfig, context: ServiceContext, telemetry: ClientTelemetry, beside: StorageBeside | None
+) -> None:
     if not config.controllers:
         raise StartError("controllers is not set: give the address of the controller")
     listeners = parse_listeners(config.listeners, config.advertised_listeners, config.advertise)
@@ -64,12 +72,12 @@ async def _serve(config: GatewayConfig, context: ServiceContext, telemetry: Clie
         config=config,
         clock=environment.clock,
         metadata=metadata,
-        links=Links(metadata, stream_counts),
+        links=Links(metadata, stream_counts, beside),
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,
     )
-    sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry)
+    sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, beside)
     environment.registry.register(StreamCollector("client", stream_counts))
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
     # loses its clients to nobody, since all gateways miss the controller together.
@@ -122,6 +130,7 @@ class Sockets:
         listeners: tuple[Listener, ...],
         faults: Faults,
         registry: CollectorRegistry,
+        beside: StorageBeside | None = None,
     ) -> None:
         self._parts = parts
         self._listeners = listeners
@@ -132,17 +141,25 @@ class Sockets:
         self._metrics = RequestMetrics()
         self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
+        self._answer_at_once: AnswerAtOnce | None = None
+        if beside is not None and not is_tracing():
+            self._answer_at_once = PlainProduces(parts.metadata, beside.near, self._metrics, faults).answer
         for collector in (self._metrics, self._connection_metrics):
             registry.register(collector)
 
     async def open(self, image: MetadataImage) -> None:
         """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port."""
-        positions = 1 + max((node.position for node in image.nodes.values()), default=-1)
         for listener in self._listeners:
-            count = max(self._parts.config.ports_per_listener, positions) if listener.port_per_node else 1
-            for position in range(count):
+            for position in self._positions(image) if listener.port_per_node else (0,):
                 if (listener.name, position) not in self._servers:
                     self._servers[listener.name, position] = await self._listen(listener, position)
+
+    def _positions(self, image: MetadataImage) -> Iterable[int]:
+        """The positions whose ports are opened here: those of all nodes, or that of the node in this process."""
+        config = self._parts.config
+        if config.own_position_only >= 0:
+            return (config.own_position_only,)
+        return range(max(config.ports_per_listener, *(node.position + 1 for node in image.nodes.values()), 0))
 
     async def follow(self, metadata: MetadataSubscription) -> None:
         """Open more ports as nodes join."""
@@ -180,6 +197,7 @@ class Sockets:
             self._parts.config.socket_request_max_bytes,
             self._metrics,
             self._connection_metrics,
+            self._answer_at_once,
         )
         return connection
 

@@ -1,0 +1,85 @@
+"""The common case of Produce as a straight function from bytes to bytes.
+
+A small request costs little in what it must do (checks, a CRC, one write) and much in what a general server does
+around it: tasks, futures, decoded objects, messages to other processes. So where a request is plain (one batch for one
+partition, `wire/plain_produce.py`) and the partition is led by the storage node in this very process, the answer is
+made by plain calls before `data_received` returns. Whatever is not so is left to the general way before anything has
+changed: `handlers/produce.py` answers it, errors included.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.gateway.faults import Faults
+from barnabas.gateway.metrics import RequestMetrics
+from barnabas.links.near_storage import NearStorage
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.subscription import MetadataSubscription
+from barnabas.records.batch import CRC_START, TRANSACTIONAL_BIT
+from barnabas.wire.plain_produce import PlainProduce, read_plain_produce
+from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM, ProducedPartition, encode_produce_response
+
+_ACKNOWLEDGED: Final = (-1, 1)
+"""Values of acks for which there is an answer to give."""
+_FLAGS_AT: Final = CRC_START + 1
+"""The low byte of a batch's attributes, where all the flags are."""
+
+
+class PlainProduces:
+    """Owns the ids of the topics that were produced to, by name, for as long as the metadata stays the same."""
+
+    def __init__(
+        self, metadata: MetadataSubscription, near: NearStorage, metrics: RequestMetrics, faults: Faults
+    ) -> None:
+        self._metadata = metadata
+        self._observe = metrics.observe_at_once
+        self._faults = faults
+        self._append = near.append_at_once
+        self._image: MetadataImage | None = None
+        self._topic_ids: dict[bytes, bytes] = {}
+
+    def answer(self, frame: bytes, received: float) -> bytes | None:
+        """The whole answer to the request in `frame`, which was read at `received` (perf_counter).
+
+        None, with nothing changed, when it must go the general way.
+        """
+        if self._faults.is_active:
+            return None
+        plain = read_plain_produce(frame)
+        if plain is None or plain.acks not in _ACKNOWLEDGED:
+            return None
+        version, correlation_id, acks, _, topic, partition, records = plain
+        if len(records) <= _FLAGS_AT or records[_FLAGS_AT] & TRANSACTIONAL_BIT:
+            return None
+        topic_id = topic if version >= TOPIC_ID_FROM else self._topic_id(topic)
+        if topic_id is None:
+            return None
+        placed = self._append(topic_id, partition, records, acks)
+        if placed is None:
+            return None
+        produced = ProducedPartition(partition, 0, *placed)
+        answer = encode_produce_response(version, correlation_id, [(_shown(plain), [produced])])
+        self._observe(API_KEY, version, len(frame), received)
+        return answer
+
+    def _topic_id(self, name: bytes) -> bytes | None:
+        image = self._metadata.image
+        if image is not self._image:
+            self._image = image
+            self._topic_ids = {}
+        found = self._topic_ids.get(name)
+        if found is None:
+            try:
+                topic = image.topics.get(name.decode())
+            except UnicodeDecodeError:
+                return None
+            if topic is None:
+                return None
+            found = self._topic_ids[name] = topic.topic_id
+        return found
+
+
+def _shown(plain: PlainProduce) -> str | bytes:
+    """The topic as the answer names it."""
+    return plain.topic if plain.version >= TOPIC_ID_FROM else plain.topic.decode()
