@@ -140,6 +140,8 @@ class ActiveController:
                 member = Member(Kind.COORDINATOR, request.coordinator_id)
             case None:
                 return False
+        if request.leaving:
+            self._sessions.on_leaving(member, request.incarnation_id)
         return self._sessions.heard_from(member, request.incarnation_id)
 
     def describe_quorum(self, leader_id: int, voters: Mapping[int, str]) -> DescribeQuorumResponse:

@@ -49,6 +49,8 @@ class _Session:
     heard_at: float | None = None
     """When the last heartbeat came, by the event loop's clock; None for a service that has not sent any yet."""
     expiry: asyncio.TimerHandle | None = None
+    is_leaving: bool = False
+    """Whether it said that it is being stopped; its time to come back is the same, for it may be started again."""
     detached: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -124,7 +126,7 @@ class Sessions:
             return
         log.info("lost a service", kind=member.kind.value, name=member.name)
         session.detached.set()
-        self._await_return(member, session.incarnation_id)
+        self._await_return(member, session.incarnation_id, is_leaving=session.is_leaving)
 
     def heard_from(self, member: Member, incarnation_id: str) -> bool:
         """A heartbeat came; False when there is no such session: the service is to register again."""
@@ -133,6 +135,12 @@ class Sessions:
             return False
         session.heard_at = asyncio.get_running_loop().time()
         return True
+
+    def on_leaving(self, member: Member, incarnation_id: str) -> None:
+        """The service is being stopped; its stream has ended, or will in a moment."""
+        session = self._sessions.get(member)
+        if session is not None and session.incarnation_id == incarnation_id:
+            session.is_leaving = True
 
     async def watch_for_silence(self) -> None:
         """Give up services whose heartbeats stay away, until cancelled."""
@@ -172,14 +180,17 @@ class Sessions:
         self._sessions.clear()
         self._closed = True
 
-    def _await_return(self, member: Member, incarnation_id: str, grace_ms: int = 0) -> None:
+    def _await_return(
+        self, member: Member, incarnation_id: str, grace_ms: int = 0, *, is_leaving: bool = False
+    ) -> None:
         if self._closed:
             return
         timeout_ms = self._timeouts_ms[member.kind] + grace_ms
         expiry = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, member)
-        self._sessions[member] = _Session(incarnation_id, expiry=expiry)
+        self._sessions[member] = _Session(incarnation_id, expiry=expiry, is_leaving=is_leaving)
 
     def _expire(self, member: Member) -> None:
-        del self._sessions[member]
-        log.warning("a service did not come back", kind=member.kind.value, name=member.name)
+        session = self._sessions.pop(member)
+        say = log.info if session.is_leaving else log.warning
+        say("a service did not come back", kind=member.kind.value, name=member.name)
         self._on_expired(member)

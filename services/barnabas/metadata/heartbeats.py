@@ -7,6 +7,7 @@ has nothing to say is silent anyway.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -24,6 +25,9 @@ HEARTBEAT_SECONDS: Final = 0.75
 HEARTBEAT_TIMEOUT_SECONDS: Final = 2.25
 """A controller that has not answered a heartbeat within this is frozen or cut off: 3 s after it was heard of last."""
 
+GOODBYE_SECONDS_MAX: Final = 0.5
+"""How long a service that is being stopped waits for the controller to hear of it."""
+
 
 def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
     """The heartbeat of who registers so; None for an observer, whom nobody would miss."""
@@ -40,6 +44,15 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
             )
         case None:
             return None
+
+
+async def say_goodbye(controller: ControllerAsyncStub, heartbeat: ServiceHeartbeatRequest) -> None:
+    """Tell the controller that this service is being stopped; whether it hears of it does not matter much."""
+    last = ServiceHeartbeatRequest()
+    last.CopyFrom(heartbeat)
+    last.leaving = True
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await answer_of(controller.ServiceHeartbeat(last, timeout=GOODBYE_SECONDS_MAX))
 
 
 async def send_heartbeats(controller: ControllerAsyncStub, heartbeat: ServiceHeartbeatRequest) -> str:

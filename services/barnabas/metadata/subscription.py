@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
-from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
+from barnabas.metadata.heartbeats import heartbeat_of, say_goodbye, send_heartbeats
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.unary_calls import answer_of, unavailable
@@ -115,6 +115,11 @@ class MetadataSubscription:
                 self._active = (self._active + 1) % len(self._channels)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS_MAX)
+        except asyncio.CancelledError:
+            heartbeat = heartbeat_of(self._make_request())
+            if self._connected and heartbeat is not None:
+                await say_goodbye(self.controller, heartbeat)
+            raise
         finally:
             for channel in self._channels:
                 await channel.close(grace=None)

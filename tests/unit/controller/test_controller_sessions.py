@@ -145,3 +145,27 @@ async def test_a_controller_that_was_frozen_blames_nobody_for_it(timers: Timers)
     assert expired == []
     check_for(sessions, timers, SILENCE_MS_MIN / 1000)
     assert expired == [NODE], "and gives up those that stay silent now"
+
+
+@pytest.mark.parametrize("is_said_first", [True, False])
+async def test_a_service_that_was_stopped_is_no_warning(
+    timers: Timers, caplog: pytest.LogCaptureFixture, is_said_first: bool
+) -> None:
+    """Its stream's end and its word may come in either order; a process that was killed says nothing."""
+    expired: list[Member] = []
+    receiver = Ended()
+    sessions = await attached(expired, receiver)
+    if is_said_first:
+        sessions.on_leaving(NODE, "a")
+    sessions.detach(NODE, cast(Receiver, receiver))
+    sessions.on_leaving(NODE, "another life")
+    if not is_said_first:
+        sessions.on_leaving(NODE, "a")
+    timers.pass_by(2)
+    assert expired == [NODE]
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+    sessions = await attached(expired, receiver)
+    sessions.detach(NODE, cast(Receiver, receiver))
+    timers.pass_by(2)
+    assert "a service did not come back" in caplog.text

@@ -100,7 +100,7 @@ async def test_a_controller_that_does_not_answer_heartbeats_is_left(
     subscription = MetadataSubscription(list(controllers), lambda: NODE)
     await follow(subscription, lambda: len(second.heartbeats) > 3)
     assert (first.watches, second.watches) == (1, 1)
-    assert set(map(str, second.heartbeats)) == {str(heartbeat_of(NODE))}
+    assert {str(sent) for sent in second.heartbeats if not sent.leaving} == {str(heartbeat_of(NODE))}
 
 
 async def test_a_service_that_was_given_up_registers_again(controllers: dict[str, FakeController]) -> None:
@@ -109,6 +109,14 @@ async def test_a_service_that_was_given_up_registers_again(controllers: dict[str
     subscription = MetadataSubscription([address], lambda: NODE)
     await follow(subscription, lambda: controller.watches >= 3)
     assert len(controller.heartbeats) >= 2
+
+
+async def test_a_service_that_is_stopped_says_so(controllers: dict[str, FakeController]) -> None:
+    address, controller = next(iter(controllers.items()))
+    subscription = MetadataSubscription([address], lambda: NODE)
+    await follow(subscription, lambda: subscription.is_current)
+    assert [heartbeat.leaving for heartbeat in controller.heartbeats][-1:] == [True]
+    assert not any(heartbeat.leaving for heartbeat in controller.heartbeats[:-1])
 
 
 async def test_an_observer_sends_none(controllers: dict[str, FakeController]) -> None:

@@ -73,6 +73,7 @@ class ServiceHeartbeatRequest(_message.Message):
     GATEWAY_ID_FIELD_NUMBER: _builtins.int
     COORDINATOR_ID_FIELD_NUMBER: _builtins.int
     INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """A storage node's id."""
     gateway_id: _builtins.str
@@ -81,6 +82,8 @@ class ServiceHeartbeatRequest(_message.Message):
     """A coordinator's."""
     incarnation_id: _builtins.str
     """Which process of that name, where it registered with one."""
+    leaving: _builtins.bool
+    """It is being stopped, so nobody needs to be told when it does not come back."""
     def __init__(
         self,
         *,
@@ -88,10 +91,11 @@ class ServiceHeartbeatRequest(_message.Message):
         gateway_id: _builtins.str = ...,
         coordinator_id: _builtins.str = ...,
         incarnation_id: _builtins.str = ...,
+        leaving: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "gateway_id", b"gateway_id", "node_id", b"node_id", "service", b"service"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "gateway_id", b"gateway_id", "incarnation_id", b"incarnation_id", "node_id", b"node_id", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "gateway_id", b"gateway_id", "incarnation_id", b"incarnation_id", "leaving", b"leaving", "node_id", b"node_id", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_service: _TypeAlias = _typing.Literal["node_id", "gateway_id", "coordinator_id"]  # noqa: Y015
     _WhichOneofArgType_service: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
