@@ -7,11 +7,12 @@ import contextlib
 from collections.abc import Iterator
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.core.expiry import delete_offsets_of_topics
-from barnabas.coordinator.core.shard import GroupShard
+from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.kind import GroupRuntime, groups_kind
 from barnabas.coordinator.metrics import CoordinatorMetrics
-from barnabas.coordinator.offsets_log import OffsetsLog
-from barnabas.coordinator.partition_runtime import PartitionRuntime, PartitionState
+from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
+from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
@@ -35,17 +36,18 @@ class Coordinator:
         self,
         config: CoordinatorConfig,
         environment: Environment,
-        offsets_log: OffsetsLog,
+        topic_log: TopicLog,
         metrics: CoordinatorMetrics,
     ) -> None:
         self.config = config
         self._environment = environment
         self._clock = environment.clock
-        self._log = offsets_log
+        self._log = topic_log
+        self._kind = groups_kind(config, metrics)
         self._metrics = metrics
         self._partition_count = 0
         self._owned: dict[int, _Ownership] = {}
-        self._runtimes: dict[int, PartitionRuntime] = {}
+        self._runtimes: dict[int, GroupRuntime] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._deadline_moved = asyncio.Event()
@@ -89,7 +91,7 @@ class Coordinator:
         """Whether every partition owned is being served."""
         return all(runtime.is_loaded for runtime in self._runtimes.values())
 
-    def runtime_of(self, group_id: str) -> PartitionRuntime:
+    def runtime_of(self, group_id: str) -> GroupRuntime:
         """The partition of a group. Raises KafkaError: NOT_COORDINATOR when it is another coordinator's,
         COORDINATOR_NOT_AVAILABLE when there is no __consumer_offsets yet."""
         if not self._partition_count:
@@ -99,7 +101,7 @@ class Coordinator:
             raise KafkaError(ErrorCode.not_coordinator)
         return runtime
 
-    def runtimes(self) -> list[PartitionRuntime]:
+    def runtimes(self) -> list[GroupRuntime]:
         """All partitions owned, loaded or not."""
         return list(self._runtimes.values())
 
@@ -124,10 +126,11 @@ class Coordinator:
         self._runtimes[partition] = PartitionRuntime(
             partition,
             coordinator_epoch,
+            self._kind,
             self._log,
             self.config,
             self._environment,
-            self._metrics,
+            self._metrics.partitions,
             self._wake_for_deadline,
         )
         if self._group is not None:

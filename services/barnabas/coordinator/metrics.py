@@ -10,10 +10,10 @@ import prometheus_client
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from barnabas.coordinator.core.shard import GroupShard
-from barnabas.coordinator.core.states import GroupState
+from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.core.states import GroupState
+from barnabas.coordinator.runtime.metrics import RuntimeMetrics
 
-_LOAD_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _PREFIX: Final = "kafka_coordinator_group_groupmetadatamanager_num"
 
 
@@ -35,22 +35,7 @@ class CoordinatorMetrics:
             "Offsets deleted after their retention",
             registry=registry,
         )
-        self.load_seconds = prometheus_client.Histogram(
-            "barnabas_coordinator_partition_load_seconds",
-            "How long it took to read a partition of __consumer_offsets",
-            buckets=_LOAD_BUCKETS,
-            registry=registry,
-        )
-        self.unloads = prometheus_client.Counter(
-            "barnabas_coordinator_partition_failures",
-            "Times that a partition had to be read again because of its log, or could not be",
-            registry=registry,
-        )
-        self.append_seconds = prometheus_client.Histogram(
-            "barnabas_coordinator_append_seconds",
-            "How long a write to __consumer_offsets took to be committed",
-            registry=registry,
-        )
+        self.partitions = RuntimeMetrics(registry)
 
     def watch_shards(
         self,

@@ -6,13 +6,14 @@ import asyncio
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.coordinator import Coordinator
-from barnabas.coordinator.lag import LagMeasurement
+from barnabas.coordinator.groups.lag import LagMeasurement
+from barnabas.coordinator.groups.partition_ends import StorageEnds
+from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.coordinator.metrics import CoordinatorMetrics
-from barnabas.coordinator.offsets_log import StorageOffsetsLog
-from barnabas.coordinator.partition_ends import StorageEnds
-from barnabas.coordinator.servicer import CoordinatorServicer
+from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.stream_metrics import StreamCollector
@@ -44,14 +45,16 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     subscription = MetadataSubscription(
         config.controllers, lambda: _watch_request(registration, subscription)
     )
-    offsets_log = StorageOffsetsLog(lambda: subscription.image, config, registration.incarnation_id)
-    coordinator = Coordinator(config, environment, offsets_log, CoordinatorMetrics(environment.registry))
-    ends = StorageEnds(lambda: subscription.image, offsets_log.connection_to)
+    topic_log = StorageTopicLog(
+        GROUP_METADATA_TOPIC, lambda: subscription.image, config, registration.incarnation_id
+    )
+    coordinator = Coordinator(config, environment, topic_log, CoordinatorMetrics(environment.registry))
+    ends = StorageEnds(lambda: subscription.image, topic_log.connection_to)
     lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)
-    for collector in (lag, StreamCollector("client", offsets_log.stream_counts)):
+    for collector in (lag, StreamCollector("client", topic_log.stream_counts)):
         environment.registry.register(collector)
-    subscription.on_change(offsets_log.on_image)
+    subscription.on_change(topic_log.on_image)
     subscription.on_change(coordinator.on_image)
     add_GroupCoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
     context.health.add_condition("connected to the controller", lambda: subscription.is_current)
@@ -71,7 +74,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
         raise StartError(f"the controller refuses this coordinator: {group.exceptions[0]}") from group
     finally:
         await server.stop(None)
-        await offsets_log.close()
+        await topic_log.close()
 
 
 def _watch_request(registration: CoordinatorRecord, subscription: MetadataSubscription) -> WatchRequest:

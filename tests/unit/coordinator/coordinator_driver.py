@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.core.commit import handle_commit
-from barnabas.coordinator.core.deadlines import on_loaded, on_time
-from barnabas.coordinator.core.fetch import handle_fetch
-from barnabas.coordinator.core.heartbeat import handle_heartbeat
-from barnabas.coordinator.core.join import handle_join
-from barnabas.coordinator.core.leave import handle_leave
-from barnabas.coordinator.core.records import CoordinatorRecord, GroupRecord
-from barnabas.coordinator.core.shard import GroupShard
-from barnabas.coordinator.core.sync import handle_sync
-from barnabas.coordinator.core.turn import Turn, Waiter
+from barnabas.coordinator.groups.core.commit import handle_commit
+from barnabas.coordinator.groups.core.deadlines import on_loaded, on_time
+from barnabas.coordinator.groups.core.fetch import handle_fetch
+from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
+from barnabas.coordinator.groups.core.join import handle_join
+from barnabas.coordinator.groups.core.leave import handle_leave
+from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
+from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.core.sync import handle_sync
+from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1 import coordinator_pb2 as pb

@@ -10,9 +10,9 @@ from log_in_memory import LogInMemory
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.coordinator.metrics import CoordinatorMetrics
-from barnabas.coordinator.partition_runtime import PartitionState
-from barnabas.coordinator.servicer import CoordinatorServicer
+from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode

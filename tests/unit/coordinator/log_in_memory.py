@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from barnabas.coordinator.codec import decode_batch
-from barnabas.coordinator.core.records import CoordinatorRecord
+from barnabas.coordinator.groups.codec import decode_batch
+from barnabas.coordinator.groups.core.records import CoordinatorRecord
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records.batch import iterate_headers
 

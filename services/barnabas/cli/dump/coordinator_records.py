@@ -13,8 +13,9 @@ from barnabas.cli.dump.entries import Entry
 
 def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
     """(key, value) as plain data; what this decoder does not know is shown as text."""
-    from barnabas.coordinator.codec import UnreadableRecord, decode_record
-    from barnabas.coordinator.core.records import OffsetRecord
+    from barnabas.coordinator.groups.codec import decode_record
+    from barnabas.coordinator.groups.core.records import OffsetRecord
+    from barnabas.coordinator.runtime.kind import UnreadableRecord
 
     try:
         record = decode_record(key, value)

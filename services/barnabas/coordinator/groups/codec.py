@@ -1,0 +1,216 @@
+"""Between the state machine's records and the bytes of __consumer_offsets.
+
+Written versions are Kafka 4's: keys 1 and 2, values 3 (offsets with a retention of their own: 1). Read are all that
+Kafka ever wrote.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+from typing import Any, Final
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import DecodeError
+
+from barnabas.coordinator import limits
+from barnabas.coordinator.groups import schema
+from barnabas.coordinator.groups.core.records import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetAndMetadata,
+    OffsetRecord,
+    StoredGroup,
+    StoredMember,
+)
+from barnabas.coordinator.runtime.kind import UnreadableRecord
+from barnabas.records.batch import parse_header
+from barnabas.records.record import decode_records, encode_batch
+
+OFFSET_KEY_VERSION_WRITTEN: Final = 1
+OFFSET_VALUE_VERSION_WRITTEN: Final = 3
+OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
+GROUP_VALUE_VERSION_WRITTEN: Final = 3
+
+_VERSION: Final = struct.Struct(">h")
+_RECORD_OVERHEAD_BYTES: Final = 40
+"""Varints of one record and its share of the batch header, generously."""
+
+_OFFSET_VALUES: Final[Mapping[int, type[Any]]] = {
+    0: schema.OffsetCommitValueV0,
+    1: schema.OffsetCommitValueV1,
+    2: schema.OffsetCommitValueV0,
+    3: schema.OffsetCommitValue,
+    4: schema.OffsetCommitValueV4,
+}
+_GROUP_VALUES: Final[Mapping[int, type[Any]]] = {
+    0: schema.GroupMetadataValueV0,
+    1: schema.GroupMetadataValueV1,
+    2: schema.GroupMetadataValueV2,
+    3: schema.GroupMetadataValue,
+    4: schema.GroupMetadataValueV4,
+}
+
+
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Key and value; the value is None for a tombstone."""
+    if isinstance(record, OffsetRecord):
+        key = schema.OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+        value = None if record.value is None else _encode_offset(record.value)
+        return _write(OFFSET_KEY_VERSION_WRITTEN, key), value
+    group_key = _write(schema.GROUP_METADATA_KEY_VERSION, schema.GroupMetadataKey(group=record.group_id))
+    if record.value is None:
+        return group_key, None
+    return group_key, _write(GROUP_VALUE_VERSION_WRITTEN, _group_entity(record.value))
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+    """The record, or None for a kind that this coordinator does not know and leaves alone.
+
+    Raises UnreadableRecord where the kind is known and the rest is not.
+    """
+    if key is None or len(key) < _VERSION.size:
+        return None
+    (key_version,) = _VERSION.unpack_from(key)
+    try:
+        if key_version in schema.OFFSET_COMMIT_KEY_VERSIONS:
+            offset_key, _ = entity_reader(schema.OffsetCommitKey)(key, _VERSION.size)
+            committed = None if value is None else _offset_of(_read(_OFFSET_VALUES, value))
+            return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)
+        if key_version == schema.GROUP_METADATA_KEY_VERSION:
+            group_key, _ = entity_reader(schema.GroupMetadataKey)(key, _VERSION.size)
+            stored = None if value is None else _group_of(_read(_GROUP_VALUES, value))
+            return GroupRecord(group_key.group, stored)
+    except (DecodeError, UnicodeDecodeError, KeyError, struct.error) as error:
+        raise UnreadableRecord(f"record with key version {key_version}: {error}") from error
+    return None
+
+
+def encode_batches(records: Sequence[CoordinatorRecord], timestamp_ms: int) -> bytes:
+    """One decision as one batch, or as several when it is too large for one."""
+    batches = bytearray()
+    parts: list[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]] = []
+    size = 0
+    for record in records:
+        key, value = encode_record(record)
+        record_size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+        if parts and size + record_size > limits.BATCH_BYTES_TARGET:
+            batches += encode_batch(parts)
+            parts, size = [], 0
+        parts.append((timestamp_ms, key, value, ()))
+        size += record_size
+    batches += encode_batch(parts)
+    return bytes(batches)
+
+
+def decode_batch(batch: memoryview) -> Iterator[CoordinatorRecord]:
+    """The records of one batch that this coordinator knows. Raises UnreadableRecord, and KafkaError as
+    `barnabas.records.record.decode_records` does."""
+    if parse_header(batch).is_control:
+        return
+    for record in decode_records(batch):
+        decoded = decode_record(record.key, record.value)
+        if decoded is not None:
+            yield decoded
+
+
+def _write(version: int, entity: Any) -> bytes:
+    buffer = BytesIO()
+    buffer.write(_VERSION.pack(version))
+    write: Callable[[BytesIO, Any], None] = entity_writer(type(entity))
+    write(buffer, entity)
+    return buffer.getvalue()
+
+
+def _read(versions: Mapping[int, type[Any]], value: bytes) -> Any:
+    (version,) = _VERSION.unpack_from(value)
+    entity_type = versions.get(version)
+    if entity_type is None:
+        raise UnreadableRecord(f"value version {version} is newer than this coordinator")
+    entity, _ = entity_reader(entity_type)(value, _VERSION.size)
+    return entity
+
+
+def _encode_offset(value: OffsetAndMetadata) -> bytes:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        with_expiry = schema.OffsetCommitValueV1(
+            offset=value.offset,
+            metadata=value.metadata,
+            commit_timestamp=value.commit_timestamp_ms,
+            expire_timestamp=value.expire_timestamp_ms,
+        )
+        return _write(OFFSET_VALUE_VERSION_WITH_EXPIRY, with_expiry)
+    entity = schema.OffsetCommitValue(
+        offset=value.offset,
+        leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        commit_timestamp=value.commit_timestamp_ms,
+    )
+    return _write(OFFSET_VALUE_VERSION_WRITTEN, entity)
+
+
+def _offset_of(entity: Any) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
+        offset=entity.offset,
+        leader_epoch=getattr(entity, "leader_epoch", NO_LEADER_EPOCH),
+        metadata=entity.metadata,
+        commit_timestamp_ms=entity.commit_timestamp,
+        expire_timestamp_ms=getattr(entity, "expire_timestamp", NO_TIMESTAMP),
+    )
+
+
+def _group_entity(value: StoredGroup) -> schema.GroupMetadataValue:
+    members = tuple(
+        schema.MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.subscription,
+            assignment=member.assignment,
+        )
+        for member in value.members
+    )
+    return schema.GroupMetadataValue(
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        current_state_timestamp=value.state_timestamp_ms,
+        members=members,
+    )
+
+
+def _group_of(entity: Any) -> StoredGroup:
+    members = tuple(
+        StoredMember(
+            member_id=member.member_id,
+            group_instance_id=getattr(member, "group_instance_id", None),
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=_rebalance_timeout_of(member),
+            session_timeout_ms=member.session_timeout,
+            subscription=bytes(member.subscription),
+            assignment=bytes(member.assignment),
+        )
+        for member in entity.members
+    )
+    return StoredGroup(
+        protocol_type=entity.protocol_type,
+        generation=entity.generation,
+        protocol=entity.protocol,
+        leader=entity.leader,
+        state_timestamp_ms=getattr(entity, "current_state_timestamp", NO_TIMESTAMP),
+        members=members,
+    )
+
+
+def _rebalance_timeout_of(member: Any) -> int:
+    """Records from before there was one, or without one (-1), mean the session timeout."""
+    timeout = getattr(member, "rebalance_timeout", -1)
+    return int(member.session_timeout if timeout == -1 else timeout)

@@ -1,0 +1,66 @@
+"""The answers that more than one part of the state machine gives."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.groups.core.group import Group
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.v1.coordinator_pb2 import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
+
+NO_GENERATION = -1
+
+
+def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """JoinGroup refused."""
+    return JoinGroupResponse(error_code=code, generation_id=NO_GENERATION, member_id=member_id)
+
+
+def joined(
+    group: Group,
+    member_id: str,
+    *,
+    leader: str | None = None,
+    with_members: bool | None = None,
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    """JoinGroup granted in the group's present generation.
+
+    `leader` is who the member is told leads, by default who does; `with_members` whether it gets the list of all
+    members, by default when it leads.
+    """
+    assert group.protocol is not None, "a generation with members has a protocol"
+    if with_members is None:
+        with_members = member_id == group.leader
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=(group.leader if leader is None else leader) or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=_members(group) if with_members else (),
+    )
+
+
+def _members(group: Group) -> list[JoinGroupMember]:
+    return [
+        JoinGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata_for(group.protocol),
+        )
+        for member in group.members.values()
+    ]
+
+
+def sync_error(code: ErrorCode) -> SyncGroupResponse:
+    """SyncGroup refused."""
+    return SyncGroupResponse(error_code=code)
+
+
+def synced(group: Group, member_id: str) -> SyncGroupResponse:
+    """The member's assignment in the group's present generation."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=group.members[member_id].assignment,
+    )

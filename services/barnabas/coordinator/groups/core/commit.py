@@ -1,0 +1,99 @@
+"""OffsetCommit: a group's progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.coordinator.groups.core.group import Group
+from barnabas.coordinator.groups.core.records import NO_TIMESTAMP, OffsetAndMetadata, OffsetRecord
+from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.core.states import GroupState
+from barnabas.coordinator.groups.core.turn import Turn, Waiter
+from barnabas.kernel.errors import ErrorCode
+from barnabas.rpc.v1.coordinator_pb2 import (
+    OffsetCommitPartition,
+    OffsetCommitPartitionResult,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResult,
+)
+
+
+def handle_commit(shard: GroupShard, request: OffsetCommitRequest, waiter: Waiter, turn: Turn) -> None:
+    """Write each offset, unless its metadata is too long, or refuse them all."""
+    group = shard.groups.get(request.group_id)
+    code = _refusal(group, request)
+    if code is not ErrorCode.none:
+        turn.reply(waiter, commit_response(request, lambda _: code))
+        return
+    if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+        # A commit is as good as a heartbeat. While the generation is being assigned it is refused above.
+        shard.start_session(group, group.members[request.member_id], turn)
+    metadata_max = shard.config.offset_metadata_max_bytes
+    expire_ms = NO_TIMESTAMP if request.retention_time_ms < 0 else turn.now_ms + request.retention_time_ms
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if _is_too_long(partition.metadata, metadata_max):
+                continue
+            value = OffsetAndMetadata(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.metadata,
+                turn.now_ms,
+                expire_ms,
+            )
+            turn.records.append(OffsetRecord(request.group_id, topic.name, partition.partition, value))
+    turn.offsets_committed += len(turn.records)
+    turn.reply(waiter, commit_response(request, lambda partition: _verdict(partition, metadata_max)))
+
+
+def _verdict(partition: OffsetCommitPartition, metadata_max: int) -> ErrorCode:
+    if _is_too_long(partition.metadata, metadata_max):
+        return ErrorCode.offset_metadata_too_large
+    return ErrorCode.none
+
+
+def commit_response(
+    request: OffsetCommitRequest, code_of: Callable[[OffsetCommitPartition], ErrorCode]
+) -> OffsetCommitResponse:
+    """The answer with `code_of` each partition: the protocol has no place for an error of the whole."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitTopicResult(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitPartitionResult(partition=partition.partition, error_code=code_of(partition))
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refusal(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    generation = request.generation_id
+    if group is None or group.state is GroupState.EMPTY:
+        if generation < 0:
+            return ErrorCode.none  # a lone consumer, or an administrator
+        if group is None:
+            return ErrorCode.group_id_not_found
+    elif generation < 0 and not request.member_id and instance_id is None:
+        return ErrorCode.unknown_member_id
+    code = group.validate_member(request.member_id, instance_id)
+    if code is not ErrorCode.none:
+        return code
+    if generation != group.generation:
+        return ErrorCode.illegal_generation
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # The member is in the generation but has no assignment yet: what it commits belongs to the last one.
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _is_too_long(metadata: str, length_max: int) -> bool:
+    """Kafka counts UTF-16 code units, whatever the setting's name says."""
+    if len(metadata) > length_max:
+        return True
+    return not metadata.isascii() and len(metadata.encode("utf-16-le")) // 2 > length_max

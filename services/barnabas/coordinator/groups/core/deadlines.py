@@ -1,0 +1,74 @@
+"""What happens without a request: a partition starts to serve, and time passes."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.groups.core.expiry import on_expiration_deadline, schedule_expiry
+from barnabas.coordinator.groups.core.group import Group
+from barnabas.coordinator.groups.core.rebalance import (
+    on_join_deadline,
+    on_session_deadline,
+    on_sync_deadline,
+    prepare_rebalance,
+)
+from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
+from barnabas.coordinator.groups.core.turn import Turn
+
+
+def on_loaded(shard: GroupShard, turn: Turn) -> None:
+    """The log has been replayed: bring its groups to life and give every member a session from now on."""
+    for group_id, stored in shard.stored.items():
+        group = Group.restore(group_id, stored)
+        shard.groups[group_id] = group
+        for member in group.members.values():
+            shard.start_session(group, member, turn)
+        if len(group.members) > shard.config.group_max_size:
+            prepare_rebalance(shard, group, turn, "the group is larger than group.max.size")
+    schedule_expiry(shard, turn)
+
+
+def on_time(shard: GroupShard, turn: Turn) -> None:
+    """Handle the deadlines that are due at the turn's monotonic time, earliest first."""
+    while (deadline := shard.timers.pop_due(turn.monotonic_ms)) is not None:
+        if deadline.kind is DeadlineKind.EXPIRATION:
+            on_expiration_deadline(shard, turn)
+            continue
+        group = shard.groups.get(deadline.group_id)
+        if group is None:
+            continue
+        match deadline.kind:
+            case DeadlineKind.SESSION:
+                on_session_deadline(shard, group, deadline.member_id, turn)
+            case DeadlineKind.JOIN:
+                on_join_deadline(shard, group, turn)
+            case DeadlineKind.SYNC:
+                on_sync_deadline(shard, group, turn)
+
+
+def on_resumed(shard: GroupShard, turn: Turn) -> None:
+    """The log takes writes again: what was due while it took none starts anew from now.
+
+    Nothing was decided in that time, and members that wanted to join or commit were sent away, so that their silence is
+    none of their fault.
+    """
+    due = []
+    while (deadline := shard.timers.pop_due(turn.monotonic_ms)) is not None:
+        due.append(deadline)
+    for deadline in due:
+        if deadline.kind is DeadlineKind.EXPIRATION:
+            schedule_expiry(shard, turn)
+            continue
+        group = shard.groups.get(deadline.group_id)
+        if group is not None:
+            again_in_ms = _time_anew_ms(shard, group, deadline)
+            shard.timers.schedule(deadline, turn.monotonic_ms + again_in_ms)
+
+
+def _time_anew_ms(shard: GroupShard, group: Group, deadline: Deadline) -> int:
+    if deadline.kind is DeadlineKind.SESSION:
+        member = group.members.get(deadline.member_id)
+        # A member that is to come back with its first member id has none yet, and named no other timeout.
+        return shard.config.group_min_session_timeout_ms if member is None else member.session_timeout_ms
+    if deadline.kind is DeadlineKind.JOIN and group.initial_rebalance is not None:
+        return group.initial_rebalance.delay_ms
+    return group.rebalance_timeout_ms()

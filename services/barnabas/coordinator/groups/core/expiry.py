@@ -1,0 +1,120 @@
+"""Offsets that nobody needs any more, and groups that have neither members nor offsets (KIP-211).
+
+An offset expires offsets.retention.minutes after: the group became empty; or the last commit, where the group has
+never had members, or has members of which none subscribes to the topic. Clients that asked for a retention of their
+own (OffsetCommit 2 to 4) get that instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
+from kio.serial import entity_reader
+from kio.serial.errors import DecodeError
+
+from barnabas.coordinator.groups.core.group import Group
+from barnabas.coordinator.groups.core.records import (
+    NO_TIMESTAMP,
+    GroupRecord,
+    OffsetAndMetadata,
+    OffsetRecord,
+)
+from barnabas.coordinator.groups.core.shard import EXPIRATION, GroupShard
+from barnabas.coordinator.groups.core.states import GroupState
+from barnabas.coordinator.groups.core.turn import Turn
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+_VERSION_BYTES = 2
+_read_subscription = entity_reader(ConsumerProtocolSubscription)
+
+
+def schedule_expiry(shard: GroupShard, turn: Turn) -> None:
+    """Look for expired offsets one interval from now."""
+    interval_ms = shard.config.offsets_retention_check_interval_ms
+    shard.timers.schedule(EXPIRATION, turn.monotonic_ms + interval_ms)
+
+
+def on_expiration_deadline(shard: GroupShard, turn: Turn) -> None:
+    """Delete what has expired, and look again after the interval."""
+    for group in list(shard.groups.values()):
+        _expire_group(shard, group, turn)
+    schedule_expiry(shard, turn)
+
+
+def delete_offsets_of_topics(shard: GroupShard, names: Collection[str], turn: Turn) -> None:
+    """Delete all offsets for topics that are gone: a new topic of the same name starts anew."""
+    for group_id, topics in shard.offsets.items():
+        for name in names:
+            for partition in topics.get(name, ()):
+                turn.records.append(OffsetRecord(group_id, name, partition, None))
+
+
+def _expire_group(shard: GroupShard, group: Group, turn: Turn) -> None:
+    offsets = shard.offsets.get(group.group_id, {})
+    expired = list(_expired(shard, group, turn.now_ms))
+    turn.records.extend(expired)
+    turn.offsets_expired += len(expired)
+    all_gone = len(expired) == sum(len(partitions) for partitions in offsets.values())
+    if not all_gone or group.state is not GroupState.EMPTY or group.pending_members:
+        return
+    if offsets or group.group_id in shard.stored:
+        turn.records.append(GroupRecord(group.group_id, None))
+    else:
+        shard.remove_group(group)  # the log never knew it
+
+
+def _expired(shard: GroupShard, group: Group, now_ms: int) -> list[OffsetRecord]:
+    starts_at = _retention_start(group)
+    if starts_at is None:
+        return []
+    subscribed = subscribed_topics(group) if group.members else frozenset()
+    if subscribed is None:
+        return []
+    retention_ms = shard.config.offsets_retention_ms
+    return [
+        OffsetRecord(group.group_id, topic, partition, None)
+        for topic, partitions in shard.offsets.get(group.group_id, {}).items()
+        if topic not in subscribed
+        for partition, value in partitions.items()
+        if _is_expired(value, starts_at, now_ms, retention_ms)
+    ]
+
+
+def _is_expired(
+    value: OffsetAndMetadata, starts_at: Callable[[OffsetAndMetadata], int], now_ms: int, retention_ms: int
+) -> bool:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - starts_at(value) >= retention_ms
+
+
+def _retention_start(group: Group) -> Callable[[OffsetAndMetadata], int] | None:
+    """From when an offset's retention counts (ms since the epoch); None while nothing may expire."""
+    if group.protocol_type is None:
+        return lambda value: value.commit_timestamp_ms
+    if group.state is GroupState.EMPTY:
+        emptied_ms = group.state_timestamp_ms
+        if emptied_ms == NO_TIMESTAMP:
+            return lambda value: value.commit_timestamp_ms
+        return lambda _: emptied_ms
+    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        return lambda value: value.commit_timestamp_ms
+    return None
+
+
+def subscribed_topics(group: Group) -> frozenset[str] | None:
+    """The topics that members of a consumer group subscribe to; None when some subscription cannot be read.
+
+    Version 0 of Kafka's ConsumerProtocolSubscription is a prefix of every later one.
+    """
+    topics: set[str] = set()
+    for member in group.members.values():
+        metadata = member.metadata_for(group.protocol)
+        try:
+            subscription, _ = _read_subscription(metadata, _VERSION_BYTES)
+        except DecodeError:
+            return None
+        topics.update(subscription.topics)
+    return frozenset(topics)

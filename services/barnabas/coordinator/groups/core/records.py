@@ -1,0 +1,77 @@
+"""What the coordinator's log says, apart from how it is encoded (`barnabas.coordinator.groups.schema`).
+
+Two kinds of fact: the offset that a group committed for a partition, and the generation that a group last agreed
+on. A record without a value is a tombstone: the fact no longer holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NO_LEADER_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset. Timestamps are in ms since the epoch."""
+
+    offset: int
+    """The next record to read."""
+    leader_epoch: int = NO_LEADER_EPOCH
+    """The leader epoch of the last record read; -1 when the client did not say."""
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    """When the offset expires, if the client asked for a retention of its own (OffsetCommit 2 to 4); else -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMember:
+    """A member of a stored generation. Timeouts are in ms."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    """The member's metadata under the protocol that the group chose."""
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """The last generation that the log knows of a group."""
+
+    protocol_type: str
+    """Empty for a group that never had members."""
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    """When the group entered its state; -1 in records too old to say."""
+    members: tuple[StoredMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A group's offset for one partition; None deletes it."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: OffsetAndMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A group's generation; None deletes the group."""
+
+    group_id: str
+    value: StoredGroup | None
+
+
+CoordinatorRecord = OffsetRecord | GroupRecord

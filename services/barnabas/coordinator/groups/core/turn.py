@@ -1,0 +1,20 @@
+"""A turn of the groups' state machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.coordinator.groups.core.records import CoordinatorRecord
+from barnabas.coordinator.runtime.core import turn
+from barnabas.coordinator.runtime.core.turn import Waiter
+
+__all__ = ["Turn", "Waiter"]
+
+
+@dataclass(slots=True)
+class Turn(turn.Turn[CoordinatorRecord]):
+    """Also counts what happened to groups and offsets."""
+
+    rebalances_completed: int = 0
+    offsets_committed: int = 0
+    offsets_expired: int = 0

@@ -1,0 +1,28 @@
+"""Heartbeat (key 12)."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
+from barnabas.coordinator.groups.handlers import Handler, check_group_id
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.rpc.v1.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
+
+
+async def _handle(coordinator: Coordinator, request: HeartbeatRequest) -> HeartbeatResponse:
+    check_group_id(request.group_id)
+    runtime = coordinator.runtime_of(request.group_id)
+    response: HeartbeatResponse = await runtime.submit(
+        lambda shard, waiter, turn: handle_heartbeat(shard, request, waiter, turn), writes=False
+    )
+    return response
+
+
+def _refuse(_: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
+    # While the group is being loaded nobody's session runs out, so the member need not do anything.
+    if error.code is ErrorCode.coordinator_load_in_progress:
+        return HeartbeatResponse()
+    return HeartbeatResponse(error_code=error.code)
+
+
+HEARTBEAT = Handler("Heartbeat", _handle, _refuse)

@@ -1,0 +1,32 @@
+"""JoinGroup (key 11): checks of what does not depend on the group, then the state machine."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.core.answers import join_error
+from barnabas.coordinator.groups.core.join import handle_join
+from barnabas.coordinator.groups.handlers import Handler, check_group_id
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
+
+
+async def _handle(coordinator: Coordinator, request: JoinGroupRequest) -> JoinGroupResponse:
+    check_group_id(request.group_id)
+    config = coordinator.config
+    shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not shortest <= request.session_timeout_ms <= longest:
+        raise KafkaError(
+            ErrorCode.invalid_session_timeout, f"session.timeout.ms must be between {shortest} and {longest}"
+        )
+    runtime = coordinator.runtime_of(request.group_id)
+    response: JoinGroupResponse = await runtime.submit(
+        lambda shard, waiter, turn: handle_join(shard, request, waiter, turn)
+    )
+    return response
+
+
+def _refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return join_error(error.code, request.member_id)
+
+
+JOIN_GROUP = Handler("JoinGroup", _handle, _refuse)

@@ -1,0 +1,34 @@
+"""ListGroups (key 16): all groups that this coordinator owns."""
+
+from __future__ import annotations
+
+import asyncio
+
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.core.describe import list_groups
+from barnabas.coordinator.groups.handlers import Handler
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.rpc.v1.coordinator_pb2 import ListGroupsRequest, ListGroupsResponse
+
+
+async def _handle(coordinator: Coordinator, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = {state.lower() for state in request.states}
+    types = {kind.lower() for kind in request.types}
+    response = ListGroupsResponse()
+    runtimes = coordinator.runtimes()
+    await asyncio.gather(*(runtime.first_load() for runtime in runtimes))
+    for runtime in runtimes:
+        try:
+            response.groups.extend(list_groups(runtime.shard, states, types))
+        except KafkaError as error:
+            # What is loaded is listed; the code says that there may be more.
+            if error.code is ErrorCode.coordinator_load_in_progress:
+                response.error_code = error.code
+    return response
+
+
+def _refuse(_: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error.code)
+
+
+LIST_GROUPS = Handler("ListGroups", _handle, _refuse)

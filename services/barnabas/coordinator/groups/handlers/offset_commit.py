@@ -1,0 +1,28 @@
+"""OffsetCommit (key 8). The empty group id is allowed, as Kafka does for old clients.
+
+Knowingly missing: a group that does not exist is answered with ILLEGAL_GENERATION in every version; Kafka says
+GROUP_ID_NOT_FOUND from version 9 on.
+"""
+
+from __future__ import annotations
+
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.core.commit import commit_response, handle_commit
+from barnabas.coordinator.groups.handlers import Handler
+from barnabas.kernel.errors import KafkaError
+from barnabas.rpc.v1.coordinator_pb2 import OffsetCommitRequest, OffsetCommitResponse
+
+
+async def _handle(coordinator: Coordinator, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    runtime = coordinator.runtime_of(request.group_id)
+    response: OffsetCommitResponse = await runtime.submit(
+        lambda shard, waiter, turn: handle_commit(shard, request, waiter, turn)
+    )
+    return response
+
+
+def _refuse(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    return commit_response(request, lambda _: error.code)
+
+
+OFFSET_COMMIT = Handler("OffsetCommit", _handle, _refuse)

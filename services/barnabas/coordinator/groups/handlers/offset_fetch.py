@@ -1,0 +1,27 @@
+"""OffsetFetch (key 9) for one group. The empty group id is allowed, as Kafka does for old clients."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.core.fetch import handle_fetch
+from barnabas.coordinator.groups.handlers import Handler
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.rpc.v1.coordinator_pb2 import OffsetFetchRequest, OffsetFetchResponse
+
+
+async def _handle(coordinator: Coordinator, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    runtime = coordinator.runtime_of(request.group_id)
+    response: OffsetFetchResponse = await runtime.submit(
+        lambda shard, waiter, turn: handle_fetch(shard, request, waiter, turn), writes=False
+    )
+    return response
+
+
+def _refuse(_: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    # Consumers before 3.9 do not know COORDINATOR_NOT_AVAILABLE here; NOT_COORDINATOR has them try again as well.
+    if error.code is ErrorCode.coordinator_not_available:
+        return OffsetFetchResponse(error_code=ErrorCode.not_coordinator)
+    return OffsetFetchResponse(error_code=error.code)
+
+
+OFFSET_FETCH = Handler("OffsetFetch", _handle, _refuse)

@@ -1,0 +1,57 @@
+"""One decision of a state machine: what it is given and what it hands back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, NewType, TypeVar
+
+from google.protobuf.message import Message
+
+RecordT = TypeVar("RecordT")
+"""A record as the state machine knows it."""
+
+Waiter = NewType("Waiter", int)
+"""Names a call that waits for its answer; chosen by the shell, opaque to the state machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth a line in the log: an event in words and its fields."""
+
+    event: str
+    fields: dict[str, object]
+
+
+@dataclass(slots=True)
+class Turn(Generic[RecordT]):
+    """Collects what one request, or the deadlines due at one time, lead to.
+
+    Handlers read the clock and the unique id from here and add records, replies and notes. Replies, to this caller
+    and to others whose wait ends, may leave only when `records` and every record decided before are in the log; but
+    for those that do not rest on it.
+    """
+
+    now_ms: int
+    """Milliseconds since the epoch, for timestamps in records."""
+    monotonic_ms: int
+    """Milliseconds of a clock that never goes back, for deadlines."""
+    unique_id: str = ""
+    """Never the same twice in the cluster; new member ids end with it."""
+    is_read_only: bool = False
+    """The log takes no writes: the replies leave at once, so they may say only what is committed."""
+    records: list[RecordT] = field(default_factory=list)
+    replies: list[tuple[Waiter, Message]] = field(default_factory=list)
+    replies_at_once: list[tuple[Waiter, Message]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def reply(self, waiter: Waiter, message: Message) -> None:
+        """Answer `waiter` once the records are in the log."""
+        self.replies.append((waiter, message))
+
+    def reply_at_once(self, waiter: Waiter, message: Message) -> None:
+        """Answer `waiter` now: what it is told does not rest on the log."""
+        self.replies_at_once.append((waiter, message))
+
+    def note(self, event: str, **fields: object) -> None:
+        """Have the shell log `event`."""
+        self.notes.append(Note(event, fields))

@@ -1,0 +1,68 @@
+"""What the runtime must know of a kind of coordinator: its topic, its state machine, and its records as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from barnabas.coordinator.runtime.core.turn import Turn
+
+RecordT = TypeVar("RecordT")
+RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
+
+
+class UnreadableRecord(Exception):
+    """A record of a kind that we know, in a version or a shape that we do not."""
+
+
+class Shard(Protocol[RecordT_contra]):
+    """All that a coordinator knows of one partition; a pure state machine.
+
+    Its handlers decide: they add records to a turn. Only replaying a record changes what the log says.
+    """
+
+    def replay(self, record: RecordT_contra) -> None:
+        """Take in one record of the log."""
+        ...
+
+    def replay_uncommitted(self, record: RecordT_contra) -> None:
+        """Take in one record that is decided and on its way into the log; `on_committed` follows."""
+        ...
+
+    def on_committed(self, record: RecordT_contra) -> None:
+        """The oldest record that `replay_uncommitted` took in is in the log now."""
+        ...
+
+    def next_deadline_ms(self) -> int | None:
+        """When time is needed next, in monotonic ms, or a little earlier; None for never."""
+        ...
+
+
+ShardT = TypeVar("ShardT", bound=Shard[Any])
+TurnT = TypeVar("TurnT", bound=Turn[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[ShardT, TurnT, RecordT]):
+    """One kind of coordinator."""
+
+    topic: str
+    """The internal topic that is its log."""
+    barrier: RecordT
+    """A record that means nothing: what loading starts with."""
+    make_shard: Callable[[], ShardT]
+    make_turn: Callable[[int, int, str, bool], TurnT]
+    """Of now in ms, monotonic ms, unique id, and whether the log takes no writes."""
+    encode: Callable[[RecordT], tuple[bytes, bytes | None]]
+    """Key and value; the value is None for a tombstone."""
+    decode_batch: Callable[[memoryview], Iterator[RecordT]]
+    """The records of one batch that it knows. Raises UnreadableRecord."""
+    on_loaded: Callable[[ShardT, TurnT], None]
+    """The log has been replayed: time begins."""
+    on_time: Callable[[ShardT, TurnT], None]
+    """Deadlines are due."""
+    on_resumed: Callable[[ShardT, TurnT], None]
+    """The log takes writes again, after a time in which it took none and deadlines were not handled."""
+    count: Callable[[TurnT], None]
+    """Add what happened in a turn to the metrics."""

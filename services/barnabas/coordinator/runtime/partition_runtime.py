@@ -1,0 +1,406 @@
+"""One partition of a coordinator's topic, from loading its log to writing decisions to it.
+
+Decisions are applied at once and in order, and written in the same order; each answer waits until its own records
+and all records decided before it are committed. That is right because nobody is told anything that rests on a
+record which may still be lost.
+
+**Fencing.** The log's leader takes an append only under the coordinator epoch that it knows for the partition, and only
+where the log ends as the append says. So of a write whose answer was lost nothing needs to be guessed: it is sent
+again as it was, and either lands now, or is refused because the log has grown, by itself. In that case, and in every
+other in which the log is not what it was expected to be, the partition is read again.
+
+**Loading** starts with a write that says no end. Once it is committed, it is certain that nothing of an earlier
+coordinator can follow (its epoch is refused), nothing of a broken stream of our own (it expects an earlier end), and
+that the log up to there can be read.
+
+**A log that takes no writes**, because the disk is full or stalls or the node is away, costs no state: the write under
+way is sent again until it lands. Meanwhile the partition is READ_ONLY. Who waits for a write is told to try again, and
+so is whoever asks for another; what needs none is answered at once, from what is committed. Time stands still: a
+session that ends would have to be written. A decision that was refused this way may yet land with the rest, as any
+write may whose answer did not come; it does so before anything that is decided later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final, Generic
+
+from google.protobuf.message import Message
+
+from barnabas.coordinator import limits
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.runtime.core.turn import Waiter
+from barnabas.coordinator.runtime.kind import Kind, RecordT, ShardT, TurnT, UnreadableRecord
+from barnabas.coordinator.runtime.log_errors import (
+    LOG_MOVED,
+    NOT_OPENED_YET,
+    NOT_TAKEN,
+    SENT_AGAIN,
+    for_client,
+)
+from barnabas.coordinator.runtime.metrics import RuntimeMetrics
+from barnabas.coordinator.runtime.topic_log import TopicLog
+from barnabas.coordinator.runtime.write_queue import Append, WriteQueue
+from barnabas.kernel.environment import Environment
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.tracing import in_trace
+from barnabas.records.batch import iterate_headers
+from barnabas.records.record import RecordParts, encode_batch
+
+log = get_logger("coordinator.partition")
+
+
+class PartitionState(enum.Enum):
+    LOADING = "loading"
+    SERVING = "serving"
+    READ_ONLY = "read only"
+    """Loaded, but the log takes no writes, or is being read again: what needs no write is served."""
+    CLOSED = "closed"
+
+
+_LOADED: Final = frozenset({PartitionState.SERVING, PartitionState.READ_ONLY})
+
+
+class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
+    """Owns the shard of one partition under one coordinator epoch, the calls that wait in it, and its writes.
+
+    `on_deadline` hears after each turn when `on_time` is needed next, in monotonic ms.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        coordinator_epoch: int,
+        kind: Kind[ShardT, TurnT, RecordT],
+        topic_log: TopicLog,
+        config: CoordinatorConfig,
+        environment: Environment,
+        metrics: RuntimeMetrics,
+        on_deadline: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.state = PartitionState.LOADING
+        self._kind = kind
+        self._log = topic_log
+        self._config = config
+        self._clock = environment.clock
+        self._new_id = environment.new_id
+        self._metrics = metrics
+        self._on_deadline = on_deadline
+        self._shard = kind.make_shard()
+        self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
+        self._next_waiter = 1
+        self._queue: WriteQueue[RecordT] = WriteQueue()
+        self._queued = asyncio.Event()
+        self._loaded_once = asyncio.Event()
+        self._log_end = 0
+        """Where the log ends, after all that is known to be in it."""
+        self._broken = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether requests that need no write are served, at least."""
+        return self.state in _LOADED
+
+    @property
+    def shard(self) -> ShardT:
+        """The state, for reading. Raises KafkaError when it is not loaded."""
+        if self.state is PartitionState.LOADING:
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        if self.state is PartitionState.CLOSED:
+            raise KafkaError(ErrorCode.not_coordinator)
+        return self._shard
+
+    async def run(self) -> None:
+        """Load and serve, again after each failure of the log, until cancelled."""
+        pause_ms = limits.LOAD_RETRY_MS_MIN
+        try:
+            while True:
+                try:
+                    await self._load()
+                    pause_ms = limits.LOAD_RETRY_MS_MIN
+                    await self._write_forever()
+                except (KafkaError, UnreadableRecord) as error:
+                    self._on_log_failed(error)
+                except Exception:
+                    log.exception("partition failed", partition=self.partition)
+                    self._drop(KafkaError(ErrorCode.unknown_server_error))
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, limits.LOAD_RETRY_MS_MAX)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Serve no longer; whoever waits is sent to look for the new coordinator."""
+        self.state = PartitionState.CLOSED
+        self._loaded_once.set()
+        self._fail_waiting(KafkaError(ErrorCode.not_coordinator))
+
+    async def first_load(self) -> None:
+        """Wait until the partition was loaded once or is given up, coordinator.load.wait.ms at most."""
+        if not self._loaded_once.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.coordinator_load_wait_ms / 1000):
+                    await self._loaded_once.wait()
+
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    async def submit(self, decide: Callable[[ShardT, Waiter, TurnT], None], *, writes: bool = True) -> Any:
+        """Decide about one request and return its answer once everything that it rests on is in the log.
+
+        `decide` answers the waiter, now or in a later turn. `writes` is False for what never adds a record: that is
+        answered although the log takes none. Raises KafkaError when the partition is not being served, or stops being
+        served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
+        """
+        await self.first_load()
+        shard = self.shard
+        if writes and (self.state is PartitionState.READ_ONLY or self._queue.is_full):
+            raise _cannot_write(self.partition)
+        waiter = Waiter(self._next_waiter)
+        self._next_waiter += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = future
+        try:
+            self._take_turn(lambda turn: decide(shard, waiter, turn))
+            # A deadline that is due already, such as an initial rebalance delay of 0, need not wait for a timer.
+            self.on_time()
+            self._announce_deadline()
+            return await future
+        finally:
+            del self._waiting[waiter]
+
+    def do(self, work: Callable[[ShardT, TurnT], None]) -> None:
+        """Decide something that no client asked for; nothing happens while the log cannot be written."""
+        if self.state is not PartitionState.SERVING:
+            return
+        try:
+            self._take_turn(lambda turn: work(self._shard, turn))
+        except Exception:
+            # Nobody waits for an answer, and one partition's trouble is none of the others'.
+            log.exception("decision failed", partition=self.partition)
+
+    def on_time(self) -> None:
+        """Handle deadlines that are due."""
+        next_ms = self.next_deadline_ms()
+        if next_ms is not None and next_ms <= self._monotonic_ms():
+            self.do(self._kind.on_time)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `on_time` is needed next, in monotonic ms; None for never."""
+        return self._shard.next_deadline_ms() if self.state is PartitionState.SERVING else None
+
+    def _announce_deadline(self) -> None:
+        next_ms = self.next_deadline_ms()
+        if next_ms is not None:
+            self._on_deadline(next_ms)
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _take_turn(self, work: Callable[[TurnT], None]) -> None:
+        is_read_only = self.state is PartitionState.READ_ONLY
+        turn = self._kind.make_turn(
+            self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
+        )
+        try:
+            work(turn)
+            assert not (is_read_only and turn.records), "what writes is refused while the log takes no writes"
+            encoded = [self._encode(record, turn.now_ms) for record in turn.records]
+            for record in turn.records:
+                self._shard.replay_uncommitted(record)
+        except Exception:
+            # What the decision has changed so far cannot be known: start again from the log.
+            self.state = PartitionState.LOADING
+            self._broken = True
+            self._queued.set()
+            raise
+        self._deliver(turn.replies_at_once)
+        if turn.records:
+            self._queue.add(turn.records, encoded, turn.replies)
+            self._queued.set()
+        elif self._queue and not is_read_only:
+            self._queue.reply_after_all(turn.replies)
+        else:
+            self._deliver(turn.replies)
+        for note in turn.notes:
+            log.info(note.event, **note.fields)
+        self._kind.count(turn)
+
+    def _encode(self, record: RecordT, now_ms: int) -> RecordParts:
+        key, value = self._kind.encode(record)
+        return now_ms, key, value, ()
+
+    def _deliver(self, replies: list[tuple[Waiter, Message]]) -> None:
+        for waiter, message in replies:
+            future = self._waiting.get(waiter)
+            if future is not None and not future.done():
+                future.set_result(message)
+
+    # -- loading ------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        """Read the log and serve it. Raises KafkaError, after which it is served READ_ONLY or not at all."""
+        barrier = encode_batch([self._encode(self._kind.barrier, self._clock.now_ms())])
+        try:
+            end = await self._log.append(self.partition, self.coordinator_epoch, barrier, None)
+        except KafkaError as refused:
+            if refused.code in NOT_TAKEN and not self.is_loaded:
+                # The leader knows our epoch, so that nobody else writes: what is committed can be told.
+                await self._read(await self._log.committed_end(self.partition), PartitionState.READ_ONLY)
+            raise
+        self._log_end = end + 1
+        await self._read(end, PartitionState.SERVING)
+
+    async def _read(self, end_offset: int, state: PartitionState) -> None:
+        """Replay the log up to `end_offset` into a new shard and serve that in `state`."""
+        started = perf_counter()
+        shard = self._kind.make_shard()
+        count = 0
+        async for chunk in self._log.read(self.partition, end_offset):
+            view = memoryview(chunk)
+            for position, header in iterate_headers(chunk):
+                for record in self._kind.decode_batch(view[position : position + header.size_in_bytes]):
+                    shard.replay(record)
+                    count += 1
+                    if count % limits.LOAD_YIELD_RECORDS == 0:
+                        await asyncio.sleep(0)
+        self._shard, self._broken, self.state = shard, False, state
+        self._loaded_once.set()
+        self._take_turn(lambda turn: self._kind.on_loaded(shard, turn))
+        self._announce_deadline()
+        seconds = perf_counter() - started
+        self._metrics.load_seconds.observe(seconds)
+        log.debug(
+            "loaded",
+            partition=self.partition,
+            state=state.value,
+            coordinator_epoch=self.coordinator_epoch,
+            records=count,
+            seconds=round(seconds, 3),
+        )
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._queued.wait()
+            self._queued.clear()
+            while self._queue.has_next:
+                append = self._queue.next_append()
+                with self._metrics.append_seconds.time(), in_trace(append.traceparent):
+                    await self._write(append)
+                for decision in self._queue.on_written():
+                    for record in decision.records:
+                        self._shard.on_committed(record)
+                    self._deliver(decision.replies)
+                self._resume()
+            self._check_whole()
+
+    async def _write(self, append: Append) -> None:
+        """Have `append` land where it belongs, however long that takes. Raises KafkaError when it never will."""
+        patience_seconds = self._config.offsets_commit_timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(patience_seconds, self._become_read_only, "a write takes too long")
+        pause_ms = limits.APPEND_RETRY_MS_MIN
+        try:
+            while True:
+                try:
+                    first = await self._log.append(
+                        self.partition, self.coordinator_epoch, append.batches, self._log_end
+                    )
+                    self._log_end = first + append.record_count
+                    return
+                except KafkaError as error:
+                    if error.code not in SENT_AGAIN:
+                        raise
+                    if error.code in NOT_TAKEN:
+                        self._become_read_only(str(error))
+                    log.debug("a write is sent again", partition=self.partition, reason=str(error))
+                await asyncio.sleep(pause_ms / 1000)
+                self._check_whole()
+                pause_ms = min(pause_ms * 2, limits.APPEND_RETRY_MS_MAX)
+        finally:
+            timer.cancel()
+
+    def _check_whole(self) -> None:
+        if self._broken:
+            raise KafkaError(ErrorCode.unknown_server_error, "a decision failed half way")
+
+    def _become_read_only(self, reason: str) -> None:
+        """Decide nothing more that must be written, and keep nobody waiting for what is."""
+        if self.state is not PartitionState.SERVING:
+            return
+        self.state = PartitionState.READ_ONLY
+        log.warning("partition is served for reading only", partition=self.partition, reason=reason)
+        for decision in self._queue:
+            for waiter, _ in decision.replies:
+                self._fail(waiter, _cannot_write(self.partition))
+            decision.replies.clear()
+
+    def _resume(self) -> None:
+        """A write landed: decide as ever."""
+        if self.state is not PartitionState.READ_ONLY:
+            return
+        self.state = PartitionState.SERVING
+        log.info("partition is served again", partition=self.partition)
+        shard = self._shard
+        self._take_turn(lambda turn: self._kind.on_resumed(shard, turn))
+        self._announce_deadline()
+
+    # -- failing ------------------------------------------------------------------------------------------------
+
+    def _on_log_failed(self, error: KafkaError | UnreadableRecord) -> None:
+        """The log must be read again, or could not be. What is known to be committed is told meanwhile."""
+        if (
+            isinstance(error, UnreadableRecord)
+            or error.code not in SENT_AGAIN | LOG_MOVED
+            or not self.is_loaded
+        ):
+            self._drop(error)
+            return
+        if error.code in LOG_MOVED:
+            self._metrics.unloads.inc()
+        self._become_read_only(str(error))
+        self._queue.clear()
+        self._fail_waiting(for_client(error))
+
+    def _drop(self, error: KafkaError | UnreadableRecord) -> None:
+        """Forget everything: only the log knows what is true now."""
+        is_new = isinstance(error, KafkaError) and error.code in NOT_OPENED_YET
+        say = log.info if is_new and self.state is PartitionState.LOADING else log.warning
+        say(
+            "partition is not served",
+            partition=self.partition,
+            coordinator_epoch=self.coordinator_epoch,
+            while_=self.state.value,
+            reason=str(error),
+        )
+        self._metrics.unloads.inc()
+        if not is_new:
+            self._loaded_once.set()  # it was, or it may take long: nobody is to wait for it
+        self.state = PartitionState.LOADING
+        self._shard = self._kind.make_shard()
+        self._queue.clear()
+        self._broken = False
+        self._fail_waiting(for_client(error))
+
+    def _fail_waiting(self, error: KafkaError) -> None:
+        for waiter in self._waiting:
+            self._fail(waiter, error)
+
+    def _fail(self, waiter: Waiter, error: KafkaError) -> None:
+        future = self._waiting.get(waiter)
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+
+def _cannot_write(partition: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.coordinator_load_in_progress, f"the log of partition {partition} takes no writes now"
+    )

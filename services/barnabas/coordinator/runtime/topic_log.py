@@ -1,0 +1,221 @@
+"""The log that a coordinator's state is written to and read from: an internal topic's partitions on storage nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final, Protocol
+
+import grpc.aio
+
+from barnabas.coordinator import limits
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.tracing import current_traceparent
+from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.metadata.image import MetadataImage
+from barnabas.records.batch import iterate_headers
+from barnabas.rpc.fetch_frames import PartitionFetched
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.stream_counts import StorageStreamCounts
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.rpc.v1.storage_pb2 import (
+    AppendRequest,
+    CoordinatorIdentity,
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    PartitionAppend,
+    PartitionFetch,
+)
+
+ALL_IN_SYNC_REPLICAS: Final = -1
+"""Kafka's acks=all."""
+EARLIEST_TIMESTAMP: Final = -2
+"""ListOffsets' name for the log's first offset."""
+LATEST_TIMESTAMP: Final = -1
+"""ListOffsets' name for the high watermark."""
+
+log = get_logger("coordinator.log")
+
+
+class TopicLog(Protocol):
+    """What a partition's owner needs of the log. Everything raises KafkaError with the storage node's code, or
+    COORDINATOR_NOT_AVAILABLE when no storage node can be reached."""
+
+    async def append(
+        self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int | None
+    ) -> int:
+        """Append whole batches and return the first one's offset once all in-sync replicas have them.
+
+        Refused with OFFSET_OUT_OF_RANGE when the log does not end at `expected_end` (None: wherever it ends), with
+        NOT_COORDINATOR when the partition has a newer coordinator epoch. After REQUEST_TIMED_OUT and
+        COORDINATOR_NOT_AVAILABLE the records may be in the log, or may get there yet. Sending the same again with the
+        same expected end is safe: they land once.
+        """
+        ...
+
+    def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
+        """Whole batches, in order, from the log's first offset to at least `end_offset`, as far as committed."""
+        ...
+
+    async def committed_end(self, partition: int) -> int:
+        """The high watermark: what is below is committed and can be read."""
+        ...
+
+
+class StorageTopicLog:
+    """Owns the connections to the storage nodes that lead the partitions of one internal topic."""
+
+    def __init__(
+        self, topic: str, image: Callable[[], MetadataImage], config: CoordinatorConfig, incarnation_id: str
+    ) -> None:
+        """`incarnation_id` is the one under which this process is registered with the controller."""
+        self.stream_counts = StorageStreamCounts()
+        self._topic = topic
+        self._image = image
+        self._config = config
+        self._identity = CoordinatorIdentity(
+            coordinator_id=config.coordinator_id, incarnation_id=incarnation_id
+        )
+        self._connections: dict[str, StorageConnection] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def append(
+        self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int | None
+    ) -> int:
+        record, storage = self._leader_of(partition)
+        item = PartitionAppend(
+            topic_id=record.topic_id,
+            partition=partition,
+            leader_epoch=record.leader_epoch,
+            coordinator_epoch=coordinator_epoch,
+            expected_log_end=expected_end,
+            records=records,
+        )
+        request = AppendRequest(
+            partitions=[item],
+            acks=ALL_IN_SYNC_REPLICAS,
+            timeout_ms=limits.APPEND_ANSWER_MS_MAX,
+            coordinator=self._identity,
+            traceparent=current_traceparent(),
+        )
+        try:
+            async with asyncio.timeout((limits.APPEND_ANSWER_MS_MAX + limits.APPEND_GRACE_MS) / 1000):
+                result = await storage.appends.send(request, len(records))
+        except (OutcomeUnknown, Unreachable) as error:
+            raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
+        except TimeoutError as error:
+            raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
+        (answer,) = result.partitions
+        _raise_for(answer.error_code, answer.error_message)
+        return answer.base_offset
+
+    async def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
+        next_offset = 0
+        while next_offset < end_offset:
+            result = await self._fetch(partition, next_offset)
+            if result.fields.error_code == ErrorCode.offset_out_of_range:
+                # Records below the log's start were deleted: go on from where it starts.
+                start = await self._look_up(partition, EARLIEST_TIMESTAMP)
+                if start <= next_offset:
+                    raise KafkaError(ErrorCode.offset_out_of_range, f"offset {next_offset} cannot be read")
+                next_offset = start
+                continue
+            _raise_for(result.fields.error_code, "")
+            for _, header in iterate_headers(result.records):
+                next_offset = header.next_offset
+            if result.records:
+                yield bytes(result.records)
+            elif result.fields.high_watermark >= end_offset:
+                return  # compaction left nothing of the last records
+
+    async def committed_end(self, partition: int) -> int:
+        return await self._look_up(partition, LATEST_TIMESTAMP)
+
+    async def close(self) -> None:
+        """Close all connections; what waits on them fails."""
+        for address in list(self._connections):
+            self._drop(address)
+        await asyncio.gather(*self._closing)
+
+    def on_image(self, _: MetadataImage, new: MetadataImage) -> None:
+        """Close connections to addresses at which no storage node is any more; what waits on them fails."""
+        addresses = {node.address for node in new.nodes.values()}
+        for address in self._connections.keys() - addresses:
+            log.info("connection to a storage node that is gone is closed", address=address)
+            self._drop(address)
+
+    def _drop(self, address: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._connections.pop(address).close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _fetch(self, partition: int, offset: int) -> PartitionFetched:
+        record, storage = self._leader_of(partition)
+        buffer_bytes = self._config.offsets_load_buffer_size
+        item = PartitionFetch(
+            topic_id=record.topic_id,
+            partition=partition,
+            fetch_offset=offset,
+            max_bytes=buffer_bytes,
+            current_leader_epoch=record.leader_epoch,
+            last_fetched_epoch=-1,
+        )
+        request = FetchRequest(
+            partitions=[item], max_wait_ms=limits.FETCH_WAIT_MS, min_bytes=1, max_bytes=buffer_bytes
+        )
+        timeout_ms = limits.FETCH_WAIT_MS + self._config.offsets_commit_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                result = await storage.fetches.send(request)
+        except (OutcomeUnknown, Unreachable) as error:
+            raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
+        except TimeoutError as error:
+            raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
+        return result.partitions[0]
+
+    async def _look_up(self, partition: int, timestamp_ms: int) -> int:
+        record, storage = self._leader_of(partition)
+        item = ListOffsetsPartition(
+            topic_id=record.topic_id,
+            partition=partition,
+            current_leader_epoch=record.leader_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+        try:
+            timeout_seconds = self._config.offsets_commit_timeout_ms / 1000
+            response = await storage.stub.ListOffsets(
+                ListOffsetsRequest(partitions=[item]), timeout=timeout_seconds
+            )
+        except grpc.aio.AioRpcError as error:
+            raise KafkaError(ErrorCode.coordinator_not_available, error.details() or "") from error
+        _raise_for(response.results[0].error_code, "")
+        return response.results[0].offset
+
+    def _leader_of(self, partition: int) -> tuple[PartitionRecord, StorageConnection]:
+        topic = self._image().topics.get(self._topic)
+        if topic is None or partition >= len(topic.partitions):
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no {self._topic}-{partition}")
+        record = topic.partitions[partition]
+        connection = self.connection_to(record.leader)
+        if connection is None:
+            raise KafkaError(ErrorCode.coordinator_not_available, f"{self._topic}-{partition} has no leader")
+        return record, connection
+
+    def connection_to(self, node_id: int) -> StorageConnection | None:
+        """The connection to a storage node; None when no such node is registered, or it is fenced."""
+        node = self._image().nodes.get(node_id)
+        if node is None or node.fenced:
+            return None
+        connection = self._connections.get(node.address)
+        if connection is None:
+            connection = StorageConnection(node.address, self.stream_counts, reads_for_clients=False)
+            self._connections[node.address] = connection
+        return connection
+
+
+def _raise_for(code: int, message: str) -> None:
+    if code != ErrorCode.none:
+        raise KafkaError(ErrorCode(code), message)

@@ -1,0 +1,143 @@
+"""Decisions on their way into the log of one partition, and how they are packed into appends.
+
+Decisions leave in the order in which they were taken. Those that wait while an append is under way share the next
+one, and its batches: a thousand commits that waited for a slow disk are one batch of a thousand records, not a
+thousand batches of one. A decision is never torn apart over two batches, unless it is too large for one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from barnabas.coordinator import limits
+from barnabas.coordinator.runtime.core.turn import Waiter
+from barnabas.kernel.tracing import current_traceparent
+from barnabas.records.record import RecordParts, encode_batch
+
+RecordT = TypeVar("RecordT")
+"""A record as the state machine knows it."""
+
+_RECORD_OVERHEAD_BYTES: Final = 40
+"""Varints of one record and its share of the batch header, generously."""
+
+
+@dataclass(slots=True)
+class Decision(Generic[RecordT]):
+    """A decision, or a part of a large one, on its way into the log, and what to say once it is there."""
+
+    records: Sequence[RecordT]
+    encoded: Sequence[RecordParts]
+    size_bytes: int
+    replies: list[tuple[Waiter, Message]] = field(default_factory=list)
+    traceparent: str = field(default_factory=current_traceparent)
+    """The span of the request that was decided about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Whole batches that go into the log together."""
+
+    batches: bytes
+    record_count: int
+    traceparent: str
+    """Of the first decision in it that is traced: one append has one span."""
+
+
+class WriteQueue(Generic[RecordT]):
+    """Owns the decisions of one partition that are not known to be in the log."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Decision[RecordT]] = deque()
+        self._in_flight: list[Decision[RecordT]] = []
+        self._waiting_bytes = 0
+
+    def __len__(self) -> int:
+        """Decisions that wait, or are in the append under way."""
+        return len(self._waiting) + len(self._in_flight)
+
+    def __iter__(self) -> Iterator[Decision[RecordT]]:
+        """All of them, oldest first."""
+        yield from self._in_flight
+        yield from self._waiting
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is something for another append."""
+        return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that nothing more should be decided."""
+        return (
+            self._waiting_bytes >= limits.BACKLOG_BYTES_MAX
+            or len(self._waiting) >= limits.BACKLOG_DECISIONS_MAX
+        )
+
+    def add(
+        self,
+        records: Sequence[RecordT],
+        encoded: Sequence[RecordParts],
+        replies: Sequence[tuple[Waiter, Message]],
+    ) -> None:
+        """One more decision: its records, one or more, the same ones `encoded`, and its replies."""
+        start = size = 0
+        for end, parts in enumerate(encoded):
+            record_bytes = _size_of(parts)
+            if end > start and size + record_bytes > limits.BATCH_BYTES_TARGET:
+                self._put(Decision(records[start:end], encoded[start:end], size))
+                start, size = end, 0
+            size += record_bytes
+        self._put(Decision(records[start:], encoded[start:], size, list(replies)))
+
+    def _put(self, decision: Decision[RecordT]) -> None:
+        self._waiting.append(decision)
+        self._waiting_bytes += decision.size_bytes
+
+    def reply_after_all(self, replies: Sequence[tuple[Waiter, Message]]) -> None:
+        """Say `replies` once everything that is on its way now is in the log. There must be something."""
+        last = self._waiting[-1] if self._waiting else self._in_flight[-1]
+        last.replies.extend(replies)
+
+    def next_append(self) -> Append:
+        """The next that goes into the log. `on_written` or `clear` must follow before another."""
+        assert self._waiting, "there is a decision that waits"
+        assert not self._in_flight, "one append at a time: the next one's place is known when this one landed"
+        batches: list[list[RecordParts]] = [[]]
+        batch_bytes = 0
+        while self._waiting:
+            decision = self._waiting[0]
+            if batches[-1] and batch_bytes + decision.size_bytes > limits.BATCH_BYTES_TARGET:
+                if len(batches) == limits.APPEND_BATCHES_MAX:
+                    break
+                batches.append([])
+                batch_bytes = 0
+            batches[-1].extend(decision.encoded)
+            batch_bytes += decision.size_bytes
+            self._waiting_bytes -= decision.size_bytes
+            self._in_flight.append(self._waiting.popleft())
+        return Append(
+            batches=b"".join(map(encode_batch, batches)),
+            record_count=sum(map(len, batches)),
+            traceparent=next((each.traceparent for each in self._in_flight if each.traceparent), ""),
+        )
+
+    def on_written(self) -> list[Decision[RecordT]]:
+        """The append under way is in the log: its decisions, in order."""
+        written, self._in_flight = self._in_flight, []
+        return written
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self._in_flight = []
+        self._waiting_bytes = 0
+
+
+def _size_of(parts: RecordParts) -> int:
+    _, key, value, _ = parts
+    return len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES

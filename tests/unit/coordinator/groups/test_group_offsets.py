@@ -1,0 +1,205 @@
+"""Commits, fetches, expiry and what a new coordinator finds."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from coordinator_driver import GROUP, ShardDriver
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.core.describe import describe_group, list_groups
+from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.kernel.errors import ErrorCode
+
+MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+
+
+@pytest.fixture
+def driver() -> ShardDriver:
+    return ShardDriver(CoordinatorConfig(offsets_retention_minutes=24 * 60))
+
+
+def subscription(*topics: str) -> bytes:
+    """Version 3 of the consumer's subscription, of which version 0 is the prefix."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return struct.pack(">hi", 3, len(topics)) + names + struct.pack(">iii", -1, 0, -1)
+
+
+def test_a_lone_consumer_commits_to_an_empty_group(driver: ShardDriver) -> None:
+    assert driver.fetch() == -1
+    driver.commit("", -1, offset=42)
+    assert driver.fetch() == 42
+    driver.commit("", 3)
+    driver.commit("m", 3)
+    assert driver.said()[-2:] == ["commit - <- UNKNOWN_MEMBER_ID", "commit m <- UNKNOWN_MEMBER_ID"]
+
+
+def test_a_generation_in_no_group_has_no_group(driver: ShardDriver) -> None:
+    driver.commit("m", 3)
+    assert driver.said() == ["commit m <- GROUP_ID_NOT_FOUND"]
+
+
+def test_a_lone_consumer_may_not_disturb_a_group_with_members(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a")
+    driver.commit("", -1)
+    driver.commit(a, -1)
+    driver.commit(a, 1)
+    assert driver.said() == [
+        "commit - <- UNKNOWN_MEMBER_ID",
+        f"commit {a} <- ILLEGAL_GENERATION",
+        "log offset g t-0 1",
+        f"commit {a} <- NONE",
+    ]
+
+
+def test_metadata_is_limited_in_utf_16_units(driver: ShardDriver) -> None:
+    driver.commit("", -1, metadata="x" * 4096)
+    driver.commit("", -1, metadata="x" * 4097)
+    driver.commit("", -1, metadata="😀" * 2048)
+    driver.commit("", -1, metadata="😀" * 2049)
+    assert [line for line in driver.said() if line.startswith("commit")] == [
+        "commit - <- NONE",
+        "commit - <- OFFSET_METADATA_TOO_LARGE",
+    ] * 2
+
+
+def test_a_commit_keeps_the_session_alive(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a")
+    for _ in range(5):
+        driver.advance(9_000)
+        driver.commit(a, 1)
+    driver.said()
+    driver.heartbeat(a, 1)
+    assert driver.said() == [f"heartbeat {a} <- NONE"]
+
+
+def test_offsets_outlive_the_coordinator(driver: ShardDriver) -> None:
+    a, b = driver.stable_group("a", "b")
+    driver.commit(a, driver.shard.groups[GROUP].generation, offset=5)
+    generation = driver.shard.groups[GROUP].generation
+    stored, offsets = dict(driver.shard.stored), driver.shard.offsets
+    driver.reload()
+    assert (driver.shard.stored, driver.shard.offsets) == (stored, offsets)
+    driver.said()
+    driver.heartbeat(a, generation)
+    driver.commit(b, generation, offset=6)
+    driver.advance(9_999)
+    driver.heartbeat(b, generation)
+    assert driver.said() == [
+        f"heartbeat {a} <- NONE",
+        "log offset g t-0 6",
+        f"commit {b} <- NONE",
+        f"heartbeat {b} <- NONE",
+    ]
+    driver.advance(1)
+    driver.heartbeat(b, generation)
+    assert driver.said() == [f"heartbeat {b} <- REBALANCE_IN_PROGRESS"]
+
+
+def test_a_lone_consumer_s_offsets_expire_after_its_last_commit(driver: ShardDriver) -> None:
+    driver.commit("", -1)
+    driver.advance(DAY - MINUTE)
+    driver.commit("", -1, topic="u")
+    driver.said()
+    driver.advance(20 * MINUTE)
+    assert driver.said() == ["log offset g t-0 gone"]
+    driver.advance(DAY)
+    assert driver.said() == ["log offset g u-0 gone", "log group g gone"]
+    assert not driver.shard.groups
+
+
+def test_a_group_s_offsets_expire_after_its_last_member_left(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a", session=1_800_000)
+    driver.commit(a, 1)
+    for _ in range(80):
+        driver.advance(20 * MINUTE)
+        driver.heartbeat(a, 1)
+    driver.leave(a)
+    driver.advance(DAY - MINUTE)
+    assert "log offset g t-0 gone" not in driver.said()
+    driver.advance(11 * MINUTE)
+    assert driver.said() == ["log offset g t-0 gone", "log group g gone"]
+
+
+def test_a_stable_group_loses_only_what_it_no_longer_reads(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a", session=1_800_000, metadata=subscription("t", "v"))
+    driver.commit(a, 1, topic="t")
+    driver.commit(a, 1, topic="u")
+    for _ in range(80):
+        driver.advance(20 * MINUTE)
+        driver.heartbeat(a, 1)
+    assert [line for line in driver.said() if line.startswith("log")] == [
+        "log offset g t-0 1",
+        "log offset g u-0 1",
+        "log offset g u-0 gone",
+    ]
+
+
+def test_an_unreadable_subscription_keeps_offsets(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a", session=1_800_000, metadata=b"\x00")
+    driver.commit(a, 1)
+    driver.said()
+    for _ in range(80):
+        driver.advance(20 * MINUTE)
+        driver.heartbeat(a, 1)
+    assert not [line for line in driver.said() if line.startswith("log")]
+
+
+def test_a_client_s_own_retention_wins(driver: ShardDriver) -> None:
+    driver.commit("", -1, retention=30 * MINUTE)
+    driver.said()
+    driver.advance(29 * MINUTE)
+    assert driver.said() == []
+    driver.advance(2 * MINUTE)
+    assert driver.said() == ["log offset g t-0 gone", "log group g gone"]
+
+
+def test_a_group_that_nobody_joined_is_forgotten_without_a_record(driver: ShardDriver) -> None:
+    driver.join("a")
+    assert list(driver.shard.groups) == [GROUP]
+    driver.advance(11 * MINUTE)
+    assert not driver.shard.groups
+    assert driver.log == []
+
+
+def test_deleted_topics_take_their_offsets_along(driver: ShardDriver) -> None:
+    driver.commit("", -1, topic="t")
+    driver.commit("", -1, topic="u")
+    driver.said()
+    driver.take(lambda turn: delete_offsets_of_topics(driver.shard, ["t", "w"], turn))
+    assert driver.said() == ["log offset g t-0 gone"]
+
+
+def test_a_group_above_a_lowered_limit_rebalances_when_loaded(driver: ShardDriver) -> None:
+    a, b = driver.stable_group("a", "b")
+    driver.config = CoordinatorConfig(group_max_size=1)
+    driver.reload()
+    generation = driver.shard.groups[GROUP].generation
+    driver.heartbeat(a, generation)
+    driver.join("b", b)
+    driver.join("a", a)
+    trace = driver.said()
+    assert trace[0] == f"heartbeat {a} <- REBALANCE_IN_PROGRESS"
+    assert "join a <- GROUP_MAX_SIZE_REACHED" in trace
+
+
+def test_descriptions_and_lists(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a")
+    described = describe_group(driver.shard, GROUP)
+    assert (described.state, described.protocol_type, described.protocol) == ("Stable", "consumer", "range")
+    (member,) = described.members
+    assert (member.member_id, member.metadata, member.assignment) == (a, b"range", b"p")
+    assert member.client.client_host == "/127.0.0.1"
+    driver.join("b")
+    driver.join("a", a)
+    described = describe_group(driver.shard, GROUP)
+    assert (described.state, described.protocol) == ("PreparingRebalance", "")
+    assert described.members[0].metadata == b""
+    missing = describe_group(driver.shard, "nobody")
+    assert (missing.state, missing.error_code) == ("Dead", ErrorCode.group_id_not_found)
+    (listed,) = list_groups(driver.shard, {"preparingrebalance"}, {"classic"})
+    assert (listed.group_id, listed.state, listed.type) == (GROUP, "PreparingRebalance", "classic")
+    assert not list(list_groups(driver.shard, {"stable"}, set()))
+    assert not list(list_groups(driver.shard, set(), {"consumer"}))

@@ -1,0 +1,190 @@
+"""The bytes of __consumer_offsets, which Kafka's own tools must be able to read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.coordinator import limits
+from barnabas.coordinator.groups.codec import (
+    UnreadableRecord,
+    decode_batch,
+    decode_record,
+    encode_batches,
+    encode_record,
+)
+from barnabas.coordinator.groups.core.records import (
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetAndMetadata,
+    OffsetRecord,
+    StoredGroup,
+    StoredMember,
+)
+from barnabas.records.batch import iterate_headers
+
+GROUP_KEY = bytes.fromhex("0002 0001 67")
+OFFSET_KEY = bytes.fromhex("0001 0001 67 0001 74 00000007")
+MEMBER = StoredMember("m-1", "i", "c", "/h", 300_000, 45_000, b"\x01\x02", b"\x03")
+
+GOLDEN: list[tuple[CoordinatorRecord, bytes, str | None]] = [
+    (
+        OffsetRecord("g", "t", 7, OffsetAndMetadata(5, 2, "x", 9)),
+        OFFSET_KEY,
+        "0003 0000000000000005 00000002 0001 78 0000000000000009",
+    ),
+    (
+        OffsetRecord("g", "t", 7, OffsetAndMetadata(5, -1, "", 9, 10)),
+        OFFSET_KEY,
+        "0001 0000000000000005 0000 0000000000000009 000000000000000a",
+    ),
+    (OffsetRecord("g", "t", 7, None), OFFSET_KEY, None),
+    (
+        GroupRecord("g", StoredGroup("consumer", 3, "range", "m-1", 256, (MEMBER,))),
+        GROUP_KEY,
+        "0003 0008 636f6e73756d6572 00000003 0005 72616e6765 0003 6d2d31 0000000000000100 00000001"
+        "0003 6d2d31 0001 69 0001 63 0002 2f68 000493e0 0000afc8 00000002 0102 00000001 03",
+    ),
+    (
+        GroupRecord("g", StoredGroup("", 0, None, None, -1)),
+        GROUP_KEY,
+        "0003 0000 00000000 ffff ffff ffffffffffffffff 00000000",
+    ),
+    (GroupRecord("g", None), GROUP_KEY, None),
+]
+
+
+@pytest.mark.parametrize(("record", "key", "value"), GOLDEN)
+def test_written_bytes(record: CoordinatorRecord, key: bytes, value: str | None) -> None:
+    expected = None if value is None else bytes.fromhex(value)
+    assert encode_record(record) == (key, expected)
+    assert decode_record(key, expected) == record
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("0000 0000000000000005 0001 78 0000000000000009", OffsetAndMetadata(5, -1, "x", 9)),
+        ("0002 0000000000000005 0001 78 0000000000000009", OffsetAndMetadata(5, -1, "x", 9)),
+        ("0004 0000000000000005 00000002 02 78 0000000000000009 00", OffsetAndMetadata(5, 2, "x", 9)),
+        (
+            "0004 0000000000000005 00000002 02 78 0000000000000009 01 00 10" + "11" * 16,
+            OffsetAndMetadata(5, 2, "x", 9),
+        ),
+    ],
+)
+def test_other_versions_of_offsets_are_read(value: str, expected: OffsetAndMetadata) -> None:
+    for key in (OFFSET_KEY, b"\x00\x00" + OFFSET_KEY[2:]):
+        assert decode_record(key, bytes.fromhex(value)) == OffsetRecord("g", "t", 7, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "timestamp", "instance", "rebalance_timeout"),
+    [
+        (
+            "0000 0001 63 00000003 0001 72 0001 6d 00000001"
+            "0001 6d 0001 63 0001 68 0000afc8 00000001 01 00000001 02",
+            -1,
+            None,
+            45_000,
+        ),
+        (
+            "0001 0001 63 00000003 0001 72 0001 6d 00000001"
+            "0001 6d 0001 63 0001 68 ffffffff 0000afc8 00000001 01 00000001 02",
+            -1,
+            None,
+            45_000,
+        ),
+        (
+            "0002 0001 63 00000003 0001 72 0001 6d 0000000000000100 00000001"
+            "0001 6d 0001 63 0001 68 000493e0 0000afc8 00000001 01 00000001 02",
+            256,
+            None,
+            300_000,
+        ),
+        (
+            "0004 02 63 00000003 02 72 02 6d 0000000000000100 02"
+            "02 6d 02 69 02 63 02 68 000493e0 0000afc8 02 01 02 02 00 00",
+            256,
+            "i",
+            300_000,
+        ),
+    ],
+)
+def test_other_versions_of_groups_are_read(
+    value: str, timestamp: int, instance: str | None, rebalance_timeout: int
+) -> None:
+    member = StoredMember("m", instance, "c", "h", rebalance_timeout, 45_000, b"\x01", b"\x02")
+    expected = StoredGroup("c", 3, "r", "m", timestamp, (member,))
+    assert decode_record(GROUP_KEY, bytes.fromhex(value)) == GroupRecord("g", expected)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\x00", bytes.fromhex("0003 0001 67"), bytes.fromhex("7fff")])
+def test_unknown_kinds_of_keys_are_left_alone(key: bytes | None) -> None:
+    assert decode_record(key, b"anything") is None
+
+
+@pytest.mark.parametrize("value", ["", "00", "0009", "0003 00", "0004 0000000000000005 00000002 02 ff"])
+def test_values_that_cannot_be_read_are_an_error(value: str) -> None:
+    for key in (OFFSET_KEY, GROUP_KEY):
+        with pytest.raises(UnreadableRecord):
+            decode_record(key, bytes.fromhex(value))
+
+
+names = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+timestamps = st.integers(0, 2**60)
+int32 = st.integers(0, 2**31 - 1)
+members = st.builds(
+    StoredMember,
+    names,
+    st.none() | names,
+    names,
+    names,
+    int32,
+    int32,
+    st.binary(max_size=9),
+    st.binary(max_size=9),
+)
+records = st.builds(
+    OffsetRecord,
+    names,
+    names,
+    int32,
+    st.none() | st.builds(OffsetAndMetadata, timestamps, int32, names, timestamps),
+) | st.builds(
+    GroupRecord,
+    names,
+    st.none()
+    | st.builds(
+        StoredGroup,
+        names,
+        int32,
+        st.none() | names,
+        st.none() | names,
+        timestamps,
+        st.lists(members, max_size=3).map(tuple),
+    ),
+)
+
+
+@given(st.lists(records, min_size=1, max_size=5))
+def test_what_is_written_is_read_back(written: list[CoordinatorRecord]) -> None:
+    assert list(decode_batch(memoryview(encode_batches(written, 1)))) == written
+
+
+def test_a_large_decision_becomes_several_batches() -> None:
+    metadata = "x" * 4096
+    decision = [
+        OffsetRecord("g", "t", partition, OffsetAndMetadata(1, -1, metadata, 1)) for partition in range(1000)
+    ]
+    data = encode_batches(decision, 1)
+    headers = list(iterate_headers(data))
+    assert len(headers) > 5
+    assert all(header.size_in_bytes <= limits.BATCH_BYTES_TARGET + 100 for _, header in headers)
+    read = [
+        record
+        for position, header in headers
+        for record in decode_batch(memoryview(data)[position : position + header.size_in_bytes])
+    ]
+    assert read == decision

@@ -1,0 +1,278 @@
+"""Loading, committing, failing and moving, against a log in memory that behaves as storage nodes do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from coordinator_node import Node, running, until, until_writing
+from log_in_memory import LogInMemory
+from prometheus_client import generate_latest
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.codec import encode_batches, encode_record
+from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
+from barnabas.kernel.errors import ErrorCode
+from barnabas.records.record import encode_batch
+from barnabas.rpc.v1 import coordinator_pb2 as pb
+
+
+@pytest.fixture(autouse=True)
+def _retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.coordinator.limits.LOAD_RETRY_MS_MIN", 0)
+    monkeypatch.setattr("barnabas.coordinator.limits.APPEND_RETRY_MS_MIN", 0)
+
+
+@pytest.fixture
+def log() -> LogInMemory:
+    return LogInMemory()
+
+
+async def test_an_answer_waits_for_the_commit_and_so_do_later_ones(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        log.gate = asyncio.Event()
+        commit, fetch = asyncio.create_task(node.commit(5)), asyncio.create_task(node.fetch())
+        await asyncio.sleep(0.01)
+        assert not commit.done()
+        assert not fetch.done()
+        log.gate.set()
+        assert (await commit, await fetch) == (ErrorCode.none, 5)
+
+
+async def test_decisions_that_wait_leave_in_one_append(log: LogInMemory) -> None:
+    """As many as a busy cluster's clients have waiting after a stall: more than the kernel takes pieces at once."""
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        log.gate = asyncio.Event()
+        commits = [asyncio.create_task(node.commit(offset)) for offset in range(1_000)]
+        await until(lambda: log.tries == 2)
+        appends, batches = log.appends, len(log.batches[0])
+        log.gate.set()
+        assert set(await asyncio.gather(*commits)) == {ErrorCode.none}
+        assert log.appends - appends <= 2
+        assert len(log.batches[0]) - batches <= 2
+        assert len(log.records()) == 1_000
+        assert log.reads == 1
+
+
+async def test_what_is_not_owned_or_not_loaded(log: LogInMemory) -> None:
+    node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=0))
+    assert await node.commit(1) is ErrorCode.coordinator_not_available
+    assert await node.fetch() is ErrorCode.not_coordinator
+    node.see("b")
+    assert await node.commit(1) is ErrorCode.not_coordinator
+    node.see("a", 1)
+    assert await node.commit(1) is ErrorCode.coordinator_load_in_progress
+    assert await node.heartbeat("m", 1) is ErrorCode.none
+    listed = await node.calls.ListGroups(pb.ListGroupsRequest(), None)
+    assert listed.error_code == ErrorCode.coordinator_load_in_progress
+    described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
+    assert described.groups[0].error_code == ErrorCode.coordinator_load_in_progress
+
+
+async def test_requests_wait_for_the_first_load(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    early = [asyncio.create_task(node.commit(1)), asyncio.create_task(node.fetch())]
+    listing = asyncio.create_task(node.calls.ListGroups(pb.ListGroupsRequest(), None))
+    described = asyncio.create_task(
+        node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
+    )
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in (*early, listing, described))
+    async with running(node):
+        assert await early[0] is ErrorCode.none
+        assert await early[1] in (-1, 1)
+        assert (await listing).error_code == ErrorCode.none
+        assert (await described).groups[0].error_code in (ErrorCode.none, ErrorCode.group_id_not_found)
+
+
+async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    early = asyncio.create_task(node.commit(1))
+    await asyncio.sleep(0)
+    node.see("b", 1)
+    assert await early is ErrorCode.not_coordinator
+
+
+async def test_a_zombie_cannot_commit(log: LogInMemory) -> None:
+    old, new = Node("a", log), Node("b", log)
+    old.see("a", 0)
+    async with running(old):
+        assert await old.commit(5) is ErrorCode.none
+        log.epochs[0] = 1  # the controller moves the partition; the old coordinator has not heard of it
+        new.see("b", 1)
+        async with running(new):
+            assert await new.fetch() == 5
+            assert await old.commit(6) is ErrorCode.not_coordinator
+            assert await new.commit(7) is ErrorCode.none
+            assert await old.fetch() is ErrorCode.coordinator_load_in_progress
+            old.see("b", 1)
+            assert await old.fetch() is ErrorCode.not_coordinator
+            offsets = [record.value.offset for record in log.records() if isinstance(record, OffsetRecord)]  # type: ignore[union-attr]
+            assert offsets == [5, 7]
+
+
+async def test_a_write_whose_answer_was_lost_is_found_again(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        log.lose_answer = True
+        assert await node.commit(6) is ErrorCode.coordinator_load_in_progress
+        await until_writing(node)
+        assert await node.fetch() == 6
+        assert await node.commit(7) is ErrorCode.none
+
+
+async def test_an_election_does_not_disturb_the_groups(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a", 3)
+    log.epochs[0] = 3
+    async with running(node):
+        joined = await node.join()
+        reads = log.reads
+        node.see("a", 3, leader_epoch=9)
+        assert await node.heartbeat(joined.member_id, 1) is ErrorCode.none
+        assert (node.coordinator.is_loaded(), log.reads) == (True, reads)
+
+
+async def test_members_survive_a_move(log: LogInMemory) -> None:
+    old, new = Node("a", log), Node("b", log)
+    old.see("a", 0)
+    async with running(old):
+        joined = await old.join()
+        sync = pb.SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=joined.member_id,
+            assignments=[pb.SyncGroupAssignment(member_id=joined.member_id, assignment=b"x")],
+        )
+        assert (await old.calls.SyncGroup(sync, None)).assignment == b"x"
+        log.epochs[0] = 1
+        old.see("b", 1)
+    new.see("b", 1)
+    async with running(new):
+        assert await new.heartbeat(joined.member_id, 1) is ErrorCode.none
+        assert await new.commit(3, generation=1, member_id=joined.member_id) is ErrorCode.none
+        assert (await new.calls.SyncGroup(sync, None)).assignment == b"x"
+
+
+async def test_those_who_wait_are_sent_on_when_the_partition_moves(log: LogInMemory) -> None:
+    config = CoordinatorConfig(coordinator_id="a", group_initial_rebalance_delay_ms=3000)
+    node = Node("a", log, config)
+    node.see("a")
+    async with running(node):
+        join = asyncio.create_task(node.join())
+        await asyncio.sleep(0.01)
+        node.see("b", 1)
+        assert (await join).error_code == ErrorCode.not_coordinator
+
+
+async def test_a_caller_that_gives_up_is_forgotten(log: LogInMemory) -> None:
+    config = CoordinatorConfig(coordinator_id="a", group_initial_rebalance_delay_ms=3000)
+    node = Node("a", log, config)
+    node.see("a")
+    async with running(node):
+        join = asyncio.create_task(node.join())
+        await asyncio.sleep(0.01)
+        join.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await join
+        node.clock.advance(3000)
+        node.coordinator.on_time()
+        (runtime,) = node.coordinator.runtimes()
+        assert runtime.shard.groups["g"].generation == 1
+
+
+async def test_deadlines_pass_without_requests(log: LogInMemory) -> None:
+    config = CoordinatorConfig(coordinator_id="a", group_initial_rebalance_delay_ms=3000)
+    node = Node("a", log, config)
+    node.see("a")
+    async with running(node):
+        join = asyncio.create_task(node.join())
+        await asyncio.sleep(0.01)
+        node.clock.advance(3000)
+        node.coordinator.on_time()
+        joined = await join
+        assert (joined.generation_id, joined.leader) == (1, joined.member_id)
+        assert await node.heartbeat(joined.member_id, 1) is ErrorCode.none
+        node.clock.advance(10_000)
+        node.coordinator.on_time()
+        assert await node.heartbeat(joined.member_id, 1) is ErrorCode.unknown_member_id
+
+
+async def test_checks_that_need_no_group(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert (await node.join(group="")).error_code == ErrorCode.invalid_group_id
+        assert (await node.join(session=5_999)).error_code == ErrorCode.invalid_session_timeout
+        assert (await node.join(session=1_800_001)).error_code == ErrorCode.invalid_session_timeout
+        empty = pb.HeartbeatRequest()
+        assert (await node.calls.Heartbeat(empty, None)).error_code == ErrorCode.invalid_group_id
+        assert (await node.calls.LeaveGroup(pb.LeaveGroupRequest(), None)).error_code == 24
+        assert (await node.calls.SyncGroup(pb.SyncGroupRequest(), None)).error_code == 24
+
+
+async def test_an_unreadable_log_is_not_served(log: LogInMemory) -> None:
+    good = encode_batches([OffsetRecord("g", "t", 0, OffsetAndMetadata(5))], 1)
+    key, _ = encode_record(OffsetRecord("g", "t", 0, None))
+    log.batches[0] = [encode_batch([(1, key, b"\x00\x09", ())])]
+    node = Node("a", log)
+    node.see("a")
+    task = asyncio.create_task(node.coordinator.run())
+    await asyncio.sleep(0.01)
+    assert await node.fetch() is ErrorCode.coordinator_load_in_progress
+    log.batches[0] = [good]
+    await until(node.coordinator.is_loaded)
+    assert await node.fetch() == 5
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_bug_costs_a_reload_and_not_the_process(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        joined = await node.join()
+        (runtime,) = node.coordinator.runtimes()
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime.shard, "replay", lambda _: 1 / 0)
+            assert (
+                await node.commit(6, generation=1, member_id=joined.member_id)
+                is ErrorCode.rebalance_in_progress
+            )
+            node.clock.advance(60_000)
+            node.coordinator.on_time()
+        assert await node.fetch() is ErrorCode.coordinator_load_in_progress
+        await until(node.coordinator.is_loaded)
+        assert await node.fetch() == 5
+
+
+async def test_deleted_topics_take_their_offsets_along(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a", topics=("t",))
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        node.see("a")
+        assert await node.fetch() == -1
+
+
+async def test_metrics(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a", partitions=3)
+    async with running(node):
+        await node.commit(5)
+        text = generate_latest(node.registry).decode()
+        assert "kafka_coordinator_group_groupmetadatamanager_numgroups 1.0" in text
+        assert "kafka_coordinator_group_groupmetadatamanager_numgroupsempty 1.0" in text
+        assert "kafka_coordinator_group_groupmetadatamanager_numoffsets 1.0" in text
+        assert "barnabas_coordinator_loaded_partitions 3.0" in text
+        assert "barnabas_coordinator_offset_commits_total 1.0" in text
