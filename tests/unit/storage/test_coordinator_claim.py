@@ -77,6 +77,28 @@ async def test_another_coordinator_epoch_is_refused(node: StorageHarness, offset
     assert await code(node, offsets, coordinator=process_2, epoch=EPOCH + 1) is ErrorCode.none
 
 
+async def test_ownership_is_decided_before_what_the_log_or_its_followers_refuse(node: StorageHarness) -> None:
+    """A coordinator that hears of a full disk or of missing replicas knows by it that nobody else writes."""
+    topic = uuid.uuid4()
+    records = topic_records(
+        OFFSETS,
+        topic,
+        replicas=(1, 2),
+        internal=True,
+        leader_epoch=3,
+        coordinator_id="c1",
+        coordinator_epoch=4,
+    )
+    del records[0].partition.isr[1:]
+    node.apply(topic_config(OFFSETS, min_insync_replicas="2"), *records)
+    await node.until_open()
+    assert await code(node, topic) is ErrorCode.not_enough_replicas
+    assert await code(node, topic, epoch=EPOCH - 1) is ErrorCode.not_coordinator
+    assert await code(node, topic, epoch=EPOCH + 1) is ErrorCode.unknown_leader_epoch
+    stranger = ("c1", "guessed")
+    assert await code(node, topic, coordinator=stranger) is ErrorCode.cluster_authorization_failed
+
+
 async def test_another_end_of_the_log_is_refused(node: StorageHarness, offsets: uuid.UUID) -> None:
     assert await code(node, offsets, expected=0) is ErrorCode.none
     assert await code(node, offsets, expected=0) is ErrorCode.offset_out_of_range
