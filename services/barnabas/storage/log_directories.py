@@ -19,6 +19,7 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.meta_properties import read_meta_properties
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment_file import sync_file_system
 
 log = get_logger("storage.log_directories")
 
@@ -122,6 +123,14 @@ class LogDirectories:
             directory.delete_partition(topic, index)
         except KafkaError as error:
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=error.message)
+
+    def sync_file_systems(self) -> None:
+        """Make durable in one pass what recovery left for later; the sync of each log then says whether it is."""
+        for directory in self._directories:
+            try:
+                sync_file_system(directory.path)
+            except OSError as error:
+                log.error("a file system cannot be synced", log_dir=directory.path, reason=str(error))
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Write recovery points, log start offsets and, if given, high watermarks; a failing disk is logged."""

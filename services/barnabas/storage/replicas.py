@@ -229,11 +229,14 @@ class Replicas:
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
-    async def recover(self) -> None:
-        """Open every partition that is on disk, before the node takes part in the cluster."""
+    async def recover(self, executors: Mapping[str, Executor] = MappingProxyType({})) -> None:
+        """Open every partition that is on disk, before the node takes part in the cluster.
+
+        `executors` has the threads of each log directory, by its path, so that a slow one does not hold up another.
+        """
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._disk_executor, self._directories.find_partitions)
-        work = []
+        by_directory: dict[str, list[Partition]] = {}
         for topic, index, topic_id in found:
             if topic_id is None:
                 log.warning(
@@ -241,11 +244,17 @@ class Replicas:
                 )
                 continue
             partition = self._add(topic, topic_id.bytes, index, False, TopicSettings())
-            work.append(loop.run_in_executor(self._disk_executor, self._open_all, [partition]))
+            by_directory.setdefault(self._directories.path_of((topic, index)), []).append(partition)
+        work = []
+        for path, partitions in by_directory.items():
+            executor = executors.get(path, self._disk_executor)
+            for start in range(0, len(partitions), limits.RECOVERY_BATCH):
+                batch = partitions[start : start + limits.RECOVERY_BATCH]
+                work.append(loop.run_in_executor(executor, self._open_all, batch))
         for opened in await asyncio.gather(*work):
             self._on_opened(opened)
         if work:
-            log.info("opened the partitions on disk", partitions=len(work))
+            log.info("opened the partitions on disk", partitions=len(self.partitions))
 
     async def run(self) -> None:
         """Create, open and delete logs as the metadata asks, until cancelled."""

@@ -158,7 +158,7 @@ class StorageNode:
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
         try:
-            await self.replicas.recover()
+            await self._recover()
         except LogStoreError as error:
             raise StartError(str(error)) from error
         async with self._serving() as address:
@@ -186,6 +186,16 @@ class StorageNode:
         await in_thread(self._executors.upkeep.shutdown)
         await in_thread(self._executors.cleaner.shutdown)
         await in_thread(self._directories.close, self.replicas.high_watermarks())
+
+    async def _recover(self) -> None:
+        count = self._config.num_recovery_threads_per_data_dir
+        threads = self._context.environment.threads
+        with contextlib.ExitStack() as stack:
+            executors = {
+                path: stack.enter_context(threads.executor("recovery", count))
+                for path in self._directories.paths
+            }
+            await self.replicas.recover(executors)
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[str]:

@@ -1,4 +1,5 @@
-"""What is done to the logs from time to time: retention, checkpoints, forgetting idle producers.
+"""What is done to the logs from time to time: retention, checkpoints, forgetting idle producers; once, at start, a
+sync of what recovery checked.
 
 All of it runs in one thread, a bounded number of partitions at a time.
 """
@@ -50,6 +51,7 @@ class Upkeep:
     async def run(self) -> None:
         """Do everything on schedule until cancelled."""
         config = self._config
+        await self.flush_recovered()
         async with asyncio.TaskGroup() as tasks:
             schedule: list[tuple[int, Callable[[], Awaitable[object]]]] = [
                 (config.log_retention_check_interval_ms, self.apply_retention),
@@ -64,6 +66,22 @@ class Upkeep:
         while True:
             await self._clock.sleep(interval_ms / 1000)
             await work()
+
+    async def flush_recovered(self) -> int:
+        """Move the recovery points of the logs that a crash made recovery check; returns how many there were.
+
+        So another crash does not check them again. They were not synced one by one before the node was ready: there
+        may be thousands.
+        """
+        if not any(
+            partition.log and _is_recovered(partition.log) for partition in self._replicas.partitions.values()
+        ):
+            return 0
+        await self._in_thread(self._directories.sync_file_systems)
+        count = await self._for_all(_flush_recovered)
+        await self.write_checkpoints()
+        log.info("synced the partitions that were recovered", partitions=count)
+        return count
 
     async def apply_retention(self) -> int:
         """Delete segments past their retention; returns how many."""
@@ -111,6 +129,17 @@ def _do_each(work: Work, logs: Sequence[tuple[PartitionLog, int]]) -> int:
             # Also a partition that was deleted meanwhile.
             log.warning("upkeep of a partition failed", log=opened.directory, reason=error.message)
     return total
+
+
+def _is_recovered(opened: PartitionLog) -> bool:
+    return opened.recovery_report.segments_checked > 0 and opened.unflushed_records > 0
+
+
+def _flush_recovered(opened: PartitionLog, _: int) -> int:
+    if opened.is_closed or not _is_recovered(opened):
+        return 0
+    opened.flush()
+    return 1
 
 
 def _delete_old_segments(opened: PartitionLog, high_watermark: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from recovery_harness import CONFIG, TOPIC_ID, damaged_log, files, fill, offsets, open_log
 
-from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log import partition_log
 from barnabas.log.log_directory import LogDirectory
@@ -83,7 +83,7 @@ def test_recovery_that_crashes_at_any_step_is_taken_up(tmp_path: Path) -> None:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    opened = LogDirectory.open(str(tmp_path / "dir"), "c", 1, ManualClock())
+    opened = LogDirectory.open(str(tmp_path / "dir"), "c", 1, seeded_environment())
     yield opened
     opened.abandon()
 
@@ -91,7 +91,7 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
 def crash(directory: LogDirectory) -> LogDirectory:
     """The process ends without a word, and another starts."""
     directory.abandon()
-    return LogDirectory.open(directory.path, "c", 1, ManualClock())
+    return LogDirectory.open(directory.path, "c", 1, seeded_environment())
 
 
 def test_what_was_checked_is_not_checked_again_after_another_crash(
@@ -108,6 +108,7 @@ def test_what_was_checked_is_not_checked_again_after_another_crash(
     directory = crash(directory)
     log = directory.open_partition("t", 0, TOPIC_ID, CONFIG)
     assert log.recovery_report.segments_checked == 1
+    assert log.recovery_report.snapshot_offset == log.segment_base_offsets[-1]
     assert offsets(log) == list(range(23))
     directory.abandon()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_confi
 
 from barnabas.kernel.config import ConfigError
 from barnabas.log.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from barnabas.log.segment_file import SegmentFile
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.storage.config import StorageConfig
@@ -54,6 +57,66 @@ async def test_checkpoints_are_written(node: StorageHarness) -> None:
     log.flush()
     await upkeep.write_checkpoints()
     assert read_offsets(str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
+
+
+async def test_what_recovery_checked_is_synced_once_the_node_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = (tmp_path / "data", tmp_path / "s")
+    async with run_node(*place, crash=True) as node:
+        topic = await node.create_topic(partitions=3)
+        for index in (0, 1):
+            await node.append(topic, batch(b"a", b"b"), index=index)
+    async with run_node(*place, crash=True) as node:
+        logs = [node.partition(topic, index).log for index in range(3)]
+        assert [log and (log.recovery_report.segments_checked, log.recovery_point) for log in logs] == [
+            (1, 0)
+        ] * 3
+        synced: list[str] = []
+        monkeypatch.setattr("barnabas.storage.log_directories.sync_file_system", synced.append)
+        upkeep = make_upkeep(node)
+        assert await upkeep.flush_recovered() == 2
+        assert synced == [str(node.directory)]
+        assert read_offsets(str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
+        assert await upkeep.flush_recovered() == 0
+    async with run_node(*place) as node:
+        logs = [node.partition(topic, index).log for index in range(3)]
+        assert [log and log.recovery_point for log in logs] == [2, 2, 0]
+
+
+async def test_a_file_system_that_cannot_be_synced_leaves_the_logs_to_say_whether_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = (tmp_path / "data", tmp_path / "s")
+    async with run_node(*place, crash=True) as node:
+        topic = await node.create_topic(partitions=2)
+        for index in (0, 1):
+            await node.append(topic, batch(b"a"), index=index)
+    async with run_node(*place, crash=True) as node:
+        bad, good = (node.partition(topic, index).log for index in range(2))
+        assert bad is not None
+        assert good is not None
+
+        def refuse(*_: object) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr("barnabas.storage.log_directories.sync_file_system", refuse)
+        monkeypatch.setattr(SegmentFile, "sync", _failing_sync(bad.directory))
+        assert await make_upkeep(node).flush_recovered() == 1
+        assert (bad.recovery_point, good.recovery_point) == (0, 1)
+        recovery_points = read_offsets(str(node.directory / RECOVERY_POINT_FILE))
+        assert (recovery_points["events", 0], recovery_points["events", 1]) == (0, 1)
+
+
+def _failing_sync(directory: str) -> Callable[[SegmentFile], None]:
+    real = SegmentFile.sync
+
+    def sync(file: SegmentFile) -> None:
+        if file.path.startswith(directory):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(file)
+
+    return sync
 
 
 async def test_idle_producers_are_forgotten(node: StorageHarness) -> None:
