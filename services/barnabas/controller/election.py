@@ -29,7 +29,7 @@ from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
 
 ELECTION_KEY: Final = "election"
-"""Holds the address of the active controller; not part of the metadata."""
+"""Holds process id and address of the active controller; not part of the metadata."""
 
 log = get_logger("controller.election")
 
@@ -52,11 +52,18 @@ class Leadership:
 
 
 class Election:
-    """Takes part in the election under `address`, which no other controller may have."""
+    """Takes part in the election as the process `process_id`, which others reach at `address`.
 
-    def __init__(self, store: Store, address: str, lease_ms: int, clock: Clock) -> None:
+    Only the id tells processes apart: an address may be given twice by mistake, and a process that starts in the place
+    of one that crashed waits until that one's lease has ended.
+    """
+
+    def __init__(self, store: Store, address: str, lease_ms: int, clock: Clock, process_id: str) -> None:
+        assert process_id, "an election without process ids has no winner"
+        assert "@" not in process_id, process_id
         self._store = store
         self._address = address
+        self._process_id = process_id
         self._lease_ms = lease_ms
         self._clock = clock
         self.active_address = ""
@@ -111,14 +118,16 @@ class Election:
         compare: Compare
         if holder is None:
             compare = KeyAbsent(ELECTION_KEY)
-        elif holder.value == self._address.encode():
-            # A former process of this controller: it held our address, so it is gone.
-            compare = ModRevisionEquals(ELECTION_KEY, holder.mod_revision)
         else:
-            await self._stand_by(holder.value.decode(), snapshot.revision)
-            return None
+            process_id, _, address = holder.value.decode().rpartition("@")
+            if process_id != self._process_id:
+                await self._stand_by(address, snapshot.revision)
+                return None
+            # A former term of this process, which could not give its lease back: that term has ended.
+            compare = ModRevisionEquals(ELECTION_KEY, holder.mod_revision)
         lease = await self._store.grant_lease(self._lease_ms)
-        put = Put(ELECTION_KEY, self._address.encode(), lease.lease_id)
+        value = f"{self._process_id}@{self._address}".encode()
+        put = Put(ELECTION_KEY, value, lease.lease_id)
         try:
             revision = await self._store.transact([compare], [put])
         except CompareFailed:
@@ -128,7 +137,13 @@ class Election:
 
     async def _stand_by(self, active_address: str, revision: int) -> None:
         """Return when the election key changes."""
-        if active_address != self.active_address:
+        if active_address == self._address:
+            log.warning(
+                "another process is active under the address of this controller: unless that was its former process, "
+                "give each controller an advertised_address of its own",
+                address=active_address,
+            )
+        elif active_address != self.active_address:
             log.info("standing by", active=active_address)
         self.active_address = active_address
         async with aclosing(self._store.watch(revision + 1, ELECTION_KEY)) as watch:  # type: ignore[type-var]

@@ -41,7 +41,8 @@ class Controller:
             config.election_lease_ms,
             shared=bool(config.etcd_endpoints),
         )
-        self._election = Election(store, address, config.election_lease_ms, environment.clock)
+        process_id = str(environment.new_id())
+        self._election = Election(store, address, config.election_lease_ms, environment.clock, process_id)
         self._active: ActiveController | None = None
         self.counts = ControllerCounts()
 
@@ -57,7 +58,7 @@ class Controller:
 
     def is_settled(self) -> bool:
         """Whether it leads, or stands by for one that does."""
-        # Our own address there is a lease of our last life that has not run out yet.
+        # Our own address there is a lease of our last life that has not run out yet, or a mistake (see Election).
         return self.active is not None or (
             self._active is None and self.active_address not in ("", self._address)
         )

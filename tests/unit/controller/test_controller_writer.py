@@ -32,8 +32,8 @@ def storing(*records: MetadataRecord, response: str = "done") -> Callable[[Metad
     return lambda image: Decision(records, response)
 
 
-async def elected(store: Store, address: str = "here") -> Leadership:
-    return await Election(store, address, 1000, SystemClock()).campaign()
+async def elected(store: Store, address: str = "here", process_id: str = "one") -> Leadership:
+    return await Election(store, address, 1000, SystemClock(), process_id).campaign()
 
 
 @asynccontextmanager
@@ -137,7 +137,7 @@ async def test_a_deposed_controller_can_write_nothing(open_store: StoreFactory) 
 
 
 async def test_election_has_one_winner_and_a_successor(open_store: StoreFactory) -> None:
-    first, second = [Election(await open_store(), name, 1000, SystemClock()) for name in ("one", "two")]
+    first, second = [Election(await open_store(), name, 1000, SystemClock(), name) for name in ("one", "two")]
     leadership = await first.campaign()
     waiting = asyncio.create_task(second.campaign())
     async with asyncio.timeout(15):
@@ -151,10 +151,29 @@ async def test_election_has_one_winner_and_a_successor(open_store: StoreFactory)
             await first.keep(leadership)
 
 
-async def test_a_controller_succeeds_its_own_former_process_at_once(store: Store) -> None:
-    former = await elected(store, "same")
-    successor = await asyncio.wait_for(elected(store, "same"), 0.9)
+async def test_a_process_succeeds_its_own_former_term_at_once(store: Store) -> None:
+    former = await elected(store)
+    successor = await asyncio.wait_for(elected(store), 0.9)
     assert successor.revision > former.revision
+
+
+async def test_two_processes_of_one_address_do_not_take_the_election_from_each_other(
+    open_store: StoreFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = [
+        Election(await open_store(), "same:1", 60_000, SystemClock(), process_id) for process_id in ("a", "b")
+    ]
+    leadership = await first.campaign()
+    waiting = asyncio.create_task(second.campaign())
+    async with asyncio.timeout(15):
+        while second.active_address != "same:1":
+            await asyncio.sleep(0.005)
+        assert not waiting.done()
+        held = (await (await open_store()).snapshot(ELECTION_KEY)).entries[ELECTION_KEY]
+        assert held.mod_revision == leadership.revision
+        assert "advertised_address" in caplog.text
+        await first.resign(leadership)
+        await waiting
 
 
 async def test_a_slow_receiver_is_ended_and_a_quick_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
