@@ -56,6 +56,10 @@ class Controller:
         """Where the active controller is, as far as is known; empty when it is not."""
         return self._election.active_address
 
+    def now_ms(self) -> int:
+        """The time, in ms since 1970."""
+        return self.environment.clock.now_ms()
+
     def is_settled(self) -> bool:
         """Whether it leads, or stands by for one that does."""
         # Our own address there is a lease of our last life that has not run out yet, or a mistake (see Election).

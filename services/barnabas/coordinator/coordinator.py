@@ -170,8 +170,8 @@ class Coordinator:
 
 
 def _deleted_topics(old: MetadataImage, new: MetadataImage) -> list[str]:
-    """Names of the topics of `old` that are gone or are other topics now."""
+    """Names of the topics of `old` that somebody deleted; those that are only absent from `new` are not meant."""
     changes = new.changes_since(old)
-    suspects = old.topics_by_id.keys() if changes is None else changes.topics
-    gone = (old.topics_by_id.get(topic_id) for topic_id in suspects if topic_id not in new.topics_by_id)
+    deleted = new.deleted_topics if changes is None else changes.deleted_topics
+    gone = (old.topics_by_id.get(topic_id) for topic_id in deleted)
     return [topic.name for topic in gone if topic is not None]

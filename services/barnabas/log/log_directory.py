@@ -29,6 +29,16 @@ from barnabas.log.meta_properties import MetaProperties, check_meta_properties, 
 from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
 from barnabas.log.partition_metadata import directory_name, parse_directory_name, read_topic_id
 from barnabas.log.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
+from barnabas.log.stray import SUFFIX as STRAY_SUFFIX
+from barnabas.log.stray import (
+    StrayFacts,
+    StrayKey,
+    parse_stray_name,
+    read_facts,
+    remove_facts,
+    stray_name,
+    write_facts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -202,13 +212,82 @@ class LogDirectory:
                 os.rename(self._file(name), marked)
             except FileNotFoundError:
                 return
+        self._forget(key)
+        # What cannot be removed now goes when the directory is opened next.
+        shutil.rmtree(marked, ignore_errors=True)
+
+    def _forget(self, key: PartitionKey) -> None:
         checkpoints = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
         if [offsets for offsets in checkpoints if offsets.pop(key, None) is not None]:
             # A partition of the same name must not inherit a recovery point that says its data is safe.
             self.write_checkpoints()
         self.write_cleaner_checkpoint()
-        # What cannot be removed now goes when the directory is opened next.
+
+    def strays(self) -> dict[StrayKey, StrayFacts]:
+        """Every partition that is set aside."""
+        found = {}
+        for name in sorted(os.listdir(self.path)):
+            key = parse_stray_name(name)
+            if key is not None and os.path.isdir(self._file(name)):
+                found[key] = read_facts(self._file(name))
+        return found
+
+    def is_over(self, facts: StrayFacts, grace_ms: int) -> bool:
+        """Whether a stray partition was set aside `grace_ms` ago or earlier."""
+        return self._environment.clock.now_ms() - facts.since_ms >= grace_ms
+
+    def set_aside(self, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
+        """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
+        key = (topic, stray.partition)
+        try:
+            self.close_partition(*key)
+        except KafkaError:
+            # What its checkpoints say already holds; the rest is recovered if the partition is taken back.
+            self.logs.pop(key).release()
+        directory = self._file(directory_name(*key))
+        if not os.path.isdir(directory):
+            return None
+        facts = StrayFacts(
+            topic,
+            self._environment.clock.now_ms(),
+            self.recovery_points.get(key, 0),
+            self.log_start_offsets.get(key, 0),
+            max(high_watermark, self.high_watermarks.get(key, 0)),
+            self.cleaner_offsets.get(key, -1),
+        )
+        with storage_errors(self.path):
+            write_facts(directory, facts)
+            os.rename(directory, self._file(stray_name(topic, stray)))
+        self._forget(key)
+        return facts
+
+    def take_back(self, topic: str, stray: StrayKey, facts: StrayFacts) -> None:
+        """Make a stray partition one of `topic` again, not opened yet. Raises KAFKA_STORAGE_ERROR."""
+        key = (topic, stray.partition)
+        directory = self._file(directory_name(*key))
+        # First what says where its log begins: a crash in between must not bring deleted records back.
+        self.recovery_points[key] = facts.recovery_point
+        self.high_watermarks[key] = facts.high_watermark
+        if facts.log_start_offset:
+            self.log_start_offsets[key] = facts.log_start_offset
+        self._closed_properly[key] = False
+        self.write_checkpoints()
+        with self._checkpoint_lock, storage_errors(self.path):
+            if facts.first_dirty_offset >= 0:
+                self.cleaner_offsets[key] = facts.first_dirty_offset
+                write_offsets(self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
+            os.rename(self._file(stray_name(facts.topic, stray)), directory)
+            remove_facts(directory)
+
+    def delete_stray(self, stray: StrayKey, facts: StrayFacts) -> None:
+        """Delete a partition that is set aside. Raises KAFKA_STORAGE_ERROR."""
+        name = stray_name(facts.topic, stray)
+        marked = self._file(f"{name.removesuffix(STRAY_SUFFIX)}{DELETE_SUFFIX}")
+        with storage_errors(self.path):
+            os.rename(self._file(name), marked)
         shutil.rmtree(marked, ignore_errors=True)
+        if not os.path.isdir(self._file(directory_name(facts.topic, stray.partition))):
+            self._forget((facts.topic, stray.partition))  # what a `take_back` that failed may have left
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.

@@ -26,12 +26,15 @@ from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
     CoordinatorRecord,
+    DeletedTopicRecord,
     FeatureRecord,
     GatewayRecord,
     MetadataRecord,
     NodeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    Term,
+    TermsRecord,
     TopicRecord,
 )
 
@@ -76,6 +79,8 @@ class ImageChanges:
     """(topic id, index) of partitions that came, went or have another record."""
     configs: tuple[tuple[int, str], ...]
     """(resource type, resource name) of resources whose settings changed."""
+    deleted_topics: tuple[bytes, ...]
+    """Ids of topics that were deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,10 @@ class MetadataImage:
     """Finalized levels; a feature that is not here is at level 0."""
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     next_producer_id: int = 0
+    deleted_topics: Mapping[bytes, DeletedTopicRecord] = field(default_factory=LayeredMapping)
+    """Topics that somebody deleted, by id, as far back as the controller remembers."""
+    terms: tuple[Term, ...] = ()
+    """The terms of active controllers that led here, oldest first (see `history`)."""
     changes: ImageChanges | None = field(default=None, repr=False, compare=False)
     """What `apply` changed; None for an image that was not made by it."""
 
@@ -159,6 +168,10 @@ def partition_key(topic_id: bytes, index: int) -> str:
     return f"partitions/{topic_id.hex()}/{index}"
 
 
+def deleted_topic_key(topic_id: bytes) -> str:
+    return f"deleted-topics/{topic_id.hex()}"
+
+
 def config_key(resource_type: int, resource_name: str) -> str:
     return f"configs/{resource_type}/{resource_name}"
 
@@ -169,6 +182,7 @@ def feature_key(name: str) -> str:
 
 CLUSTER_KEY: Final = "cluster"
 PRODUCER_IDS_KEY: Final = "producer-ids"
+TERMS_KEY: Final = "terms"
 
 
 class _Draft:
@@ -181,6 +195,7 @@ class _Draft:
         self._partitions: dict[bytes, dict[int, PartitionRecord | None]] = {}
         self._configs: dict[tuple[int, str], None] = {}
         self._changed_topics: dict[bytes, None] = {}
+        self._deleted_topics: dict[bytes, Any] = {}
 
     def replay(self, record: MetadataRecord) -> None:
         key = record.key
@@ -202,6 +217,10 @@ class _Draft:
             case "client_quota":
                 quota = record.client_quota
                 self._put("client_quotas", quota_entity(quota.entity), _quotas(quota))
+            case "deleted_topic":
+                self._deleted_topics[record.deleted_topic.topic_id] = record.deleted_topic
+            case "terms":
+                self._changed["terms"] = tuple(record.terms.terms)
             case "topic":
                 self._topics[record.topic.name] = record.topic
             case "partition":
@@ -225,6 +244,10 @@ class _Draft:
                 self._put_config(_config_resource(key), None)
             case "client-quotas":
                 self._put("client_quotas", entity_of_key(key), None)
+            case "deleted-topics":
+                self._deleted_topics[bytes.fromhex(name)] = GONE
+            case "terms":
+                self._changed["terms"] = ()
             case "topics":
                 self._topics[name] = None
             case "partitions":
@@ -246,11 +269,15 @@ class _Draft:
     def finish(self, revision: int) -> MetadataImage:
         if self._topics or self._partitions:
             self._finish_topics()
+        if self._deleted_topics:
+            deleted = LayeredMapping.of(self._base.deleted_topics)
+            self._changed["deleted_topics"] = deleted.replacing(self._deleted_topics)
         changes = ImageChanges(
             self._base.revision,
             tuple(self._changed_topics),
             tuple((topic_id, index) for topic_id, indexes in self._partitions.items() for index in indexes),
             tuple(self._configs),
+            tuple(topic_id for topic_id, known in self._deleted_topics.items() if known is not GONE),
         )
         return replace(self._base, revision=revision, changes=changes, **self._changed)
 
@@ -321,6 +348,10 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for entity, quotas in image.client_quotas.items():
         quota = ClientQuotaRecord(entity=entity_parts(entity), values=quotas)
         yield MetadataRecord(key=client_quota_key(entity), client_quota=quota)
+    for topic_id, deleted in image.deleted_topics.items():
+        yield MetadataRecord(key=deleted_topic_key(topic_id), deleted_topic=deleted)
+    if image.terms:
+        yield MetadataRecord(key=TERMS_KEY, terms=TermsRecord(terms=image.terms))
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             yield MetadataRecord(key=partition_key(topic.topic_id, index), partition=partition)

@@ -13,9 +13,6 @@ APPEND_ANSWER_BYTES: Final = 64
 RECORD_ERROR_BYTES: Final = 128
 """What a record that is to blame for a refusal counts against it."""
 
-DELETED_TOPICS_REMEMBERED: Final = 1_000
-"""Topics, deleted last, of which a storage node still says that they are gone: gateways hear of it a moment later."""
-
 FETCH_ANSWERS_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of results of one Fetch stream that may wait to be written before further fetches of it are read."""
 
@@ -49,3 +46,10 @@ hand-overs between threads that one at a time takes."""
 
 STOP_GRACE_SECONDS: Final = 0.2
 """How long streams may finish what they are writing when the node stops."""
+
+STRAY_KEPT_MS: Final = 24 * 3_600_000
+"""How long a partition is kept that the metadata does not know although nobody deleted it. Counted from when it was set
+aside, over restarts; Kafka's nearest setting is file.delete.delay.ms."""
+
+STRAY_CHECK_MS: Final = 60_000
+"""How often stray partitions are looked over for those that were kept long enough."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.environment import Environment
@@ -20,6 +20,7 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.meta_properties import read_meta_properties
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment_file import sync_file_system
+from barnabas.log.stray import StrayFacts, StrayKey
 
 log = get_logger("storage.log_directories")
 
@@ -59,6 +60,7 @@ class LogDirectories:
         self._directories = list(directories)
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._places: dict[PartitionKey, LogDirectory] = {}
+        self._strays: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
 
     @classmethod
     def open(
@@ -79,6 +81,7 @@ class LogDirectories:
                 opened.append(directory)
             directories = cls(opened, flush_times, producer_id_expiration_ms=producer_id_expiration_ms)
             directories.find_partitions()
+            directories.find_strays()
             stack.pop_all()
         return directories
 
@@ -95,6 +98,22 @@ class LogDirectories:
                 found.append(FoundPartition(*key, topic_id))
         return found
 
+    def find_strays(self) -> None:
+        """Find the partitions that were set aside."""
+        for directory in self._directories:
+            for stray, facts in directory.strays().items():
+                self._strays.setdefault(stray, (directory, facts))
+
+    @property
+    def strays(self) -> list[StrayKey]:
+        """Every partition that is set aside."""
+        return list(self._strays)
+
+    def expired_strays(self, grace_ms: int) -> list[StrayKey]:
+        """The partitions that were set aside `grace_ms` ago or earlier."""
+        held = self._strays.copy().items()
+        return [stray for stray, (directory, facts) in held if directory.is_over(facts, grace_ms)]
+
     @property
     def paths(self) -> list[str]:
         return [directory.path for directory in self._directories]
@@ -107,6 +126,7 @@ class LogDirectories:
         Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR).
         """
         key = (topic, index)
+        self._take_back(topic, StrayKey(topic_id, index))
         directory = self._places.get(key) or min(self._directories, key=lambda each: len(each.logs))
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
@@ -131,6 +151,48 @@ class LogDirectories:
                 sync_file_system(directory.path)
             except OSError as error:
                 log.error("a file system cannot be synced", log_dir=directory.path, reason=str(error))
+
+    def set_aside(self, topic: str, index: int, topic_id: uuid.UUID, high_watermark: int) -> None:
+        """Keep a partition that nobody knows any more as a stray one; a failing disk is logged."""
+        directory = self._places.pop((topic, index), None)
+        if directory is None:
+            return
+        stray = StrayKey(topic_id, index)
+        try:
+            facts = directory.set_aside(topic, stray, high_watermark)
+        except KafkaError as error:
+            log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=error.message)
+            return
+        if facts is not None:
+            self._strays[stray] = (directory, facts)
+
+    def delete_strays(self, strays: Iterable[StrayKey]) -> None:
+        """Delete partitions that were set aside; a failing disk is logged."""
+        for stray in strays:
+            held = self._strays.pop(stray, None)
+            if held is None:
+                continue
+            directory, facts = held
+            try:
+                directory.delete_stray(stray, facts)
+                log.info("deleted a stray partition", partition=f"{facts.topic}-{stray.partition}")
+            except KafkaError as error:
+                log.error(
+                    "cannot delete a stray partition",
+                    partition=f"{facts.topic}-{stray.partition}",
+                    reason=error.message,
+                )
+
+    def _take_back(self, topic: str, stray: StrayKey) -> None:
+        """Raises KAFKA_STORAGE_ERROR."""
+        held = self._strays.get(stray)
+        if held is None or (topic, stray.partition) in self._places:
+            return
+        directory, facts = held
+        directory.take_back(topic, stray, facts)
+        del self._strays[stray]
+        self._places[topic, stray.partition] = directory
+        log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Write recovery points, log start offsets and, if given, high watermarks; a failing disk is logged."""

@@ -57,6 +57,11 @@ class StorageCollector(Collector):
         counts = self._replicas.counts
         yield from _topic_counters(counts)
         yield from _node_counters(counts)
+        yield GaugeMetricFamily(
+            "barnabas_storage_stray_partitions",
+            "Partitions on disk that the metadata does not know although nobody deleted them",
+            value=self._replicas.stray_count,
+        )
         yield from _log_gauges(partitions)
         yield from _replica_gauges(partitions, self._replicas.node_id)
         yield CounterMetricFamily(

@@ -1,5 +1,9 @@
 """Which partitions this node has, and the work on disk that follows from the metadata.
 
+Data is deleted on an order only: the metadata says that the topic was deleted, or gives a partition that this node has
+followed to other nodes. A partition that is merely absent (from a restored backup's metadata, say) is set aside as
+stray for a day, and taken back when its topic id comes again.
+
 An image only changes what is in memory; creating, opening and deleting logs is left to `run`, which does it in
 threads, deletions before openings, so that a topic that is created again finds its name free.
 """
@@ -8,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from concurrent.futures import Executor
 from types import MappingProxyType
 
@@ -16,6 +20,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.errors import LogStoreError
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.stray import StrayKey
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.validators import ConfigValue
@@ -61,9 +66,10 @@ class Replicas:
         self._settings = TopicSettingsReader(node_id, static)
         self._to_open: dict[Partition, None] = {}
         self._to_delete: list[Partition] = []
-        self._deleted: dict[bytes, None] = {}
-        """The topics whose partitions were deleted here, by id, oldest first."""
+        self._to_set_aside: list[Partition] = []
+        self._strays_to_delete: list[StrayKey] = []
         self._opening = 0
+        self._removing = False
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         """Set when there is other metadata, and when logs were opened."""
@@ -79,7 +85,7 @@ class Replicas:
 
         UNKNOWN_TOPIC_ID says that the topic was never heard of here, which may be because it is new.
         """
-        if topic_id in self._deleted:
+        if topic_id in self.image.deleted_topics:
             return int(ErrorCode.unknown_topic_or_partition)
         if topic_id not in self.image.topics_by_id:
             return int(ErrorCode.unknown_topic_id)
@@ -107,12 +113,23 @@ class Replicas:
         partition = self.find(topic_id, index)
         if partition is not None:
             return partition.is_opening
-        return self.image.partition(topic_id, index) is None
+        image = self.image
+        return image.partition(topic_id, index) is None and topic_id not in image.deleted_topics
 
     @property
     def is_settled(self) -> bool:
         """Whether every log that the metadata asks for is open."""
         return not self._to_open and not self._opening
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be done on disk, and nothing is being done."""
+        return self.is_settled and not self._removing and not self._has_removals()
+
+    @property
+    def stray_count(self) -> int:
+        """Partitions on disk that are set aside."""
+        return len(self._directories.strays)
 
     def high_watermarks(self) -> dict[PartitionKey, int]:
         """The high watermark of every open partition."""
@@ -139,7 +156,9 @@ class Replicas:
                 self._follow(topic_id, index)
             for topic_id in changes.topics:
                 for index in range(_partition_count(old, topic_id)):
-                    self._remove_deleted(topic_id, index)
+                    self._follow(topic_id, index)
+            if changes.deleted_topics:
+                self._delete_strays(changes.deleted_topics)
             self._update_settings(changes.configs)
         self._changed.set()
 
@@ -147,8 +166,10 @@ class Replicas:
         for topic in self.image.topics_by_id.values():
             for index in range(len(topic.partitions)):
                 self._follow(topic.topic_id, index)
-        for topic_id, index in list(self.partitions):
-            self._remove_deleted(topic_id, index)
+        for partition in list(self.partitions.values()):
+            if self.image.partition(partition.topic_id, partition.index) is None:
+                self._leave_absent(partition)
+        self._delete_strays(self.image.deleted_topics)
         self._update_all_settings()
 
     def _follow(self, topic_id: bytes, index: int) -> None:
@@ -156,11 +177,13 @@ class Replicas:
         partition = self.partitions.get((topic_id, index))
         record = self.image.partition(topic_id, index)
         if record is None:
-            self._remove_deleted(topic_id, index)
+            if partition is not None:
+                self._leave_absent(partition)
             return
         if self.node_id not in record.replicas:
             if partition is not None:
-                self._remove(partition)
+                # An order to one who was a replica; to one who just started it may be old news of a restored backup.
+                self._leave(partition, is_order=self.node_id in partition.record.replicas)
             return
         topic = self.image.topics_by_id[topic_id]
         settings = self._settings.read(self.image, topic.name)
@@ -207,25 +230,43 @@ class Replicas:
         self.partitions[topic_id, index] = partition
         return partition
 
-    def _remove_deleted(self, topic_id: bytes, index: int) -> None:
-        """Delete what a topic's deletion left here; never on the word of metadata of no or another cluster."""
-        partition = self.partitions.get((topic_id, index))
-        if partition is None or topic_id in self.image.topics_by_id:
-            return
+    def _leave_absent(self, partition: Partition) -> None:
+        """The metadata does not have the partition; nothing follows from metadata of no or another cluster."""
         if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
-            self._remove(partition)
-            self._deleted[topic_id] = None
-            if len(self._deleted) > limits.DELETED_TOPICS_REMEMBERED:
-                del self._deleted[next(iter(self._deleted))]
+            self._leave(partition, is_order=partition.topic_id in self.image.deleted_topics)
 
-    def _remove(self, partition: Partition) -> None:
-        log.info("partition is removed from this node", partition=partition.name)
+    def _leave(self, partition: Partition, *, is_order: bool) -> None:
+        """Have the partition no longer: delete it by order, else set it aside."""
+        if is_order:
+            log.info("partition is removed from this node", partition=partition.name)
+            self._to_delete.append(partition)
+        else:
+            log.warning(
+                "the metadata does not know a partition that nobody deleted: it is kept as stray for a while",
+                partition=partition.name,
+                topic_id=str(uuid.UUID(bytes=partition.topic_id)),
+                kept_hours=limits.STRAY_KEPT_MS // 3_600_000,
+            )
+            self._to_set_aside.append(partition)
         del self.partitions[partition.topic_id, partition.index]
         self.counts.remove_partition(partition.topic)
         self._to_open.pop(partition, None)
-        self._to_delete.append(partition)
         partition.on_removed()
         self._wake.set()
+
+    def _delete_strays(self, topic_ids: Container[bytes]) -> None:
+        """Delete what was set aside of topics of which it is known by now that they were deleted."""
+        doomed = [stray for stray in self._directories.strays if stray.topic_id.bytes in topic_ids]
+        if doomed and self.image.cluster_id == self._cluster_id:
+            self._strays_to_delete += doomed
+            self._wake.set()
+
+    async def expire_strays(self) -> None:
+        """Delete what was set aside long enough ago."""
+        expired = self._directories.expired_strays(limits.STRAY_KEPT_MS)
+        if expired:
+            self._strays_to_delete += expired
+            self._wake.set()
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
@@ -262,10 +303,9 @@ class Replicas:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._to_delete or self._to_open:
-                doomed, self._to_delete = self._to_delete, []
-                if doomed:
-                    await loop.run_in_executor(self._disk_executor, self._delete_all, doomed)
+            while self._has_removals() or self._to_open:
+                if self._has_removals():
+                    await self._do_removals()
                     continue
                 batch = list(self._to_open)[: limits.OPEN_BATCH]
                 for partition in batch:
@@ -274,6 +314,20 @@ class Replicas:
                 opened = await loop.run_in_executor(self._disk_executor, self._open_all, batch)
                 self._opening = 0
                 self._on_opened(opened)
+
+    def _has_removals(self) -> bool:
+        return bool(self._to_delete or self._to_set_aside or self._strays_to_delete)
+
+    async def _do_removals(self) -> None:
+        loop = asyncio.get_running_loop()
+        doomed, self._to_delete = self._to_delete, []
+        aside, self._to_set_aside = self._to_set_aside, []
+        strays, self._strays_to_delete = self._strays_to_delete, []
+        self._removing = True
+        await loop.run_in_executor(self._disk_executor, self._remove_all, doomed, aside, strays)
+        self._removing = False
+        if aside:
+            self._delete_strays(self.image.deleted_topics)  # said meanwhile, when they were no strays yet
 
     def _open_all(self, batch: Iterable[Partition]) -> list[Opened]:
         """In a thread: open or create the logs; one that fails does not touch the others."""
@@ -303,9 +357,16 @@ class Replicas:
                 partition.on_open(found, high_watermark)
         self._changed.set()
 
-    def _delete_all(self, doomed: Iterable[Partition]) -> None:
+    def _remove_all(
+        self, doomed: Iterable[Partition], aside: Iterable[Partition], strays: Iterable[StrayKey]
+    ) -> None:
+        """In a thread: delete and set aside."""
         for partition in doomed:
             self._directories.delete_partition(partition.topic, partition.index)
+        for partition in aside:
+            topic_id = uuid.UUID(bytes=partition.topic_id)
+            self._directories.set_aside(partition.topic, partition.index, topic_id, partition.high_watermark)
+        self._directories.delete_strays(strays)
 
 
 def _partition_count(image: MetadataImage, topic_id: bytes) -> int:

@@ -1,5 +1,5 @@
-"""What is done to the logs from time to time: retention, checkpoints, forgetting idle producers; once, at start, a
-sync of what recovery checked.
+"""What is done to the logs from time to time: retention, checkpoints, forgetting idle producers and strays; once, at
+start, a sync of what recovery checked.
 
 All of it runs in one thread, a bounded number of partitions at a time.
 """
@@ -16,6 +16,7 @@ from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
+from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.replicas import Replicas
@@ -58,6 +59,7 @@ class Upkeep:
                 (config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints),
                 (config.replica_high_watermark_checkpoint_interval_ms, self.write_high_watermarks),
                 (config.producer_id_expiration_check_interval_ms, self.expire_producers),
+                (limits.STRAY_CHECK_MS, self._replicas.expire_strays),
             ]
             for interval_ms, work in schedule:
                 tasks.create_task(self._repeat(interval_ms, work), name="upkeep")

@@ -185,7 +185,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=consumes(topics))
     def delete(self, name: str) -> None:
-        self.do(delete_topics(self.image, pb.DeleteTopicsRequest(topics=[pb.TopicRef(name=name)])))
+        self.do(delete_topics(self.image, pb.DeleteTopicsRequest(topics=[pb.TopicRef(name=name)]), now_ms=5))
 
     @invariant()
     def a_partition_has_a_leader_exactly_while_its_replica_lives(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.controller.core import deletion
 from barnabas.controller.core.decision import ClusterDefaults, Decision
 from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.nodes import fence_node, register_node
@@ -266,7 +267,7 @@ def test_deletion_by_name_and_by_id() -> None:
         pb.TopicRef(),
         pb.TopicRef(name="c", topic_id=by_id),
     ]
-    decision = delete_topics(image, pb.DeleteTopicsRequest(topics=refs))
+    decision = delete_topics(image, pb.DeleteTopicsRequest(topics=refs), now_ms=5)
     assert [ErrorCode(t.result.error_code) for t in decision.response.topics] == [
         ErrorCode.none,
         ErrorCode.none,
@@ -282,10 +283,29 @@ def test_deletion_by_name_and_by_id() -> None:
     assert len([key for key in left.records if key.startswith("partitions/")]) == 1
 
 
+def test_a_deletion_is_remembered_for_a_time_and_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deleted(image: MetadataImage, name: str, now_ms: int) -> MetadataImage:
+        request = pb.DeleteTopicsRequest(topics=[pb.TopicRef(name=name)])
+        return after(image, delete_topics(image, request, now_ms=now_ms))
+
+    _, image = create(cluster(), *(topic(name) for name in "abcd"))
+    ids = {name: image.topics[name].topic_id for name in "abcd"}
+    image = deleted(image, "a", 5)
+    assert {key: (said.name, said.deleted_at_ms) for key, said in image.deleted_topics.items()} == {
+        ids["a"]: ("a", 5)
+    }
+    image = deleted(image, "b", 6)
+    image = deleted(image, "c", 6 + deletion.DELETED_TOPIC_KEPT_MS)
+    assert set(image.deleted_topics) == {ids["b"], ids["c"]}
+    monkeypatch.setattr(deletion, "DELETED_TOPICS_MAX", 2)
+    image = deleted(image, "d", 6 + deletion.DELETED_TOPIC_KEPT_MS)
+    assert set(image.deleted_topics) == {ids["c"], ids["d"]}
+
+
 def test_deletion_can_be_disabled() -> None:
     _, image = create(cluster(), topic())
     request = pb.DeleteTopicsRequest(topics=[pb.TopicRef(name="orders")])
-    decision = delete_topics(image, request, enabled=False)
+    decision = delete_topics(image, request, now_ms=5, enabled=False)
     assert decision.response.topics[0].result.error_code == ErrorCode.topic_deletion_disabled
     assert not decision.records
 

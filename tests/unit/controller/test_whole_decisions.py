@@ -129,7 +129,7 @@ def _grow(image: MetadataImage) -> Decision[Any]:
 
 def _delete(image: MetadataImage) -> Decision[Any]:
     refs = [pb.TopicRef(name=name) for name in ("events", "other", GROUP_METADATA_TOPIC)]
-    return delete_topics(image, pb.DeleteTopicsRequest(topics=refs))
+    return delete_topics(image, pb.DeleteTopicsRequest(topics=refs), now_ms=5)
 
 
 def _configure(image: MetadataImage) -> Decision[Any]:

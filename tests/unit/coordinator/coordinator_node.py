@@ -16,9 +16,15 @@ from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, partition_key, topic_key
+from barnabas.metadata.image import (
+    GROUP_METADATA_TOPIC,
+    MetadataImage,
+    deleted_topic_key,
+    partition_key,
+    topic_key,
+)
 from barnabas.rpc.v1 import coordinator_pb2 as pb
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
+from barnabas.rpc.v1.metadata_pb2 import DeletedTopicRecord, MetadataRecord, PartitionRecord, TopicRecord
 
 TOPIC_ID = b"o" * 16
 
@@ -42,6 +48,7 @@ class Node:
         partitions: int = 1,
         *,
         topics: tuple[str, ...] = (),
+        deleted: tuple[str, ...] = (),
         leader_epoch: int = 0,
     ) -> None:
         """Receive the metadata in which `owner` coordinates everything under coordinator epoch `epoch`."""
@@ -65,6 +72,9 @@ class Node:
             records.append(
                 MetadataRecord(key=topic_key(name), topic=TopicRecord(name=name, topic_id=name.encode() * 16))
             )
+        for name in deleted:
+            said = DeletedTopicRecord(topic_id=name.encode() * 16, name=name)
+            records.append(MetadataRecord(key=deleted_topic_key(said.topic_id), deleted_topic=said))
         old, self.image = self.image, MetadataImage().apply(records, self.image.revision + 1)
         self.coordinator.on_image(old, self.image)
 

@@ -10,9 +10,11 @@ from barnabas.metadata.client_quotas import client_quota_key, entity_parts
 from barnabas.metadata.image import (
     CLUSTER_KEY,
     PRODUCER_IDS_KEY,
+    TERMS_KEY,
     MetadataImage,
     config_key,
     coordinator_key,
+    deleted_topic_key,
     feature_key,
     gateway_key,
     node_key,
@@ -24,12 +26,15 @@ from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
     CoordinatorRecord,
+    DeletedTopicRecord,
     FeatureRecord,
     GatewayRecord,
     MetadataRecord,
     NodeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    Term,
+    TermsRecord,
     TopicRecord,
 )
 
@@ -71,6 +76,10 @@ def everything() -> list[MetadataRecord]:
         MetadataRecord(key=config_key(32, "a/b"), config=ConfigRecord(values={"x": "1"})),
         MetadataRecord(key=feature_key("f"), feature=FeatureRecord(name="f", level=2)),
         MetadataRecord(key=client_quota_key(entity), client_quota=quota),
+        MetadataRecord(
+            key=deleted_topic_key(b"d" * 16), deleted_topic=DeletedTopicRecord(topic_id=b"d" * 16)
+        ),
+        MetadataRecord(key=TERMS_KEY, terms=TermsRecord(terms=[Term(term_id="a", first_revision=3)])),
         *topic("events", 100),
     ]
 

@@ -17,6 +17,7 @@ from barnabas.metadata.image import (
     MetadataImage,
     config_key,
     coordinator_key,
+    deleted_topic_key,
     partition_key,
     topic_key,
 )
@@ -28,6 +29,7 @@ from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
     CoordinatorRecord,
+    DeletedTopicRecord,
     MetadataRecord,
     PartitionRecord,
     TopicRecord,
@@ -156,6 +158,11 @@ class StorageHarness:
         cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=cluster_id))
         image = MetadataImage().apply([cluster, *records], revision)
         self.replicas.on_image(self.replicas.image, image)
+
+    def deletion(self, topic_id: uuid.UUID, name: str = "events") -> MetadataRecord:
+        """That the topic was deleted."""
+        said = DeletedTopicRecord(topic_id=topic_id.bytes, name=name)
+        return MetadataRecord(key=deleted_topic_key(topic_id.bytes), deleted_topic=said)
 
     async def until_open(self) -> None:
         """Wait until the logs that the metadata asks for are open."""

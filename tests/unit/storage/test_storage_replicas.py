@@ -12,8 +12,8 @@ from storage_harness import NODE_ID, StorageHarness, batch, run_node, topic_conf
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
-from barnabas.metadata.image import MetadataImage
-from barnabas.storage import limits
+from barnabas.metadata.image import MetadataImage, topic_key
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 from barnabas.storage.log_directories import LogDirectories
 from barnabas.storage.partition import Partition
 
@@ -55,43 +55,45 @@ async def test_a_torn_write_is_cut_off_after_a_crash(tmp_path: Path) -> None:
         assert (await node.append(topic, batch(b"next"))).base_offset == 1
 
 
-async def test_a_deleted_topic_goes_from_disk(tmp_path: Path) -> None:
-    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_deleted_topic_goes_from_disk(tmp_path: Path, away: bool) -> None:
+    data, socket = tmp_path / "data", tmp_path / "s"
+    async with run_node(data, socket) as node:
         topic = await node.create_topic()
         kept = await node.create_topic("kept")
-        node.snapshot(*topic_records("kept", kept))
-        await until_deleted(node, tmp_path / "data" / "events-0")
-        assert node.replicas.find(topic.bytes, 0) is None
-        assert (tmp_path / "data" / "kept-0").is_dir()
+        if not away:
+            node.apply(node.deletion(topic), MetadataRecord(key=topic_key("events")))
+            await until_deleted(node, data / "events-0")
+    if away:
+        async with run_node(data, socket) as node:
+            node.snapshot(node.deletion(topic), *topic_records("kept", kept))
+            await until_deleted(node, data / "events-0")
+    assert [path.name for path in data.glob("events-0*")] == []
+    assert (data / "kept-0").is_dir()
 
 
-async def test_a_deleted_topic_is_not_taken_for_one_that_is_still_to_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_deleted_topic_is_not_taken_for_one_that_is_still_to_come(tmp_path: Path) -> None:
     """A gateway hears of a deletion a moment later than the node; a client that tried again would look for a leader."""
-    monkeypatch.setattr(limits, "DELETED_TOPICS_REMEMBERED", 1)
 
     async def code(topic: uuid.UUID) -> int:
         return int((await node.append(topic, batch(b"late"))).error_code)
 
     async with run_node(tmp_path / "data", tmp_path / "s") as node:
         first, second = await node.create_topic("first"), await node.create_topic("second")
-        node.snapshot(*topic_records("second", second))
+        node.snapshot(*topic_records("second", second), node.deletion(first))
         assert await code(first) == ErrorCode.unknown_topic_or_partition
-        node.snapshot(*topic_records("kept", uuid.uuid4()))
+        node.snapshot(*topic_records("kept", uuid.uuid4()), node.deletion(second))
         assert await code(second) == ErrorCode.unknown_topic_or_partition
-        assert await code(first) == ErrorCode.unknown_topic_id, "no more than the limit are remembered"
+        assert await code(first) == ErrorCode.unknown_topic_id, "as far back as the controller remembers"
 
 
-async def test_empty_or_foreign_metadata_deletes_nothing(tmp_path: Path) -> None:
+async def test_empty_or_foreign_metadata_takes_nothing_away(tmp_path: Path) -> None:
     async with run_node(tmp_path / "data", tmp_path / "s") as node:
         topic = await node.create_topic()
         node.replicas.on_image(node.replicas.image, MetadataImage())
         assert node.replicas.find(topic.bytes, 0) is not None
-        node.snapshot(cluster_id="another-cluster-000000")
+        node.snapshot(node.deletion(topic), cluster_id="another-cluster-000000")
         assert node.replicas.find(topic.bytes, 0) is not None
-        node.snapshot()
-        assert node.replicas.find(topic.bytes, 0) is None
 
 
 async def test_a_topic_created_again_under_its_name_starts_empty(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
-"""DeleteTopics: by name or by id."""
+"""DeleteTopics: by name or by id.
+
+A deleted topic leaves a record that says so, for storage nodes delete data on that word alone. Nodes that are away for
+longer than the record is kept hold what they have of the topic as stray for a while.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -11,6 +17,7 @@ from barnabas.metadata.image import (
     MetadataImage,
     TopicImage,
     config_key,
+    deleted_topic_key,
     partition_key,
     topic_key,
 )
@@ -21,13 +28,19 @@ from barnabas.rpc.v1.controller_pb2 import (
     ResourceResult,
     TopicRef,
 )
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+from barnabas.rpc.v1.metadata_pb2 import DeletedTopicRecord, MetadataRecord
+
+DELETED_TOPIC_KEPT_MS: Final = 7 * 24 * 3_600_000
+"""How long it is remembered that a topic was deleted."""
+
+DELETED_TOPICS_MAX: Final = 10_000
+"""Deleted topics that are remembered, the latest ones."""
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, *, enabled: bool = True
+    image: MetadataImage, request: DeleteTopicsRequest, *, now_ms: int, enabled: bool = True
 ) -> Decision[DeleteTopicsResponse]:
-    """Decide on every topic of the request by itself. `enabled` is delete.topic.enable."""
+    """Decide on every topic of the request by itself, at `now_ms` since 1970. `enabled` is delete.topic.enable."""
     times = Counter((ref.name, ref.topic_id) for ref in request.topics)
     targets = Counter(_target(image, ref) for ref in request.topics)
     deleted: dict[bytes, TopicImage] = {}
@@ -56,7 +69,9 @@ def delete_topics(
         results.append(result)
     records: list[MetadataRecord] = []
     for topic in deleted.values():
-        records += _deletions(image, topic)
+        records += _deletions(image, topic, now_ms)
+    if deleted:
+        records += _forgotten(image, len(deleted), now_ms)
     prefixes = tuple(f"partitions/{topic_id.hex()}/" for topic_id in deleted)
     return Decision(tuple(records), DeleteTopicsResponse(topics=results), prefixes)
 
@@ -85,11 +100,24 @@ def _find(image: MetadataImage, ref: TopicRef) -> TopicImage:
     return topic
 
 
-def _deletions(image: MetadataImage, topic: TopicImage) -> list[MetadataRecord]:
-    records = [MetadataRecord(key=topic_key(topic.name))]
+def _deletions(image: MetadataImage, topic: TopicImage, now_ms: int) -> list[MetadataRecord]:
+    said = DeletedTopicRecord(topic_id=topic.topic_id, name=topic.name, deleted_at_ms=now_ms)
+    records = [
+        MetadataRecord(key=topic_key(topic.name)),
+        MetadataRecord(key=deleted_topic_key(topic.topic_id), deleted_topic=said),
+    ]
     if (TOPIC_RESOURCE, topic.name) in image.configs:
         records.append(MetadataRecord(key=config_key(TOPIC_RESOURCE, topic.name)))
     records += [
         MetadataRecord(key=partition_key(topic.topic_id, index)) for index in range(len(topic.partitions))
     ]
     return records
+
+
+def _forgotten(image: MetadataImage, added: int, now_ms: int) -> Iterator[MetadataRecord]:
+    """Deletions of the records that are too old, or too many once `added` come to them."""
+    known = sorted(image.deleted_topics.values(), key=lambda said: said.deleted_at_ms)
+    too_many = len(known) + added - DELETED_TOPICS_MAX
+    for rank, said in enumerate(known):
+        if rank < too_many or said.deleted_at_ms < now_ms - DELETED_TOPIC_KEPT_MS:
+            yield MetadataRecord(key=deleted_topic_key(said.topic_id))

@@ -86,7 +86,10 @@ class Servicer(ControllerServicer):
         self, request: pb.DeleteTopicsRequest, context: Context
     ) -> pb.DeleteTopicsResponse:
         enabled = self._defaults.delete_topic_enable
-        return await self._submit(context, lambda image: delete_topics(image, request, enabled=enabled))
+        now_ms = self._controller.now_ms()
+        return await self._submit(
+            context, lambda image: delete_topics(image, request, now_ms=now_ms, enabled=enabled)
+        )
 
     async def CreatePartitions(  # noqa: N802
         self, request: pb.CreatePartitionsRequest, context: Context

@@ -29,10 +29,18 @@ class WatchRequest(_message.Message):
     GATEWAY_FIELD_NUMBER: _builtins.int
     COORDINATOR_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    KNOWN_REVISION_FIELD_NUMBER: _builtins.int
+    KNOWN_TERM_ID_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster id that the caller's data belongs to; empty when it has none yet. Another cluster's caller is
-    refused with INVALID_ARGUMENT.
+    refused with INVALID_ARGUMENT, or with DATA_LOSS if it has followed its own cluster's metadata already.
     """
+    known_revision: _builtins.int
+    """The revision of the image that the caller has; 0 when it has none yet. A controller whose metadata does not
+    continue that image (a restored backup, another store) refuses the caller with DATA_LOSS.
+    """
+    known_term_id: _builtins.str
+    """The latest term in that image; empty when it has none."""
     @_builtins.property
     def node(self) -> _metadata_pb2.NodeRecord:
         """A storage node; `fenced` and `node_epoch` are the controller's to set."""
@@ -52,10 +60,12 @@ class WatchRequest(_message.Message):
         gateway: _metadata_pb2.GatewayRecord | None = ...,
         coordinator: _metadata_pb2.CoordinatorRecord | None = ...,
         cluster_id: _builtins.str = ...,
+        known_revision: _builtins.int = ...,
+        known_term_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "gateway", b"gateway", "node", b"node", "registration", b"registration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "coordinator", b"coordinator", "gateway", b"gateway", "node", b"node", "registration", b"registration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "coordinator", b"coordinator", "gateway", b"gateway", "known_revision", b"known_revision", "known_term_id", b"known_term_id", "node", b"node", "registration", b"registration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_registration: _TypeAlias = _typing.Literal["node", "gateway", "coordinator"]  # noqa: Y015
     _WhichOneofArgType_registration: _TypeAlias = _typing.Literal["registration", b"registration"]  # noqa: Y015

@@ -27,7 +27,7 @@ class MetadataRecord(_message.Message):
     """One fact about the cluster. The key names it, the value replaces whatever was known under that key.
     Keys: "cluster", "nodes/<id>", "gateways/<id>", "coordinators/<id>", "topics/<name>",
     "partitions/<topic id in hex>/<index>", "configs/<resource type>/<resource name>", "producer-ids",
-    "features/<name>", "client-quotas/<entity>".
+    "features/<name>", "client-quotas/<entity>", "deleted-topics/<topic id in hex>", "terms".
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -43,6 +43,8 @@ class MetadataRecord(_message.Message):
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
     FEATURE_FIELD_NUMBER: _builtins.int
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
+    DELETED_TOPIC_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """The key that this record is stored under."""
     @_builtins.property
@@ -85,6 +87,14 @@ class MetadataRecord(_message.Message):
     def client_quota(self) -> Global___ClientQuotaRecord:
         """Key "client-quotas/<entity>", where <entity> is canonical: one entity has one key."""
 
+    @_builtins.property
+    def deleted_topic(self) -> Global___DeletedTopicRecord:
+        """Key "deleted-topics/<topic id in hex>"."""
+
+    @_builtins.property
+    def terms(self) -> Global___TermsRecord:
+        """Key "terms"."""
+
     def __init__(
         self,
         *,
@@ -99,12 +109,14 @@ class MetadataRecord(_message.Message):
         producer_ids: Global___ProducerIdsRecord | None = ...,
         feature: Global___FeatureRecord | None = ...,
         client_quota: Global___ClientQuotaRecord | None = ...,
+        deleted_topic: Global___DeletedTopicRecord | None = ...,
+        terms: Global___TermsRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "feature", b"feature", "gateway", b"gateway", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "topic", b"topic", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "deleted_topic", b"deleted_topic", "feature", b"feature", "gateway", b"gateway", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "terms", b"terms", "topic", b"topic", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "feature", b"feature", "gateway", b"gateway", "key", b"key", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "topic", b"topic", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "coordinator", b"coordinator", "deleted_topic", b"deleted_topic", "feature", b"feature", "gateway", b"gateway", "key", b"key", "node", b"node", "partition", b"partition", "producer_ids", b"producer_ids", "terms", b"terms", "topic", b"topic", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["cluster", "node", "gateway", "coordinator", "topic", "partition", "config", "producer_ids", "feature", "client_quota"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["cluster", "node", "gateway", "coordinator", "topic", "partition", "config", "producer_ids", "feature", "client_quota", "deleted_topic", "terms"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 
@@ -363,6 +375,88 @@ class TopicRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TopicRecord: _TypeAlias = TopicRecord  # noqa: Y015
+
+@_typing.final
+class DeletedTopicRecord(_message.Message):
+    """A topic was deleted. Storage nodes delete a partition's data on this word only: that a topic is absent means
+    nothing. Kept for so long that nodes that were away see it too.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The id of the topic that is no more: 16 bytes. No other topic ever gets it."""
+    name: _builtins.str
+    """The topic's name; another topic may have it by now."""
+    deleted_at_ms: _builtins.int
+    """When it was deleted, in ms since 1970."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        deleted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_at_ms", b"deleted_at_ms", "name", b"name", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedTopicRecord: _TypeAlias = DeletedTopicRecord  # noqa: Y015
+
+@_typing.final
+class TermsRecord(_message.Message):
+    """The terms of active controllers, oldest first: they tell the history of one store from that of a restored backup."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TERMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def terms(self) -> _containers.RepeatedCompositeFieldContainer[Global___Term]:
+        """The latest terms."""
+
+    def __init__(
+        self,
+        *,
+        terms: _abc.Iterable[Global___Term] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TermsRecord: _TypeAlias = TermsRecord  # noqa: Y015
+
+@_typing.final
+class Term(_message.Message):
+    """The time of one active controller, from its election to the next."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TERM_ID_FIELD_NUMBER: _builtins.int
+    FIRST_REVISION_FIELD_NUMBER: _builtins.int
+    term_id: _builtins.str
+    """A UUID as text; no two terms have the same."""
+    first_revision: _builtins.int
+    """No change of this term has a lower revision, none of a term before it this or a higher one."""
+    def __init__(
+        self,
+        *,
+        term_id: _builtins.str = ...,
+        first_revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_revision", b"first_revision", "term_id", b"term_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Term: _TypeAlias = Term  # noqa: Y015
 
 @_typing.final
 class PartitionRecord(_message.Message):

@@ -262,6 +262,9 @@ async def test_deleted_topics_take_their_offsets_along(log: LogInMemory) -> None
     async with running(node):
         assert await node.commit(5) is ErrorCode.none
         node.see("a")
+        assert await node.fetch() == 5, "that a topic is absent is no deletion"
+        node.see("a", topics=("t",))
+        node.see("a", deleted=("t",))
         assert await node.fetch() == -1
 
 

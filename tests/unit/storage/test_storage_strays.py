@@ -1,0 +1,164 @@
+"""Absence is not an order: partitions that the metadata does not know are set aside, and come back as they were."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from storage_harness import StorageHarness, batch, run_node, topic_records
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.stray import StrayKey, parse_stray_name
+from barnabas.metadata.image import partition_key, topic_key
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+from barnabas.storage import limits
+
+
+def strays(data: Path) -> list[StrayKey]:
+    keys = (parse_stray_name(path.name) for path in data.iterdir())
+    return [key for key in keys if key is not None]
+
+
+async def until_strays(node: StorageHarness, count: int) -> None:
+    async with asyncio.timeout(20):
+        while node.replicas.stray_count != count or not node.replicas.is_idle:
+            await asyncio.sleep(0)
+
+
+async def test_what_an_older_snapshot_does_not_name_is_kept_and_comes_back(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with run_node(data, tmp_path / "s") as node:
+        topic = await node.create_topic()
+        for number in range(3):
+            await node.append(topic, batch(b"%d" % number))
+        node.snapshot()
+        await until_strays(node, 1)
+        assert node.replicas.find(topic.bytes, 0) is None
+        assert strays(data) == [StrayKey(topic, 0)]
+        assert (data / f"events-0.{topic.hex}-stray" / "00000000000000000000.log").stat().st_size > 0
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        assert node.replicas.stray_count == 0
+        assert node.partition(topic).high_watermark == 3
+        assert (await node.append(topic, batch(b"more"))).base_offset == 3
+    assert strays(data) == []
+
+
+async def test_a_stray_partition_keeps_where_its_log_starts_over_a_restart(tmp_path: Path) -> None:
+    data, socket = tmp_path / "data", tmp_path / "s"
+    async with run_node(data, socket) as node:
+        topic = await node.create_topic()
+        for number in range(5):
+            await node.append(topic, batch(b"%d" % number))
+        log = node.partition(topic).log
+        assert log is not None
+        assert log.maybe_increment_log_start_offset(3)
+        node.snapshot()
+        await until_strays(node, 1)
+    async with run_node(data, socket) as node:
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        log = node.partition(topic).log
+        assert log is not None
+        assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+        assert node.partition(topic).high_watermark == 5
+
+
+async def test_a_day_later_a_stray_partition_is_deleted_also_over_a_restart(tmp_path: Path) -> None:
+    data, socket = tmp_path / "data", tmp_path / "s"
+    async with run_node(data, socket) as node:
+        topic = await node.create_topic()
+        node.snapshot()
+        await until_strays(node, 1)
+        node.clock.advance(limits.STRAY_KEPT_MS - 1_000)
+        await node.replicas.expire_strays()
+        await until_strays(node, 1)
+        set_aside = node.clock.now_ms()
+    async with run_node(data, socket) as node:
+        assert node.replicas.stray_count == 1
+        node.clock.advance(set_aside - node.clock.now_ms() + 1_000)
+        await node.replicas.expire_strays()
+        await until_strays(node, 0)
+        assert list(data.glob("events-0*")) == []
+        node.snapshot(*topic_records("events", topic))
+        await node.until_open()
+        assert node.partition(topic).high_watermark == 0
+
+
+async def test_a_topic_of_the_same_name_starts_empty_beside_the_stray_one(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with run_node(data, tmp_path / "s") as node:
+        first = await node.create_topic()
+        await node.append(first, batch(b"old"))
+        node.snapshot()
+        second = await node.create_topic()
+        await until_strays(node, 1)
+        assert (await node.append(second, batch(b"new"))).base_offset == 0
+        assert strays(data) == [StrayKey(first, 0)]
+        node.apply(node.deletion(first))
+        await until_strays(node, 0)
+        assert node.replicas.find(second.bytes, 0) is not None
+        assert (data / "events-0").is_dir()
+
+
+async def test_a_deletion_that_is_learnt_later_deletes_what_was_set_aside(tmp_path: Path) -> None:
+    data, socket = tmp_path / "data", tmp_path / "s"
+    async with run_node(data, socket) as node:
+        topic = await node.create_topic()
+        node.snapshot()
+        await until_strays(node, 1)
+    async with run_node(data, socket) as node:
+        node.snapshot(node.deletion(topic))
+        await until_strays(node, 0)
+        assert list(data.glob("events-0*")) == []
+
+
+async def test_a_topic_of_fewer_partitions_deletes_none(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with run_node(data, tmp_path / "s") as node:
+        topic = await node.create_topic(partitions=3)
+        node.snapshot(*topic_records("events", topic, 2))
+        await until_strays(node, 1)
+        assert strays(data) == [StrayKey(topic, 2)]
+        records = [MetadataRecord(key=partition_key(topic.bytes, index)) for index in range(2)]
+        node.apply(MetadataRecord(key=topic_key("events")), *records)
+        await until_strays(node, 3)
+
+
+async def test_a_partition_given_to_others_is_deleted_by_order_and_not_by_old_news(tmp_path: Path) -> None:
+    data, socket = tmp_path / "data", tmp_path / "s"
+    elsewhere = {"leader": 2, "leader_epoch": 1, "replicas": (2,)}
+    async with run_node(data, socket) as node:
+        topic = await node.create_topic()
+        other = await node.create_topic("other")
+        node.apply(*topic_records("events", topic, **elsewhere))  # type: ignore[arg-type]
+        async with asyncio.timeout(20):
+            while (data / "events-0").exists() or not node.replicas.is_idle:
+                await asyncio.sleep(0)
+        assert strays(data) == []
+    async with run_node(data, socket) as node:
+        # It has followed nothing yet: this may be the metadata of a backup from before the partition came here.
+        node.snapshot(*topic_records("other", other, **elsewhere))  # type: ignore[arg-type]
+        await until_strays(node, 1)
+
+
+async def test_a_partition_that_cannot_be_closed_is_set_aside_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    async with run_node(data, tmp_path / "s") as node:
+        topic = await node.create_topic()
+        await node.append(topic, batch(b"a"))
+        log = node.partition(topic).log
+        assert log is not None
+
+        def fail() -> None:
+            raise KafkaError(ErrorCode.kafka_storage_error, "EIO")
+
+        monkeypatch.setattr(log, "close", fail)
+        node.snapshot()
+        await until_strays(node, 1)
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        assert (await node.append(topic, batch(b"b"))).base_offset == 1
