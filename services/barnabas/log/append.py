@@ -6,7 +6,8 @@ import enum
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.config import LogConfig
+from barnabas.log.config import INT_MAX, LogConfig
+from barnabas.log.leader_epochs import NO_EPOCH
 from barnabas.log.producer_state import BatchMetadata, ProducerState
 from barnabas.log.segment import AppendedBatch
 from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
@@ -122,6 +123,30 @@ def assign_offsets(
         first_offset = last_offset + 1
         length += size
     return parts, batches, length
+
+
+def check_continues(prepared: list[PreparedBatch], expected: int, epoch: int) -> None:
+    """Whether a leader's batches continue a log that ends at `expected` with a record of leader epoch `epoch`.
+
+    Raises OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, or CORRUPT_MESSAGE for offsets that fit no segment.
+    """
+    for batch in prepared:
+        header = batch.header
+        if header.base_offset < expected:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {header.base_offset} does not continue a log that ends at {expected}",
+            )
+        if header.last_offset - prepared[0].header.base_offset > INT_MAX:
+            raise KafkaError(ErrorCode.corrupt_message, f"offset {header.last_offset} is too far ahead")
+        if NO_EPOCH < header.partition_leader_epoch < epoch:
+            raise KafkaError(
+                ErrorCode.fenced_leader_epoch,
+                f"offset {header.base_offset} is of leader epoch {header.partition_leader_epoch}, "
+                f"the one before it of {epoch}",
+            )
+        expected = header.next_offset
+        epoch = max(epoch, header.partition_leader_epoch)
 
 
 def prepare_follower_batches(records: Buffer) -> tuple[list[PreparedBatch], list[AppendedBatch], int]:

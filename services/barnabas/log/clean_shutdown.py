@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
@@ -12,9 +13,15 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def write_marker(directory: str, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-    """The last thing that closing does; durable."""
+    """The last thing that closing does; durable. Raises OSError; then there is none."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    write_atomically(os.path.join(directory, FILE_NAME), text.encode(), sync=True)
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        write_atomically(path, text.encode(), sync=True)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def take_marker(directory: str) -> bool:

@@ -73,7 +73,7 @@ def clean(
                     raise CleaningAbortedError(f"{log.directory}: its segments have changed")
                 del waiting[: len(group)]
     except KafkaError as error:
-        if waiting and not log.still_holds(view, waiting):
+        if waiting and log.is_trusted and not log.still_holds(view, waiting):
             raise CleaningAbortedError(f"{log.directory}: its segments have changed") from error
         raise
     if batches.records_without_key:

@@ -1,8 +1,8 @@
 """What an offset index and a time index share: sorted entries of a fixed size, in memory and on disk.
 
 The entries of an open segment are held in memory (8 or 12 bytes for 4 KiB of log) and written behind: when the
-segment rolls, when the log is flushed (before the recovery point moves) and when it closes. A crash loses at most
-entries past the recovery point, and recovery builds those anew.
+segment rolls, when the finished segment is flushed (before the recovery point moves past it) and when it closes.
+Recovery builds those of the segments past the recovery point anew.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ _UNKNOWN = -1
 
 
 class IndexFile:
-    """Owner of one index's entries. Not locked: the partition log's lock covers every change."""
+    """Owner of one index's entries. Not locked: entries are changed by whoever holds the partition log's lock, the
+    file by whoever holds the segment's.
+    """
 
-    __slots__ = ("_written", "base_offset", "bytes_max", "entries", "path")
+    __slots__ = ("_is_cut", "_written", "base_offset", "bytes_max", "entries", "path")
 
     entry: struct.Struct
     suffix: str
@@ -29,6 +31,7 @@ class IndexFile:
         self.bytes_max = bytes_max
         self.entries = bytearray(entries)
         self._written = len(entries)
+        self._is_cut = False
 
     def __len__(self) -> int:
         return len(self.entries) // self.entry.size
@@ -46,30 +49,28 @@ class IndexFile:
         return 0 <= offset - self.base_offset <= 0x7FFFFFFF
 
     def flush(self) -> None:
-        """Write the entries that the file does not have yet, and cut whatever stands behind them."""
-        end = len(self.entries)
-        if end != self._written or not os.path.exists(self.path):
-            start = max(self._written, 0)
+        """Write the entries that the file does not have yet, and cut whatever stands behind them. Entries may be
+        added meanwhile, by another thread; raises OSError, after which the same is written again.
+        """
+        end, start = len(self.entries), max(self._written, 0)
+        if end != self._written or self._is_cut or not os.path.exists(self.path):
             write_at(self.path, start, bytes(self.entries[start:end]))
-            self._written = end
+            self._written, self._is_cut = end, False
 
     def clear(self) -> None:
-        """Forget all entries; the file follows at once, since a rebuilt index must not keep an old tail."""
-        self.entries.clear()
-        self._written = 0
-        write_at(self.path, 0, b"")
+        """Forget all entries; the file follows with the next `flush`."""
+        self._keep(0)
 
     def forget_file(self) -> None:
         """What the file holds is not known: the next `flush` writes all entries."""
         self._written = _UNKNOWN
 
     def _keep(self, count: int) -> None:
-        """Keep the first `count` entries, here and in the file."""
+        """Keep the first `count` entries; the file follows with the next `flush`, or is built anew after a crash."""
         size = count * self.entry.size
         del self.entries[size:]
-        if size < self._written:
-            self._written = size
-            write_at(self.path, size, b"")
+        self._written = min(self._written, size)
+        self._is_cut = True
 
     def _count_not_after(self, wanted: int, field: int) -> int:
         """How many entries have `field` at most `wanted`: entries rise in every field."""

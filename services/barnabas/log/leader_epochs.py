@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import threading
 from typing import NamedTuple
 
 from barnabas.log.checkpoints import read_checkpoint, write_checkpoint
@@ -21,75 +22,96 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """Owner of the list of epochs, rising in epoch and in start offset; the file follows every change.
+    """Owner of the list of epochs, rising in epoch and in start offset; a reader sees one list or the next.
 
-    The file is replaced but not synced; the log syncs it before its recovery point moves, and recovery reads the
-    epochs past that point from the batches.
+    The file is written behind, by `flush`: before the recovery point moves, before compaction takes batches away,
+    and at closing. So an election costs no disk, and a change in memory cannot fail. What a crash loses are epochs
+    of batches past the recovery point, which recovery reads from the batches, and epochs that wrote nothing, which
+    nobody can ask for.
     """
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, FILE_NAME)
-        self.is_dirty = False
-        self._entries = [
+        self._entries = tuple(
             EpochEntry(int(epoch), int(start)) for epoch, start in read_checkpoint(self.path, columns=2)
-        ]
+        )
+        self._written = self._entries
+        self._changing = threading.Lock()
+        self._writing = threading.Lock()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        return tuple(self._entries)
+        return self._entries
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the file says something else."""
+        return self._entries != self._written
+
+    def flush(self) -> None:
+        """Make the file say what is known, durably. For a thread. Raises OSError, SyncError among them."""
+        with self._writing:
+            entries = self._entries
+            if entries != self._written:
+                rows = [(str(entry.epoch), str(entry.start_offset)) for entry in entries]
+                write_checkpoint(self.path, rows, sync=True)
+                self._written = entries
 
     @property
     def latest_epoch(self) -> int:
         """The newest epoch known, or -1."""
-        return self._entries[-1].epoch if self._entries else NO_EPOCH
+        entries = self._entries
+        return entries[-1].epoch if entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Epoch `epoch` writes from `start_offset` on; entries that contradict this are dropped."""
-        if epoch < 0:
-            return
-        latest = self._entries[-1] if self._entries else None
-        if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
-            return
-        kept = list(self._entries)
-        while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
-            kept.pop()
-        self._replace([*kept, EpochEntry(epoch, start_offset)])
+        """Epoch `epoch` writes from `start_offset` on; older epochs that wrote nothing before it are dropped.
+
+        An epoch older than the newest known changes nothing: it is over, and what the newer ones wrote stands.
+        """
+        with self._changing:
+            latest = self.latest_epoch
+            if epoch < 0 or epoch < latest:
+                return
+            if epoch == latest and self._entries[-1].start_offset <= start_offset:
+                return
+            kept = [
+                entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset
+            ]
+            self._entries = (*kept, EpochEntry(epoch, start_offset))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers: the greatest epoch known that is at most the one
         asked for, and where it ended. (-1, -1) when the epoch is unknown and newer than all.
         """
-        if epoch == NO_EPOCH or epoch > self.latest_epoch:
+        entries = self._entries
+        latest = entries[-1].epoch if entries else NO_EPOCH
+        if epoch == NO_EPOCH or epoch > latest:
             return NO_EPOCH, NO_OFFSET
-        if epoch == self.latest_epoch:
+        if epoch == latest:
             return epoch, log_end_offset
-        after = bisect.bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
-        end_offset = self._entries[after].start_offset
-        return (self._entries[after - 1].epoch if after else epoch), end_offset
+        after = bisect.bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        return (entries[after - 1].epoch if after else epoch), entries[after].start_offset
 
     def epoch_for_offset(self, offset: int) -> int:
         """The epoch that wrote `offset`, or -1."""
-        after = bisect.bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[after - 1].epoch if after else NO_EPOCH
+        entries = self._entries
+        after = bisect.bisect_right(entries, offset, key=lambda entry: entry.start_offset)
+        return entries[after - 1].epoch if after else NO_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that began at or after `end_offset`."""
-        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
-        self._replace(kept)
+        with self._changing:
+            self._entries = tuple(entry for entry in self._entries if entry.start_offset < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs that ended before `start_offset`; the one that holds it begins there from now on."""
-        after = bisect.bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if after:
-            self._replace([EpochEntry(self._entries[after - 1].epoch, start_offset), *self._entries[after:]])
+        with self._changing:
+            entries = self._entries
+            after = bisect.bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
+            if after:
+                self._entries = (EpochEntry(entries[after - 1].epoch, start_offset), *entries[after:])
 
     def clear(self) -> None:
-        self._replace([])
-
-    def _replace(self, entries: list[EpochEntry]) -> None:
-        """The file first: when it cannot be written the list stays what the file says. Raises OSError."""
-        if entries != self._entries:
-            rows = [(str(entry.epoch), str(entry.start_offset)) for entry in entries]
-            write_checkpoint(self.path, rows, sync=False)
-            self._entries = entries
-            self.is_dirty = True
+        """Know nothing."""
+        with self._changing:
+            self._entries = ()

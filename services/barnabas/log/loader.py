@@ -81,9 +81,7 @@ def load(
     state, report.snapshot_offset = _producer_state_at(directory, names, segments, known_end, known_end)
     if log_end_offset is None:
         checker = _Checker(state)
-        log_end_offset = check_segments(
-            segments, first, report, checker.on_batch, checker.on_following, has_gaps=was_compacted
-        )
+        log_end_offset = check_segments(segments, first, report, checker.on_batch, has_gaps=was_compacted)
         epoch_starts = checker.epoch_starts
         report.lost_below_recovery_point = max(0, recovery_point - log_end_offset)
         recovery_point = min(recovery_point, log_end_offset)
@@ -99,7 +97,8 @@ def load(
     segments[-1].pin()
     state.end_offset = log_end_offset
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    epochs.truncate_from_end(log_end_offset)
+    # What the checkpoint says of checked batches may come from before a truncation; the batches know.
+    epochs.truncate_from_end(min(known_end, log_end_offset))
     epochs.truncate_from_start(log_start_offset)
     for epoch, start_offset in epoch_starts:
         if epoch > epochs.latest_epoch and start_offset < log_end_offset:
@@ -145,11 +144,6 @@ class _Checker:
             self.epoch_starts.append((header.partition_leader_epoch, header.base_offset))
         if header.producer_id >= 0:
             _replay(self._state, segment, header, lambda: scan.batch(scanned))
-
-    def on_following(self, segment: Segment) -> None:
-        """Keep the producers' state at the segment's start, as its roll did: the next start begins there."""
-        producers = self._state.producers.values()
-        producer_snapshot.write_snapshot(segment.directory, segment.base_offset, producers, sync=False)
 
 
 def _log_findings(directory: str, report: RecoveryReport, log_end_offset: int) -> None:
@@ -257,7 +251,7 @@ def _replay(state: ProducerState, segment: Segment, header: BatchHeader, read: C
 
 
 def record_completion(segment: Segment, completed: CompletedTransaction | None) -> None:
-    """List an aborted transaction in the segment that holds its marker. Raises OSError."""
+    """List an aborted transaction in the segment that holds its marker."""
     if completed is not None and completed.aborted:
         segment.transaction_index.append(
             AbortedTransaction(

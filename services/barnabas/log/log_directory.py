@@ -26,8 +26,9 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
-from barnabas.log.partition_log import PRODUCER_ID_EXPIRATION_MS, PartitionLog
+from barnabas.log.partition_log import PartitionLog
 from barnabas.log.partition_metadata import directory_name, parse_directory_name, read_topic_id
+from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
 from barnabas.log.stray import SUFFIX as STRAY_SUFFIX
 from barnabas.log.stray import (
@@ -191,10 +192,14 @@ class LogDirectory:
         key = (topic, partition)
         log = self.logs.get(key)
         if log is not None:
-            log.close()
-            self.write_checkpoints()
-            del self.logs[key]
-            self._closed_properly[key] = True
+            try:
+                log.close()
+                self.write_checkpoints()
+                self._closed_properly[key] = True
+            finally:
+                # Also when it could not be closed properly: opened again, it is checked.
+                log.release()
+                del self.logs[key]
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """Remove a partition: renamed first, so that a crash cannot bring it back half. Raises KAFKA_STORAGE_ERROR.
@@ -335,7 +340,9 @@ class LogDirectory:
         """Close every log, write the checkpoints and the clean shutdown marker. Raises KAFKA_STORAGE_ERROR.
 
         Every log is closed even if one fails. After a failure the marker is not written, and the next opening
-        recovers.
+        recovers every log from its recovery point on: a marker that spoke of all logs but one would have to be kept
+        apart on the very disk that has just failed. The checkpoints are written, so that those logs that could be
+        closed have little to check.
         """
         failures: list[KafkaError] = []
         try:
@@ -344,9 +351,9 @@ class LogDirectory:
                     log.close()
                 except KafkaError as error:
                     failures.append(error)
+            self.write_checkpoints(high_watermarks)
             if failures:
                 raise failures[0]
-            self.write_checkpoints(high_watermarks)
             with storage_errors(self.path):
                 clean_shutdown.write_marker(self.path, broker_epoch)
         finally:

@@ -11,20 +11,36 @@ if TYPE_CHECKING:
     from barnabas.log.segment import Segment
 
 
-class LogSlice(NamedTuple):
-    """`length` bytes from `position` of `file`.
+class Truncations:
+    """How often a log was truncated: counted before its files change, so that whoever finds the same number after
+    a read as before has read what was there before.
+    """
 
-    The file stays open as long as the slice is held, whatever happens to the segment meanwhile. A truncation may
-    make the bytes fewer, never other ones.
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class LogSlice(NamedTuple):
+    """`length` bytes from `position` of `file`, in a log truncated `generation` times.
+
+    The file stays open as long as the slice is held, whatever happens to the segment meanwhile. After a truncation
+    other batches may stand there, so that a slice found before it reads as nothing.
     """
 
     file: SegmentFile
     position: int
     length: int
+    truncations: Truncations
+    generation: int
 
     def read(self, *, nowait: bool = False) -> bytes:
-        """The bytes; with `nowait` raises BlockingIOError rather than wait for the disk."""
-        return self.file.read(self.position, self.length, nowait=nowait)
+        """The bytes, or none when the log was truncated since; with `nowait` raises BlockingIOError rather than
+        wait for the disk.
+        """
+        data = self.file.read(self.position, self.length, nowait=nowait)
+        return data if self.truncations.count == self.generation else b""
 
 
 def ends_by(segments: Sequence[Segment], at: int, bound: int) -> bool:
@@ -32,7 +48,7 @@ def ends_by(segments: Sequence[Segment], at: int, bound: int) -> bool:
     return at + 1 < len(segments) and segments[at + 1].base_offset <= bound
 
 
-def slice_of(
+def stretch_of(
     segment: Segment,
     start: int,
     size: int,
@@ -41,19 +57,16 @@ def slice_of(
     is_whole: bool,
     min_one_batch: bool,
     nowait: bool,
-) -> LogSlice | None:
-    """From `start` to the segment's end (`is_whole`), the bound or `max_bytes`, whichever comes first."""
+) -> tuple[int, int | None]:
+    """(length, the offset after it if known) from `start` to the segment's end (`is_whole`), the bound or
+    `max_bytes`, whichever comes first; length 0 when no batch fits.
+    """
     end = size if is_whole else min(segment.position_of(bound, nowait=nowait), size)
     if end <= start:
-        return None
+        return 0, None
+    next_offset: int | None = bound
     if start + max_bytes < end:
         end, next_offset = segment.boundary_not_after(start, start + max_bytes, nowait=nowait)
         if end - start > max_bytes and not min_one_batch:
-            return None
-        if end == start:
-            return None
-    else:
-        next_offset = bound
-    if next_offset is not None:
-        segment.remember(next_offset, end)
-    return LogSlice(segment.open().file, start, end - start)
+            return 0, None
+    return end - start, next_offset

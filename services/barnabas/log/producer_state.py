@@ -2,10 +2,15 @@
 
 The state is a function of the log: `check` decides about a batch and changes nothing, `replay` is the only thing
 that changes state, at append as well as when a log is opened. Pure: no files, no clock.
+
+What a reader asks for at every fetch, the first offset that is not decided, is kept ready as one tuple, so that it
+costs the same whatever is open and waits for nobody.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -22,7 +27,10 @@ from barnabas.records.control import EndTransactionMarker
 
 BATCHES_RETAINED = 5
 """Batches per producer id among which a repeated one is recognised: what one connection may have in flight."""
+PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
+"""Kafka's default of producer.id.expiration.ms."""
 NO_OFFSET = -1
+_NEVER = 2**63 - 1
 
 
 class BatchMetadata(NamedTuple):
@@ -91,14 +99,6 @@ class ProducerEntry:
             self.batches.clear()
 
 
-class OpenTransaction(NamedTuple):
-    """An open transaction, or one whose marker is not replicated yet (`last_offset` is then the marker's)."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int = NO_OFFSET
-
-
 class CompletedTransaction(NamedTuple):
     """A marker ended this transaction at `last_offset`; `last_stable_offset` is where the log is decided up to."""
 
@@ -116,8 +116,15 @@ class ProducerState:
         self.end_offset = end_offset
         """The offset up to which the log has been replayed."""
         self.producers: dict[int, ProducerEntry] = {}
-        self._open: dict[int, OpenTransaction] = {}
-        self._unreplicated: dict[int, OpenTransaction] = {}
+        self._open: OrderedDict[int, None] = OrderedDict()
+        """First offsets of the open transactions, rising."""
+        self._unreplicated: deque[tuple[int, int]] = deque()
+        """(marker's offset, first offset) of transactions whose marker is not replicated, both rising: one that
+        begins before an earlier marker's transaction holds readers back longer, and stands for both.
+        """
+        self._undecided: tuple[int | None, int] = (None, _NEVER)
+        """(first offset not decided, the marker past which the high watermark changes that)."""
+        self._changing = threading.Lock()
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
@@ -183,7 +190,9 @@ class ProducerState:
         entry.last_timestamp = max_timestamp
         if header.is_transactional and entry.current_transaction_first_offset == NO_OFFSET:
             entry.current_transaction_first_offset = first_offset
-            self._open[first_offset] = OpenTransaction(header.producer_id, first_offset)
+            with self._changing:
+                self._open[first_offset] = None
+                self._publish()
 
     def replay_marker(
         self, header: BatchHeader, marker: EndTransactionMarker, offset: int
@@ -202,25 +211,32 @@ class ProducerState:
         entry.current_transaction_first_offset = NO_OFFSET
         if first_offset == NO_OFFSET:
             return None
-        self._open.pop(first_offset, None)
-        self._unreplicated[first_offset] = OpenTransaction(header.producer_id, first_offset, offset)
-        stable = min(self._open, default=offset + 1)
+        with self._changing:
+            self._open.pop(first_offset, None)
+            stable = next(iter(self._open), offset + 1)
+            waiting = self._unreplicated
+            while waiting and waiting[-1][1] >= first_offset:
+                waiting.pop()
+            waiting.append((offset, first_offset))
+            self._publish()
         return CompletedTransaction(header.producer_id, first_offset, offset, not marker.committed, stable)
 
     def restore(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
         """Start from a snapshot taken at `end_offset`."""
         self.clear(end_offset)
-        for entry in entries:
-            self.producers[entry.producer_id] = entry
-            first_offset = entry.current_transaction_first_offset
-            if first_offset != NO_OFFSET:
-                self._open[first_offset] = OpenTransaction(entry.producer_id, first_offset)
+        self.producers.update((entry.producer_id, entry) for entry in entries)
+        started = (entry.current_transaction_first_offset for entry in self.producers.values())
+        with self._changing:
+            self._open.update(dict.fromkeys(sorted(first for first in started if first != NO_OFFSET)))
+            self._publish()
 
     def clear(self, end_offset: int) -> None:
         """Know nothing, from `end_offset` on."""
         self.producers.clear()
-        self._open.clear()
-        self._unreplicated.clear()
+        with self._changing:
+            self._open.clear()
+            self._unreplicated.clear()
+            self._publish()
         self.end_offset = end_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
@@ -239,18 +255,25 @@ class ProducerState:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions whose marker is below the high watermark no longer hold back the last stable offset."""
-        if self._unreplicated:
-            self._unreplicated = {
-                first: transaction
-                for first, transaction in self._unreplicated.items()
-                if transaction.last_offset >= high_watermark
-            }
+        if high_watermark <= self._undecided[1]:
+            return
+        with self._changing:
+            waiting = self._unreplicated
+            while waiting and waiting[0][0] < high_watermark:
+                waiting.popleft()
+            self._publish()
 
     def first_unstable_offset(self) -> int | None:
         """Where the earliest transaction begins that is open, or ended by a marker not yet replicated."""
-        if not self._open and not self._unreplicated:
-            return None
-        return min([*self._open, *self._unreplicated])
+        return self._undecided[0]
+
+    def _publish(self) -> None:
+        first = next(iter(self._open), None)
+        marker = _NEVER
+        if self._unreplicated:
+            marker, ended = self._unreplicated[0]
+            first = ended if first is None else min(first, ended)
+        self._undecided = (first, marker)
 
 
 def _check_epoch(entry: ProducerEntry, producer_epoch: int) -> None:

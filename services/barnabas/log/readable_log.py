@@ -13,11 +13,14 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog
-from barnabas.log.log_slice import LogSlice, ends_by, slice_of
-from barnabas.log.segment import Segment
+from barnabas.log.log_slice import LogSlice, Truncations, ends_by, stretch_of
+from barnabas.log.segment import POSITION_HINTS_MAX, Segment
 from barnabas.log.segment_factory import SegmentFactory
 from barnabas.log.timestamp_lookup import TimestampedOffset
 from barnabas.log.transaction_index import AbortedTransaction
+
+LogEnd = tuple[int, Segment, int, int]
+"""(log end offset, active segment, its bytes, truncations up to then): one tuple, so that they always agree."""
 
 
 class ReadableLog:
@@ -30,8 +33,8 @@ class ReadableLog:
         self.epochs = epochs
         self._factory = factory
         self._segments = loaded.segments
-        self._end = (loaded.log_end_offset, loaded.segments[-1], loaded.segments[-1].size)
-        """(log end offset, active segment, its bytes): one tuple, so that the three always agree."""
+        self._truncations = Truncations()
+        self._end: LogEnd = (loaded.log_end_offset, loaded.segments[-1], loaded.segments[-1].size, 0)
         self._log_start_offset = loaded.log_start_offset
 
     @property
@@ -92,8 +95,30 @@ class ReadableLog:
         first possibly beginning before `offset`. With `nowait` raises BlockingIOError where it would wait for the
         disk: call again in a thread. Raises OFFSET_OUT_OF_RANGE outside [log start offset, log end offset].
         """
-        end_offset, active, active_size = self._end
-        segments = self._segments
+        while True:
+            # In this order: a segment that holds an offset before the end is in the list.
+            end = self._end
+            segments = self._segments
+            try:
+                return self._locate(
+                    end, segments, offset, max_bytes, upper_bound_offset, min_one_batch, nowait
+                )
+            except FileNotFoundError:
+                # Its files went with retention, a truncation or compaction; there is a newer list then.
+                if segments is self._segments:
+                    raise
+
+    def _locate(
+        self,
+        end: LogEnd,
+        segments: tuple[Segment, ...],
+        offset: int,
+        max_bytes: int,
+        upper_bound_offset: int | None,
+        min_one_batch: bool,
+        nowait: bool,
+    ) -> LogSlice | None:
+        end_offset, active, active_size, generation = end
         if not self._log_start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
@@ -110,10 +135,21 @@ class ReadableLog:
             if nowait and not segment.is_open:
                 raise BlockingIOError("the segment is not open")
             size = active_size if segment is active else segment.size
+            # Taken first: what is learnt before a truncation goes into a dictionary that nobody reads after it.
+            hints = segment.hints
             start = segment.position_of(offset, nowait=nowait)
             if start < size:
                 is_whole = bound == end_offset if segment is active else ends_by(segments, at, bound)
-                return slice_of(segment, start, size, max_bytes, bound, is_whole, min_one_batch, nowait)
+                length, after = stretch_of(
+                    segment, start, size, max_bytes, bound, is_whole, min_one_batch, nowait
+                )
+                if length == 0:
+                    return None
+                if after is not None:
+                    if len(hints) >= POSITION_HINTS_MAX:
+                        hints.clear()
+                    hints[after] = start + length
+                return LogSlice(segment.open().file, start, length, self._truncations, generation)
         return None
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:

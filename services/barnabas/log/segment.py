@@ -6,6 +6,7 @@ decoded here: only headers are read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -88,14 +89,18 @@ class Segment:
         self.jitter_ms = jitter_ms
         self.transaction_index = TransactionIndex(self.path(TransactionIndex.suffix))
         self._cache = cache
+        self.is_flushed = False
+        """Whether the disk is known to have all of it, indexes included."""
         self._open: OpenSegment | None = None
         self._retired: OpenSegment | None = None
         self._loading = threading.Lock()
+        self._writing_indexes = threading.Lock()
         self._pinned = False
         self._maximum: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
         self._last_indexed_position = 0
-        self._hints: dict[int, int] = {}
+        self.hints: dict[int, int] = {}
+        """Offset to position, of batches that readers will ask for; a new dictionary where positions change."""
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{file_name(self.base_offset, suffix)}{self.stage}"
@@ -137,17 +142,29 @@ class Segment:
         )
 
     def create_files(self) -> None:
-        """Create the segment's files, empty, and keep it open as the active one."""
+        """Create the segment's files, empty, and keep it open as the active one. Raises OSError; some of the files
+        may then be there.
+        """
         file = SegmentFile(self.path(LOG_SUFFIX), create=True)
+        self.transaction_index.clear()
         self._open = self._with_indexes(file, b"", b"")
-        self._open.offset_index.flush()
-        self._open.time_index.flush()
+        self._open.offset_index.clear()
+        self._open.time_index.clear()
+        self.flush_indexes()
         self._pinned = True
 
+    def remove_files(self) -> None:
+        """Remove what `create_files` made; the `.log` last, by which the rest is known. Raises OSError."""
+        for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, LOG_SUFFIX):
+            remove_quietly(self.path(suffix))
+
     def pin(self) -> None:
-        """Keep the segment open: it is the active one."""
+        """Keep the segment open: it is the active one. An append then finds in memory all that it asks for."""
         self._pinned = True
         self.open()
+        self.maximum()
+        self.first_timestamp()
+        self.transaction_index.entries()
 
     def unpin(self) -> None:
         """Leave it to the cache how long the segment stays open."""
@@ -157,7 +174,7 @@ class Segment:
     def release(self) -> None:
         """Let go of descriptor and indexes; the next use opens them again."""
         self._open = None
-        self._hints = {}
+        self.hints = {}
 
     def retire(self) -> None:
         """Other files take the segment's names: whoever still reads it goes on with the ones that it has now."""
@@ -166,16 +183,25 @@ class Segment:
         self._pinned = True
         self._cache.forget(self)
 
+    def keep(self) -> None:
+        """Its names stay its own after all: undoes `retire`."""
+        self._retired = None
+        self.unpin()
+
     # -- writing ------------------------------------------------------------------------------------------------
 
     def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch], length: int) -> None:
-        """Write `parts` (`length` bytes, the `batches` back to back) at the end. Raises OSError, segment
-        unharmed.
+        """Write `parts` (`length` bytes, the `batches` back to back) at the end.
+
+        Raises OSError; bytes behind `size` may then stand in the file, which `remove_rest` has to remove before the
+        next
+        append. Once the bytes are written nothing fails: indexes only grow in memory.
         """
         opened = self._open or self.open()
         position = self.size
         opened.file.write(parts, position, length)
-        hints = self._hints
+        self.is_flushed = False
+        hints = self.hints
         if len(hints) >= POSITION_HINTS_MAX:
             hints.clear()
         hints[batches[0].first_offset] = position
@@ -186,6 +212,10 @@ class Segment:
             position += batch.size
         # Last, so that a reader in another thread never sees a size that is not written.
         self.size = position
+
+    def remove_rest(self) -> None:
+        """Remove what an append that failed may have left behind the end. Raises OSError."""
+        self.open().file.truncate(self.size)
 
     def _index(self, opened: OpenSegment, position: int, last_offset: int, max_timestamp: int) -> None:
         maximum = self._maximum
@@ -217,26 +247,33 @@ class Segment:
         return waited > limits.segment_ms - self.jitter_ms
 
     def finish(self) -> None:
-        """The last time index entry, and the indexes on disk: before a roll and before closing."""
+        """The last time index entry, and the indexes written: before a roll and before closing. Raises OSError."""
         opened = self._open or self.open()
         timestamp, offset = self.maximum()
         if timestamp >= 0:
             opened.time_index.append_if_later(timestamp, offset)
-        opened.offset_index.flush()
-        opened.time_index.flush()
+        self.flush_indexes()
 
     def flush_indexes(self) -> None:
-        """The index entries so far, on disk."""
-        opened = self._open
-        if opened is not None:
-            opened.offset_index.flush()
-            opened.time_index.flush()
+        """Write the index entries so far. Raises OSError."""
+        with self._writing_indexes:
+            opened = self._open
+            if opened is not None:
+                opened.offset_index.flush()
+                opened.time_index.flush()
+            self.transaction_index.flush()
 
     def sync(self) -> None:
-        """Make the segment durable: data first, then what can be rebuilt from it."""
+        """Make a finished segment durable: data first, then what can be rebuilt from it. Raises SyncError, OSError."""
         self.open().file.sync()
+        self.flush_indexes()
         for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
             sync_path(self.path(suffix))
+        self.is_flushed = True
+
+    def sync_data(self) -> None:
+        """Make the batches of the active segment durable: after a crash its indexes are built anew."""
+        self.open().file.sync()
 
     # -- recovery and truncation --------------------------------------------------------------------------------
 
@@ -252,6 +289,7 @@ class Segment:
         the active segment reach their files when it is flushed or rolled: until then a crash builds them anew.
         """
         self.release()
+        self.is_flushed = False
         file = SegmentFile(self.path(LOG_SUFFIX))
         size = file.size()
         is_small = size <= REWRITTEN_BYTES_MAX
@@ -292,11 +330,15 @@ class Segment:
             self._index(opened, position, header.last_offset, header.max_timestamp)
         if self._maximum[0] >= 0:
             opened.time_index.append_if_later(*self._maximum)
-        opened.offset_index.flush()
-        opened.time_index.flush()
+        with self._writing_indexes:
+            opened.offset_index.flush()
+            opened.time_index.flush()
 
     def truncate_to(self, offset: int) -> int:
-        """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`."""
+        """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`.
+
+        Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
+        """
         opened = self.open()
         found = self.find(offset)
         if found is None:
@@ -304,17 +346,20 @@ class Segment:
         position, header = found
         opened.offset_index.truncate_to(header.base_offset)
         opened.time_index.truncate_to(header.base_offset)
-        self.transaction_index.truncate_to(header.base_offset)
+        last_indexed = opened.offset_index.last_position()
+        maximum = opened.time_index.last()
+        for scanned in scan_headers(opened.file, last_indexed, position):
+            if scanned.header.max_timestamp > maximum[0]:
+                maximum = scanned.header.max_timestamp, scanned.header.last_offset
+        self.transaction_index.entries()
         opened.file.truncate(position)
         self.size = position
-        self._hints = {}
+        self.is_flushed = False
+        self.hints = {}
         if position == 0:
             self._first_timestamp = None
-        self._last_indexed_position = opened.offset_index.last_position()
-        self._maximum = opened.time_index.last()
-        for scanned in scan_headers(opened.file, self._last_indexed_position, position):
-            if scanned.header.max_timestamp > self._maximum[0]:
-                self._maximum = scanned.header.max_timestamp, scanned.header.last_offset
+        self._last_indexed_position, self._maximum = last_indexed, maximum
+        self.transaction_index.truncate_to(header.base_offset)
         return min(offset, header.base_offset)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -322,7 +367,7 @@ class Segment:
     def find(self, offset: int, *, nowait: bool = False) -> ScannedBatch | None:
         """The first batch that ends at or after `offset`; None when the segment ends before it."""
         opened = self._open or self.open()
-        start = self._hints.get(offset)
+        start = self.hints.get(offset)
         if start is None:
             start = opened.offset_index.position_for(offset)
         for scanned in scan_headers(opened.file, start, self.size, nowait=nowait):
@@ -332,7 +377,7 @@ class Segment:
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Where the first batch that ends at or after `offset` begins; the segment's size when there is none."""
-        hint = self._hints.get(offset)
+        hint = self.hints.get(offset)
         if hint is not None:
             return hint
         found = self.find(offset, nowait=nowait)
@@ -354,13 +399,6 @@ class Segment:
             if end >= limit:
                 break
         return end, next_offset
-
-    def remember(self, offset: int, position: int) -> None:
-        """A reader will ask for `offset` next: its batch begins at `position`."""
-        hints = self._hints
-        if len(hints) >= POSITION_HINTS_MAX:
-            hints.clear()
-        hints[offset] = position
 
     def maximum(self) -> tuple[int, int]:
         """(timestamp in ms, last offset of the first batch that has it); (-1, base offset) without timestamps."""
@@ -388,23 +426,23 @@ class Segment:
     # -- removal ------------------------------------------------------------------------------------------------
 
     def mark_deleted(self) -> list[str]:
-        """Rename the segment's files out of the log; returns their new paths. Readers may finish."""
+        """Rename the segment's files out of the log; returns their new paths. Readers may finish.
+
+        Raises OSError with the segment whole. The `.log` goes first: without its name the segment is gone, and what
+        cannot be renamed after it belongs to nobody and goes when the log is opened next.
+        """
+        path = self.path(LOG_SUFFIX)
+        marked = []
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, path + DELETED_SUFFIX)
+            marked.append(path + DELETED_SUFFIX)
+        for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
+            path = self.path(suffix)
+            with contextlib.suppress(OSError):
+                os.rename(path, path + DELETED_SUFFIX)
+                marked.append(path + DELETED_SUFFIX)
         self._cache.forget(self)
         self.release()
-        marked = []
-        for suffix in (
-            OffsetIndex.suffix,
-            TimeIndex.suffix,
-            TransactionIndex.suffix,
-            SNAPSHOT_SUFFIX,
-            LOG_SUFFIX,
-        ):
-            path = self.path(suffix)
-            try:
-                os.rename(path, path + DELETED_SUFFIX)
-            except FileNotFoundError:
-                continue
-            marked.append(path + DELETED_SUFFIX)
         return marked
 
 
@@ -416,6 +454,7 @@ class RollLimits(NamedTuple):
 
 
 def remove_marked(paths: Sequence[str]) -> None:
-    """Remove files that `mark_deleted` renamed."""
+    """Remove files that `mark_deleted` renamed. What cannot be removed now goes when the log is opened next."""
     for path in paths:
-        remove_quietly(path)
+        with contextlib.suppress(OSError):
+            os.unlink(path)

@@ -31,9 +31,13 @@ class SegmentFactory:
 
     def create(self, base_offset: int) -> Segment:
         """A new, empty, active segment with its files. Raises OSError."""
-        segment = self._make(base_offset, 0, self._clock.now_ms())
+        segment = self.make_empty(base_offset)
         segment.create_files()
         return segment
+
+    def make_empty(self, base_offset: int) -> Segment:
+        """A new segment whose files are still to be created."""
+        return self._make(base_offset, 0, self._clock.now_ms())
 
     def find(self, base_offset: int) -> Segment:
         """The segment whose `.log` file exists; opened when it is first used."""

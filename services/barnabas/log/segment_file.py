@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from barnabas.records.batch import Buffer
@@ -28,7 +28,17 @@ _SMALL_FILE_BYTES: Final = 4 * 1024
 _SYNCFS: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 """`syncfs(2)`, which the standard library does not offer; the interpreter lets other threads run meanwhile."""
 
+_PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")
+"""Buffers that the system takes in one write (1,024 on Linux)."""
+
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class SyncError(OSError):
+    """The disk did not confirm what it was asked to make durable: any of it may be lost.
+
+    Asking again proves nothing, for Linux reports a failed write-back once and then holds the page for written.
+    """
 
 
 class SegmentFile:
@@ -37,9 +47,10 @@ class SegmentFile:
     __slots__ = ("fd", "path")
 
     def __init__(self, path: str, *, create: bool = False) -> None:
+        """Open the file; with `create` it must not be there yet. Raises OSError."""
         self.fd = -1
         self.path = path
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644)
 
     def __del__(self) -> None:
         if self.fd >= 0:
@@ -79,19 +90,21 @@ class SegmentFile:
         return os.pread(self.fd, count, position)
 
     def write(self, parts: Sequence[Buffer], position: int, length: int) -> None:
-        """Write all `parts` (`length` bytes together) at `position`; raises OSError with the file as it was before.
+        """Write all `parts` (`length` bytes together) at `position`, the end of what counts.
 
-        A short write is tried again from where it stopped, which names the reason (a full disk, a limit).
+        Raises OSError; some of the bytes may then stand in the file and have to be cut off by `truncate`. A short
+        write is tried again from where it stopped, which names the reason (a full disk, a limit).
         """
-        try:
-            written = os.pwritev(self.fd, parts, position)
-            if written != length:
-                self._write_rest(b"".join(parts), written, position)
-        except OSError:
-            # The bytes past the old end belong to nobody. If even this fails, recovery truncates them.
-            with contextlib.suppress(OSError):
-                os.ftruncate(self.fd, position)
-            raise
+        if len(parts) > _PARTS_MAX:
+            for start in range(0, len(parts), _PARTS_MAX):
+                piece = parts[start : start + _PARTS_MAX]
+                size = sum(map(len, piece))
+                self.write(piece, position, size)
+                position += size
+            return
+        written = os.pwritev(self.fd, parts, position)
+        if written != length:
+            self._write_rest(b"".join(parts), written, position)
 
     def _write_rest(self, data: bytes, written: int, position: int) -> None:
         view = memoryview(data)
@@ -116,7 +129,17 @@ class SegmentFile:
         os.ftruncate(self.fd, size)
 
     def sync(self) -> None:
-        os.fdatasync(self.fd)
+        """Make the data durable. Raises SyncError."""
+        with _sync_errors():
+            os.fdatasync(self.fd)
+
+
+@contextlib.contextmanager
+def _sync_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SyncError(error.errno, f"sync failed: {error.strerror}") from error
 
 
 def read_whole(path: str) -> bytes:
@@ -135,16 +158,27 @@ def read_whole(path: str) -> bytes:
 
 
 def write_atomically(path: str, data: bytes, *, sync: bool) -> None:
-    """Replace the file so that a reader sees the old or the new content, and with `sync` a power cut does too."""
+    """Replace the file so that a reader sees the old or the new content, and with `sync` a power cut does too.
+
+    Raises OSError (SyncError when it was the sync); nothing temporary is left then, and the old content stands
+    unless it was the sync of the directory that failed.
+    """
     temporary = path + ".tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        _write_all(fd, data)
-        if sync:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.replace(temporary, path)
+        try:
+            _write_all(fd, data)
+            if sync:
+                # Before the rename: a power cut must not find the new name with nothing behind it.
+                with _sync_errors():
+                    os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
     if sync:
         sync_directory(os.path.dirname(path))
 
@@ -167,13 +201,16 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def sync_path(path: str) -> None:
-    """Make a file or a directory durable; one that is gone in the meantime needs nothing."""
+    """Make a file or a directory durable; one that is gone in the meantime needs nothing. Raises SyncError when
+    the disk did not confirm it, another OSError when it could not be asked.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        os.fsync(fd)
+        with _sync_errors():
+            os.fsync(fd)
     finally:
         os.close(fd)
 

@@ -32,13 +32,20 @@ SWAPPED_SUFFIXES = (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffi
 """A segment's files in the order in which they are renamed."""
 
 
-def swap_files(directory: str, base_offset: int, old: Sequence[Segment]) -> list[str]:
-    """Put the `.cleaned` files of `base_offset` in the place of the `old` segments; returns the files to remove.
+def begin_swap(directory: str, base_offset: int) -> None:
+    """The first step, for the `.cleaned` files of `base_offset`. Raises OSError; the swap has not begun then."""
+    # An index of a swap that did not begin must not be taken for one of this.
+    for suffix in SWAPPED_SUFFIXES:
+        remove_quietly(os.path.join(directory, file_name(base_offset, suffix) + SWAP_SUFFIX))
+    _rename_all(directory, base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
+
+
+def finish_swap(directory: str, base_offset: int, old: Sequence[Segment]) -> list[str]:
+    """Put the `.swap` files of `base_offset` in the place of the `old` segments; returns the files to remove.
 
     `old[0]` has the same base offset; its producer snapshot stays, being the state before its first record. Raises
-    OSError.
+    OSError; then only opening the log anew knows how to go on.
     """
-    _rename_all(directory, base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
     marked: list[str] = []
     for segment in reversed(old):
         if segment.base_offset != base_offset:

@@ -1,5 +1,8 @@
 """`.txnindex`: the aborted transactions whose marker lies in a segment (KIP-98); no file while there are none.
 
+Written behind like the other indexes: an append only adds to memory, so that nothing can fail once the marker is in
+the log. Recovery finds the transactions past the recovery point again while it replays the producers.
+
 Entries of 34 bytes: version (int16, 0), producer id, first offset, last offset (the marker's), last stable offset
 (all int64).
 """
@@ -28,13 +31,14 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Owner of one segment's list of aborted transactions; read once, then kept while the segment is open."""
 
-    __slots__ = ("_entries", "path")
+    __slots__ = ("_entries", "_is_written", "path")
 
     suffix = ".txnindex"
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
+        self._is_written = True
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries in the order of their markers; a cut last entry is left out."""
@@ -48,26 +52,40 @@ class TransactionIndex:
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add the transaction, on disk as well; markers come in rising order. Raises OSError."""
+        """Add the transaction; markers come in rising order. Does not touch the disk once `entries` were read."""
         entries = self.entries()
         if entries and entries[-1].last_offset >= aborted.last_offset:
             return  # replayed after a restart: it is there already
-        write_at(self.path, len(entries) * _ENTRY.size, _ENTRY.pack(_VERSION, *aborted))
         entries.append(aborted)
+        self._is_written = False
+
+    def flush(self) -> None:
+        """Write the entries where they have changed. Raises OSError, after which the same is written again."""
+        if self._is_written:
+            return
+        # Before the entries are looked at: one that is added meanwhile is written the next time.
+        self._is_written = True
+        try:
+            entries = list(self.entries())
+            if entries:
+                write_at(self.path, 0, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+            else:
+                remove_quietly(self.path)
+        except BaseException:
+            self._is_written = False
+            raise
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker lies at or after `offset`."""
+        """Drop the transactions whose marker lies at or after `offset`; the file follows with the next `flush`."""
         kept = [entry for entry in self.entries() if entry.last_offset < offset]
-        if not kept:
-            self.clear()
-        elif len(kept) < len(self.entries()):
-            write_at(self.path, len(kept) * _ENTRY.size, b"")
+        if len(kept) < len(self.entries()):
             self._entries = kept
+            self._is_written = False
 
     def clear(self) -> None:
-        """No aborted transactions, and no file."""
+        """No aborted transactions; the file goes with the next `flush`."""
         self._entries = []
-        remove_quietly(self.path)
+        self._is_written = False
 
     def exists(self) -> bool:
         return os.path.exists(self.path)

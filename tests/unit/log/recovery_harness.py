@@ -88,7 +88,7 @@ def damaged_log(path: Path) -> None:
     content[boundaries(bytes(content))[2] + 70] ^= 1
     middle.write_bytes(content)
     directory = Path(log.directory)
-    (directory / "leader-epoch-checkpoint").unlink()
+    (directory / "leader-epoch-checkpoint").unlink(missing_ok=True)
     (directory / f"{23:020d}.log").touch()
     (directory / f"{23:020d}.index").touch()
     (directory / f"{3:020d}.log.deleted").touch()

@@ -287,6 +287,7 @@ def test_epochs_lost_with_the_checkpoint_come_back_from_the_batches(harness: Har
     log = harness.open(segment_bytes=1000)
     harness.append(log, 3, epoch=1)
     harness.append(log, 4, epoch=4)
+    log.flush()
     log.release()
     Path(log.epochs.path).unlink()
     assert epochs(harness.open(segment_bytes=1000)) == [(1, 0), (4, 3)]
