@@ -88,6 +88,7 @@ def healthy(minutes: int) -> Series:
             100, minutes
         ),
         'barnabas_coordinator_loading_partitions{cluster="c",instance="coordinator-1"}': zero,
+        'barnabas_coordinator_read_only_partitions{cluster="c",instance="coordinator-1"}': zero,
         'barnabas_consumergroup_lag_seconds{cluster="c",consumergroup="g",topic="t"}': one,
         'barnabas_canary_attempts_total{cluster="c"}': growing,
         'barnabas_canary_lost_records_total{cluster="c"}': zero,

@@ -195,6 +195,9 @@ HARM: Final[dict[str, dict[str, str]]] = {
     "CoordinatorLoading": {
         f'barnabas_coordinator_loading_partitions{{{C},instance="coordinator-1"}}': then(0, 4)
     },
+    "CoordinatorReadOnly": {
+        f'barnabas_coordinator_read_only_partitions{{{C},instance="coordinator-1"}}': then(0, 4)
+    },
     "GroupFarBehind": {
         f'barnabas_consumergroup_lag_seconds{{{C},consumergroup="g",topic="t"}}': then(1, 2000)
     },

@@ -158,6 +158,13 @@ CAUSES: Final = (
         "{{ $labels.instance }} has been loading {{ $value }} partitions of __consumer_offsets: their groups wait",
     ),
     Cause(
+        "CoordinatorReadOnly",
+        TICKET,
+        "2m",
+        "max by (cluster, job, instance) (barnabas_coordinator_read_only_partitions) > 0",
+        "{{ $labels.instance }} has {{ $value }} partitions of __consumer_offsets that take no commits",
+    ),
+    Cause(
         "GroupFarBehind",
         TICKET,
         "15m",
