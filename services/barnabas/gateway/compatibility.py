@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from barnabas.gateway.differences import DIFFERENCES
+from barnabas.gateway.differences import BY_DESIGN, DIFFERENCES
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.request import Handler
 from barnabas.wire.schema import api_name
@@ -68,6 +68,14 @@ def lines(handlers: Mapping[int, Handler]) -> Iterator[str]:
     yield "|---|---|"
     for reason, apis in _reasons().items():
         yield f"| {', '.join(apis).replace('*', 'all')} | {reason} |"
+    yield from (
+        "",
+        "And these, which such a comparison does not show:",
+        "",
+        "| API | Difference |",
+        "|---|---|",
+    )
+    yield from (f"| {apis} | {difference} |" for apis, difference in BY_DESIGN)
 
 
 def page(handlers: Mapping[int, Handler]) -> str:

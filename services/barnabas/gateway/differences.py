@@ -317,6 +317,17 @@ _HABITS: Final = (
     ),
 )
 
+BY_DESIGN: Final = (
+    (
+        "Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers, all of groups",
+        "Any gateway serves any request, so one that is sent to a broker other than the leader or the coordinator is "
+        "done; Kafka refuses it (NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR).",
+    ),
+    ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
+    ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),
+)
+"""(APIs, difference) of what a session with one broker, compared without regard to order and wording, cannot show."""
+
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     *_UNSERVED,
     *_METADATA,

@@ -82,6 +82,7 @@ async def _serve(
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
     # loses its clients to nobody, since all gateways miss the controller together.
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
+    context.health.add_condition("listening", lambda: sockets.is_serving)
     try:
         await sockets.open(metadata.image)
         async with asyncio.TaskGroup() as tasks:
@@ -147,12 +148,25 @@ class Sockets:
         for collector in (self._metrics, self._connection_metrics):
             registry.register(collector)
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients are let in at every port."""
+        return bool(self._servers) and all(server.is_serving() for server in self._servers.values())
+
     async def open(self, image: MetadataImage) -> None:
-        """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port."""
+        """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port.
+
+        Until there are metadata the ports are only taken: whoever was let in would learn of a cluster without
+        brokers, and librdkafka then asks nobody again for as long as it has that connection.
+        """
         for listener in self._listeners:
             for position in self._positions(image) if listener.port_per_node else (0,):
                 if (listener.name, position) not in self._servers:
                     self._servers[listener.name, position] = await self._listen(listener, position)
+        if image.revision > 0:
+            for server in self._servers.values():
+                if not server.is_serving():
+                    await server.start_serving()
 
     def _positions(self, image: MetadataImage) -> Iterable[int]:
         """The positions whose ports are opened here: those of all nodes, or that of the node in this process."""
@@ -182,6 +196,7 @@ class Sockets:
                 port=port,
                 backlog=ACCEPT_BACKLOG,
                 reuse_port=True,
+                start_serving=False,
             )
         except OSError as error:
             raise StartError(f"cannot listen at {listener.host}:{port}: {error.strerror or error}") from error

@@ -81,7 +81,9 @@ def load(
     state, report.snapshot_offset = _producer_state_at(directory, names, segments, known_end, known_end)
     if log_end_offset is None:
         checker = _Checker(state)
-        log_end_offset = check_segments(segments, first, report, checker.on_batch, has_gaps=was_compacted)
+        log_end_offset = check_segments(
+            segments, first, report, checker.on_batch, checker.on_following, has_gaps=was_compacted
+        )
         epoch_starts = checker.epoch_starts
         report.lost_below_recovery_point = max(0, recovery_point - log_end_offset)
         recovery_point = min(recovery_point, log_end_offset)
@@ -144,6 +146,11 @@ class _Checker:
             self.epoch_starts.append((header.partition_leader_epoch, header.base_offset))
         if header.producer_id >= 0:
             _replay(self._state, segment, header, lambda: scan.batch(scanned))
+
+    def on_following(self, segment: Segment) -> None:
+        """Keep the producers' state at the segment's start, as its roll did: the next start begins there."""
+        producers = self._state.producers.values()
+        producer_snapshot.write_snapshot(segment.directory, segment.base_offset, producers, sync=False)
 
 
 def _log_findings(directory: str, report: RecoveryReport, log_end_offset: int) -> None:

@@ -146,10 +146,13 @@ def check_segments(
     first: int,
     report: RecoveryReport,
     on_batch: Callable[[Segment, CheckedScan, ScannedBatch], None],
+    on_following: Callable[[Segment], None],
     *,
     has_gaps: bool,
 ) -> int:
     """Check every batch from segment number `first` on; returns the log end offset. Raises OSError.
+
+    `on_following` gets each segment before its own batches, if others were checked before.
 
     Cuts the log at the first bad batch: `segments` loses those behind it, the last one first and before the cut, so
     that a crash in the midst of it finds the bad batch again. Where segments overlap the later one is read, as it was
@@ -159,6 +162,8 @@ def check_segments(
     for number in range(first, len(segments)):
         segment = segments[number]
         behind = segments[number + 1 :]
+        if number > first:
+            on_following(segment)
         scan = segment.recover(_on_batch_of(segment, on_batch), is_active=not behind)
         report.segments_checked += 1
         report.bytes_checked += scan.size

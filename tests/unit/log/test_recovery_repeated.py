@@ -108,6 +108,7 @@ def test_what_was_checked_is_not_checked_again_after_another_crash(
     directory = crash(directory)
     log = directory.open_partition("t", 0, TOPIC_ID, CONFIG)
     assert log.recovery_report.segments_checked == 1
+    assert log.recovery_report.snapshot_offset == log.segment_base_offsets[-1]
     assert offsets(log) == list(range(23))
     directory.abandon()
 
