@@ -79,6 +79,7 @@ class Partition:
         self._flush_executor = flush_executor
         self._commit: GroupCommit | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._flushes_finished = False
         self._for_high_watermark = OffsetWaiters()
         self._for_sync = OffsetWaiters()
         self._parked: deque[Callable[[], None]] | None = deque()
@@ -284,6 +285,8 @@ class Partition:
         elif config.flush_ms < LONG_MAX and self._flush_timer is None:
             loop = asyncio.get_running_loop()
             self._flush_timer = loop.call_later(config.flush_ms / 1000, self._flush_in_time)
+        if self.log.is_finished_segment_unflushed and not self._flushes_finished:
+            self._flush_finished_segment()
         self._advance_high_watermark()
 
     def wait(self, offset: int, acks: int, on_decided: OnDecided) -> bool:
@@ -331,6 +334,26 @@ class Partition:
         if self.log is not None and self.log.unflushed_records and not self.is_offline:
             future = asyncio.get_running_loop().run_in_executor(self._flush_executor, self.log.flush)
             future.add_done_callback(self._on_flushed)
+
+    def _flush_finished_segment(self) -> None:
+        """A segment was rolled: on disk, it need not be checked after a crash. Nobody waits for it."""
+        assert self.log is not None
+        self._flushes_finished = True
+        future = asyncio.get_running_loop().run_in_executor(self._flush_executor, self.log.flush_finished)
+        future.add_done_callback(self._on_finished_segment_flushed)
+
+    def _on_finished_segment_flushed(self, future: asyncio.Future[int]) -> None:
+        self._flushes_finished = False
+        error = None if future.cancelled() else future.exception()
+        if self.log is None or self.is_offline or future.cancelled():
+            return
+        if error is None:
+            if self.log.is_finished_segment_unflushed:
+                self._flush_finished_segment()  # another was rolled meanwhile
+        elif self.log.is_trusted:
+            log.warning("a finished segment is not on disk yet", partition=self.name, reason=str(error))
+        else:
+            self._go_offline(error)
 
     def _on_flushed(self, future: asyncio.Future[int]) -> None:
         error = None if future.cancelled() else future.exception()

@@ -175,6 +175,21 @@ async def test_group_commit_answers_after_a_sync_that_many_share(
     assert partition.high_watermark == 40
 
 
+async def test_a_rolled_segment_is_flushed_without_being_asked_for(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    node.apply(topic_config("events", segment_bytes="500"))
+    for _ in range(20):
+        await node.append(topic, batch(b"x" * 100))
+    log = node.partition(topic).log
+    assert log is not None
+    assert len(log.segments) > 3
+    async with asyncio.timeout(20):
+        while log.is_finished_segment_unflushed:
+            await asyncio.sleep(0)
+    assert log.recovery_point == log.segment_base_offsets[-1]
+    assert log.unflushed_records > 0
+
+
 async def test_a_failed_sync_is_never_acknowledged(
     node: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
