@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -188,7 +189,7 @@ class LogDirectory:
         return log
 
     def close_partition(self, topic: str, partition: int) -> None:
-        """Close one partition's log, which may be opened again. Raises KAFKA_STORAGE_ERROR."""
+        """Close one partition's log, which may be opened again, also when this raises KAFKA_STORAGE_ERROR."""
         key = (topic, partition)
         log = self.logs.get(key)
         if log is not None:
@@ -244,11 +245,9 @@ class LogDirectory:
     def set_aside(self, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
         """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
         key = (topic, stray.partition)
-        try:
+        # If it cannot be closed, what its checkpoints say already holds; the rest is recovered if it is taken back.
+        with contextlib.suppress(KafkaError):
             self.close_partition(*key)
-        except KafkaError:
-            # What its checkpoints say already holds; the rest is recovered if the partition is taken back.
-            self.logs.pop(key).release()
         directory = self._file(directory_name(*key))
         if not os.path.isdir(directory):
             return None
