@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import signal
 import socket
@@ -75,6 +76,8 @@ class EtcdServer:
         """Answer nobody, and keep all connections, until `resume`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        # The signal is sent, but threads that run now may answer a call or two before they are stopped.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         assert self._process is not None
