@@ -16,7 +16,7 @@ STUBS := services/barnabas/rpc/v1
 NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
-.PHONY: help run test check demo bench suites chart images containers kubernetes protos format lock clean check-protos
+.PHONY: help run test fresh check demo bench suites chart images containers kubernetes protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -28,6 +28,9 @@ run: .setup/runtime ## Start a cluster on localhost:9092 (ARGS="--port 19092 --n
 test: .setup/dev .setup/programs .setup/node .setup/chart-checks check ## Check, then run all tests (ARGS="tests/unit -k fetch")
 	@$(MAKE) jars
 	@CI=true exec pytest $(ARGS)
+
+fresh: ## Run `make run` and `make test` on a bare Debian, made here (as root; ARGS="tests/unit" shortens it)
+	@exec deploy/setup/fresh.sh $(ARGS)
 
 check: .setup/dev check-protos ## Lint, formatting, types, layers, stale stubs, tidiness: all that CI holds
 	ruff check

@@ -20,6 +20,7 @@ STARTERS: Final = {
 }
 """What of the standard library takes a command, or a program's name, as its first argument."""
 
+ARITHMETIC: Final = re.compile(r"\$\(\(.*?\)\)")
 PROGRAM: Final = re.compile(r"[A-Za-z][\w.+-]*")
 
 
@@ -32,7 +33,7 @@ KEYWORDS: Final = words(
 )
 BUILTINS: Final = words(
     "[ : . alias break cd command continue declare echo eval exec exit export false getopts hash"
-    " jobs kill local popd printf pushd pwd read readonly return set shift shopt source test times"
+    " jobs kill local mapfile popd printf pushd pwd read readonly return set shift shopt source test times"
     " trap true type ulimit umask unset wait"
 )
 BEFORE_A_COMMAND: Final = {
@@ -185,7 +186,9 @@ class _ShellText:
         """The scripts in what a quotation mark opened, and the place after the one that closes it."""
         at, inner = start, ""
         while self._text[at] != '"':
-            if self._text.startswith("$(", at):
+            if number := ARITHMETIC.match(self._text, at):
+                at = number.end()
+            elif self._text.startswith("$(", at):
                 more, at = self.unquoted(at + 2)
                 inner += "\n" + more
             else:
