@@ -91,12 +91,13 @@ class CheckedScan:
         position, next_offset, size = 0, self.next_offset, self.size
         offset_max = self._base_offset + _INT_MAX
         greatest, greatest_at = self.maximum
-        known_epoch, indexed = NO_LEADER_EPOCH, 0
+        known_epoch, indexed, batch_size = NO_LEADER_EPOCH, 0, HEADER_SIZE
         unpack = HEADER.unpack_from
         while position < size:
             at = position - window_start
             if at + HEADER_SIZE > len(window):
-                window, window_start, at = self._read(position, HEADER_SIZE), position, 0
+                # The batch is likely as large as the one before it: then one read brings it whole.
+                window, window_start, at = self._read(position, batch_size), position, 0
                 if len(window) < HEADER_SIZE:
                     self.stopped_by = f"a batch header is cut after {len(window)} bytes"
                     break

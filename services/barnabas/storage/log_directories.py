@@ -61,6 +61,8 @@ class LogDirectories:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._places: dict[PartitionKey, LogDirectory] = {}
         self._strays: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
+        self.found: list[FoundPartition] = []
+        """The partitions that were on disk when the directories were opened."""
 
     @classmethod
     def open(
@@ -80,12 +82,12 @@ class LogDirectories:
                 stack.callback(directory.abandon)
                 opened.append(directory)
             directories = cls(opened, flush_times, producer_id_expiration_ms=producer_id_expiration_ms)
-            directories.find_partitions()
+            directories.found = directories._find_partitions()
             directories.find_strays()
             stack.pop_all()
         return directories
 
-    def find_partitions(self) -> list[FoundPartition]:
+    def _find_partitions(self) -> list[FoundPartition]:
         """Every partition on disk. Raises LogStoreError when two directories hold the same one."""
         found = []
         for directory in self._directories:

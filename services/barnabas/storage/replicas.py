@@ -276,9 +276,8 @@ class Replicas:
         `executors` has the threads of each log directory, by its path, so that a slow one does not hold up another.
         """
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._disk_executor, self._directories.find_partitions)
         by_directory: dict[str, list[Partition]] = {}
-        for topic, index, topic_id in found:
+        for topic, index, topic_id in self._directories.found:
             if topic_id is None:
                 log.warning(
                     "a partition without partition.metadata is left alone", partition=f"{topic}-{index}"
