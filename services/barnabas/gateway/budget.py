@@ -1,8 +1,69 @@
-"""How many bytes of requests the whole gateway holds: the backpressure that reaches every socket."""
+"""How many bytes of requests the whole gateway holds: the backpressure that reaches every socket.
+
+Each storage node has a share of it (`node_share_bytes`), so that one that does not answer cannot take the whole: over
+its share a request is refused, and the connections that write to it are not read (`Held`) while others go on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from barnabas.gateway import limits
+from barnabas.rpc import limits as rpc_limits
+
+
+def node_share_bytes(budget_bytes: int) -> int:
+    """What may wait for one storage node of a budget of `budget_bytes` (0 or less: no limit)."""
+    if budget_bytes <= 0:
+        return rpc_limits.STREAM_UNANSWERED_BYTES_MAX
+    return budget_bytes // limits.NODE_SHARES
+
+
+class Held:
+    """Whether one connection is to be read: entered by each of its requests that waits for a storage node which has its
+    share or more to answer, or that was refused again and again.
+    """
+
+    __slots__ = ("count", "refusals")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Requests that are in it now."""
+        self.refusals = 0
+        """Requests in a row that no leader took."""
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+    def next_pause_seconds(self) -> float:
+        """How long to wait before another refusal is told: not at all the first time, then longer and longer."""
+        self.refusals += 1
+        if self.refusals == 1:
+            return 0.0
+        doublings = min(self.refusals - 2, 16)
+        return min(limits.REFUSAL_SECONDS_MIN * float(2**doublings), limits.REFUSAL_SECONDS_MAX)
+
+
+class RefusalPace:
+    """Owns the time until which refused records use up what the gateway spends on them, whoever sent them.
+
+    To read records and refuse them costs as much as to pass them on: of many producers that do not back off each is
+    told so late that all together send REFUSED_BYTES_PER_SECOND.
+    """
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    def pause_seconds(self, size_bytes: int, now: float) -> float:
+        """How long to wait before a request of this size is refused; `now` is in seconds of a monotonic clock."""
+        free_at = max(self._free_at, now)
+        self._free_at = min(
+            free_at + size_bytes / limits.REFUSED_BYTES_PER_SECOND, now + limits.REFUSAL_PACE_SECONDS_MAX
+        )
+        return free_at - now
 
 
 class ByteBudget:

@@ -39,14 +39,20 @@ class CloseConnection(Exception):
 class _Slot:
     """An answer's place in the order of the connection."""
 
-    __slots__ = ("frame_bytes", "is_done", "is_produce", "pieces", "times")
+    __slots__ = ("frame", "frame_bytes", "is_done", "is_produce", "pieces", "times")
 
-    def __init__(self, frame_bytes: int, received: float, *, is_produce: bool) -> None:
-        self.frame_bytes = frame_bytes
-        self.times = RequestTimes(received, frame_bytes)
+    def __init__(self, frame: Frame, received: float, *, is_produce: bool) -> None:
+        self.frame = frame
+        self.frame_bytes = len(frame)
+        self.times = RequestTimes(received, self.frame_bytes)
         self.is_produce = is_produce
         self.is_done = False
         self.pieces: Pieces = None
+
+    def take_frame(self) -> Frame:
+        """The request's frame, which is kept here no longer."""
+        frame, self.frame = self.frame, b""
+        return frame
 
 
 class Connection(asyncio.Protocol):
@@ -83,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._unfinished = 0
         self._unfinished_others = 0
         self._unanswered_bytes = 0
+        self._partial_bytes = 0
+        """Of a frame that has not come whole; they count for the gateway's budget as well."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = True
         self._writing_paused_at = 0.0
@@ -120,6 +128,7 @@ class Connection(asyncio.Protocol):
                 self._budget.take(len(frame))
                 self._frames.append((frame, received))
             self._start_requests()
+        self._count_partial()
         self._pause_or_resume()
 
     def pause_writing(self) -> None:
@@ -141,8 +150,8 @@ class Connection(asyncio.Protocol):
             self._pauses.reading.end(self._paused_at, perf_counter())
         if not self._writable:
             self._pauses.writing.end(self._writing_paused_at, perf_counter())
-        self._budget.give_back(self._unanswered_bytes)
-        self._unanswered_bytes = 0
+        self._budget.give_back(self._unanswered_bytes + self._partial_bytes)
+        self._unanswered_bytes = self._partial_bytes = 0
         self._frames.clear()
         self._slots.clear()
         for task in self._tasks:
@@ -182,22 +191,24 @@ class Connection(asyncio.Protocol):
         return frames[len(answers) :]
 
     def _start_requests(self) -> None:
-        while self._frames and self._writable and not self._closing:
+        held = self._client.held
+        while self._frames and self._writable and not self._closing and not held.count:
             is_produce = self._frames[0][0].startswith(PRODUCE_KEY)
-            if self._unfinished and (not is_produce or self._unfinished_others):
+            if self._unfinished and (not is_produce or self._unfinished_others or held.refusals):
                 return
             frame, received = self._frames.popleft()
-            slot = _Slot(len(frame), received, is_produce=is_produce)
+            slot = _Slot(frame, received, is_produce=is_produce)
+            del frame  # the request is to hold its bytes no longer than it needs them
             self._slots.append(slot)
             self._unfinished += 1
             self._unfinished_others += not is_produce
-            task = asyncio.get_running_loop().create_task(self._run(frame, slot))
+            task = asyncio.get_running_loop().create_task(self._run(slot))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, frame: Frame, slot: _Slot) -> None:
+    async def _run(self, slot: _Slot) -> None:
         try:
-            slot.pieces = await self._serve(frame, self._client, slot.times)
+            slot.pieces = await self._serve(slot.take_frame(), self._client, slot.times)
         except CloseConnection as error:
             self._give_up(str(error), error.identity)
             return
@@ -209,6 +220,8 @@ class Connection(asyncio.Protocol):
         self._unfinished_others -= not slot.is_produce
         self._send_answers()
         self._start_requests()
+        if self._client.held.refusals:
+            self._pause_or_resume()  # the next one has started
 
     def _send_answers(self) -> None:
         sent = perf_counter()
@@ -227,13 +240,26 @@ class Connection(asyncio.Protocol):
 
     # --- limits
 
+    def _count_partial(self) -> None:
+        partial = self._reader.buffered_bytes
+        more = partial - self._partial_bytes
+        if more > 0:
+            self._budget.take(more)
+        elif more:
+            self._budget.give_back(-more)
+        self._partial_bytes = partial
+
     def _pause_or_resume(self) -> None:
         if self._closing:
             return
+        held = self._client.held
         over = (
             self._unanswered_bytes > limits.CONNECTION_IN_FLIGHT_BYTES_MAX
             or len(self._slots) + len(self._frames) > limits.CONNECTION_IN_FLIGHT_REQUESTS_MAX
             or self._budget.is_exhausted
+            or held.count > 0
+            # Whose last records nobody took sends one request at a time; one burst may be read before it is refused.
+            or (held.refusals > 0 and self._unfinished > 0)
         )
         # A connection that waits for nothing may always send its next request, or the gateway could never drain.
         over = over and not self.is_idle

@@ -47,8 +47,10 @@ class Dispatcher:
         header = read_header(frame)
         times = RequestTimes() if times is None else times
         times.api_key = header.api_key
+        serving = self._serve(frame, header, client, times)
+        del frame  # a request that waits for long is to hold its records once, in the body
         try:
-            return await self._serve(frame, header, client, times)
+            return await serving
         except CloseConnection as error:
             self._metrics.observe_refused(times)
             error.identity = _identity(header)
@@ -66,7 +68,9 @@ class Dispatcher:
         if not handler.versions[0] <= header.api_version <= handler.versions[1]:
             return self._refuse_version(handler, header, times)
         times.api_version = header.api_version
-        return await run_measured(self._serve_version(frame, header, client, times, handler), times)
+        serving = self._serve_version(frame, header, client, times, handler)
+        del frame
+        return await run_measured(serving, times)
 
     async def _serve_version(
         self, frame: bytes, header: RequestHeader, client: Client, times: RequestTimes, handler: Handler
@@ -76,6 +80,7 @@ class Dispatcher:
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error
+        del frame
         answer = self._answer_traced if is_tracing() else self._answer
         if self._faults.is_active:
             return await self._faults.serve(request, lambda: answer(handler, request))

@@ -13,6 +13,22 @@ CONNECTION_IN_FLIGHT_REQUESTS_MAX: Final = 1_000
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 
+NODE_SHARES: Final = 4
+"""One storage node may have this part of queued.max.request.bytes to answer: one that is frozen, or even three, leave
+the others enough."""
+
+REFUSAL_SECONDS_MIN: Final = 0.1
+"""The second Produce in a row that no leader takes is refused after this, each further one after twice as long: a
+producer that does not back off would otherwise have the gateway read and refuse its records without a pause."""
+
+REFUSAL_SECONDS_MAX: Final = 1.0
+
+REFUSED_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
+"""How fast a gateway takes records that it refuses then, from all connections: a few hundredths of its time."""
+
+REFUSAL_PACE_SECONDS_MAX: Final = 10.0
+"""The longest that the pace of all refusals delays one of them."""
+
 ANSWER_GRACE_SECONDS: Final = 1.0
 """How long after the client's own timeout or max_wait it is answered at the latest, whatever the services inside do."""
 

@@ -13,6 +13,7 @@ from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
+from barnabas.rpc import limits
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.stream_counts import StorageStreamCounts
@@ -34,11 +35,16 @@ class Links:
         metadata: MetadataSubscription,
         stream_counts: StorageStreamCounts,
         beside: StorageBeside | None = None,
+        node_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
     ) -> None:
-        """`beside` is the storage node in this process, if there is one: it is called, not connected to."""
+        """`beside` is the storage node in this process, if there is one: it is called, not connected to.
+
+        `node_bytes_max` is what may wait for one storage node before further records for it are refused.
+        """
         self._metadata = metadata
         self._stream_counts = stream_counts
         self._beside = beside
+        self._node_bytes_max = node_bytes_max
         self._storage: dict[int, StorageConnection] = {}
         self._coordinators: dict[str, tuple[grpc.aio.Channel, GroupCoordinatorAsyncStub]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -57,7 +63,9 @@ class Links:
             return self._beside.link
         connection = self._storage.get(node_id)
         if connection is None or connection.address != node.address:
-            connection = self._storage[node_id] = StorageConnection(node.address, self._stream_counts)
+            connection = self._storage[node_id] = StorageConnection(
+                node.address, self._stream_counts, append_bytes_max=self._node_bytes_max
+            )
         return connection
 
     def coordinator_for_group(self, group_id: str) -> GroupCoordinatorAsyncStub:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from barnabas.gateway.budget import RefusalPace
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.fetch_sessions import FetchSessions
 from barnabas.gateway.links import Links
@@ -24,6 +25,7 @@ class GatewayParts:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     telemetry: ClientTelemetry
+    refusal_pace: RefusalPace = field(default_factory=RefusalPace)
 
     @property
     def gateway_id(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.gateway import limits
+from barnabas.gateway.budget import Held
 from barnabas.gateway.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
@@ -44,6 +45,7 @@ class Client:
     port: int = 0
     """The peer's port."""
     software: Software = field(default_factory=Software, compare=False)
+    held: Held = field(default_factory=Held, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.gateway import limits
-from barnabas.gateway.budget import ByteBudget
+from barnabas.gateway.budget import ByteBudget, node_share_bytes
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.connection import AnswerAtOnce, Connection
 from barnabas.gateway.connection_metrics import ConnectionMetrics
@@ -72,7 +72,7 @@ async def _serve(
         config=config,
         clock=environment.clock,
         metadata=metadata,
-        links=Links(metadata, stream_counts, beside),
+        links=Links(metadata, stream_counts, beside, node_share_bytes(config.queued_max_request_bytes)),
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,

@@ -31,6 +31,15 @@ class Requests(Protocol):
 class Appends(Requests, Protocol):
     """Record batches for partitions that the node leads."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as much is unanswered as the node may have: no more is to be read of those who write to it."""
+        ...
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether `send` takes a request of this size, or refuses it."""
+        ...
+
     def send(
         self,
         request: AppendRequest | AppendBatches,

@@ -118,8 +118,13 @@ class CoalescedStream(Generic[RequestT, ResultT]):
 
     @property
     def is_full(self) -> bool:
-        """Whether more is unanswered than the stream is to hold: further requests are refused."""
+        """Whether as much is unanswered as the stream is to hold."""
         return self.unanswered_bytes >= self._unanswered_bytes_max
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether `send` takes a request of this size; a single one may be of any size."""
+        held_bytes = self._queued_bytes + self._written_bytes
+        return not held_bytes or held_bytes + size_bytes <= self._unanswered_bytes_max
 
     def send(
         self, request: RequestT, size_bytes: int = 0, timeout_seconds: float | None = None
@@ -131,8 +136,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         the result is then dropped.
         """
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
-        held_bytes = self._queued_bytes + self._written_bytes
-        if self._closed or (held_bytes and held_bytes + size_bytes > self._unanswered_bytes_max):
+        if self._closed or not self.has_room(size_bytes):
             future.set_exception(Unreachable(f"{self._name}: too much is waiting"))
             return future
         key = request.correlation_id = self._next_correlation_id

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc.aio
 
+from barnabas.rpc import limits
 from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
@@ -40,9 +41,17 @@ class StorageConnection:
     """
 
     def __init__(
-        self, address: str, counts: StorageStreamCounts | None = None, *, reads_for_clients: bool = True
+        self,
+        address: str,
+        counts: StorageStreamCounts | None = None,
+        *,
+        reads_for_clients: bool = True,
+        append_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
     ) -> None:
-        """`counts` are those of all the service's connections; its own where nobody looks at them."""
+        """`counts` are those of all the service's connections; its own where nobody looks at them.
+
+        `append_bytes_max` is what may be unanswered of appends before further ones are refused.
+        """
         counts = counts or StorageStreamCounts()
         metadata = None if reads_for_clients else (INSIDE,)
         self.address = address
@@ -59,6 +68,7 @@ class StorageConnection:
             lambda frame: frame.results,
             name=f"appends to {address}",
             counts=counts.appends,
+            unanswered_bytes_max=append_bytes_max,
         )
         open_fetches = self._fetch_channel.stream_stream(
             FETCH_METHOD,

@@ -176,6 +176,7 @@ class FakeStream:
         self.timeouts: list[float | None] = []
         self.is_silent = False
         self.is_full = False
+        self.room_bytes = 1 << 40
 
     def send(
         self, request: Any, size_bytes: int = 0, timeout_seconds: float | None = None
@@ -189,6 +190,9 @@ class FakeStream:
         elif result is not None:
             future.set_result(result)
         return future
+
+    def has_room(self, size_bytes: int) -> bool:
+        return size_bytes <= self.room_bytes
 
     def hurry(self, request: Any) -> None:
         self.hurried.append(request)

@@ -59,8 +59,9 @@ class Served:
         self.transport = FakeTransport()
         self.budget = ByteBudget(budget_bytes, lambda: self.connection.budget_has_room())
         self.pauses = ConnectionMetrics(self.budget)
+        self.client = Client(1, "10.1.1.1", "127.0.0.1", LISTENER)
         self.connection = Connection(
-            lambda _: Client(1, "10.1.1.1", "127.0.0.1", LISTENER),
+            lambda _: self.client,
             self._serve,
             self.budget,
             self.lost.append,
@@ -250,3 +251,42 @@ async def test_answers_are_measured_when_they_leave() -> None:
     await served.answer("a", b"A")
     found = {sample.name: sample.value for family in served.pauses.collect() for sample in family.samples}
     assert found["barnabas_gateway_unanswered_request_bytes"] == 0
+
+
+async def test_a_frame_that_has_not_come_whole_counts_for_the_gateway() -> None:
+    served = Served()
+    frame = struct.pack(">ih", 1_000, OTHER) + bytes(998)
+    served.connection.data_received(frame[:600])
+    assert served.budget.used_bytes == 600
+    served.connection.data_received(frame[600:] + frame[:10])
+    await served.settle()
+    assert served.budget.used_bytes == 1_000 + 10
+    await served.answer("\0" * 998, b"A")
+    assert served.budget.used_bytes == 10
+    served.connection.connection_lost(None)
+    assert served.budget.used_bytes == 0
+
+
+async def test_a_connection_that_writes_to_a_full_node_is_not_read_until_its_requests_are_answered() -> None:
+    served = Served()
+    await served.send(PRODUCE, "a")
+    served.client.held.count += 1
+    await served.send(PRODUCE, "b")
+    assert (served.started, served.transport.paused) == (["a"], True)
+    served.client.held.count -= 1
+    await served.answer("a", b"A")
+    assert (served.started, served.transport.paused) == (["a", "b"], False)
+
+
+async def test_a_connection_whose_records_nobody_took_sends_one_request_at_a_time() -> None:
+    served = Served()
+    served.client.held.refusals = 1
+    await served.send(PRODUCE, "a", "b")
+    assert (served.started, served.transport.paused) == (["a"], True)
+    await served.answer("a", b"A")
+    assert (served.started, served.transport.paused) == (["a", "b"], True)
+    await served.answer("b", b"B")
+    assert not served.transport.paused
+    served.client.held.refusals = 0
+    await served.send(PRODUCE, "c", "d")
+    assert (served.started[2:], served.transport.paused) == (["c", "d"], False)

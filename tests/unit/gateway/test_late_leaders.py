@@ -10,6 +10,7 @@ from gateway_harness import FakeStream, Gateway, request_frame
 from test_produce_and_fetch import append_all, fetch_all, fetch_body, fetched, produce_body, produced
 
 from barnabas.gateway import limits
+from barnabas.gateway.budget import RefusalPace, node_share_bytes
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import DeadlinePassed, NotSentInTime
 from barnabas.rpc.v1.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult
@@ -138,3 +139,66 @@ async def test_a_look_up_keeps_the_clients_timeout(timeout_ms: int) -> None:
     topics = [{"name": "bills", "partitions": [partition]}]
     await gateway.ask(DELETE_RECORDS, 2, {"topics": topics, "timeout": timeout_ms})
     assert node.stub.calls[0][2] == timeout_ms / 1000 + limits.ANSWER_GRACE_SECONDS
+
+
+async def test_a_full_node_holds_the_connections_that_write_to_it() -> None:
+    gateway = Gateway()
+    full, other = FakeStream(silent), FakeStream(append_all)
+    full.is_full = True
+    gateway.node(1, full)
+    gateway.node(2, other)
+    frame = request_frame(PRODUCE, 9, produce_body({"orders": [0, 1]}))
+    serving = asyncio.ensure_future(gateway.dispatcher.serve(frame, gateway.client))
+    while not full.requests:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert gateway.client.held.count == 1
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert gateway.client.held.count == 0
+    await gateway.ask(PRODUCE, 9, produce_body({"orders": [1]}))
+    assert gateway.client.held.count == 0
+
+
+async def test_a_producer_that_does_not_back_off_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = Gateway()
+    full, other = FakeStream(append_all), FakeStream(append_all)
+    full.room_bytes = 4
+    gateway.node(1, full)
+    gateway.node(2, other)
+    pauses: list[tuple[float, int]] = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append((seconds, gateway.client.held.count))
+        await sleep(0)
+
+    monkeypatch.setattr("barnabas.gateway.handlers.produce.asyncio.sleep", pause)
+    for _ in range(7):
+        answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 2]}))
+        refused = ErrorCode.not_leader_or_follower
+        assert produced(answer) == [[(0, refused, -1), (2, refused, -1)]]
+    assert full.requests == []
+    assert [seconds for seconds, _ in pauses] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], "the first is told at once"
+    assert {held for _, held in pauses} == {1}, "meanwhile the connection is not read"
+    pauses.clear()
+    answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 1]}))
+    assert produced(answer) == [[(0, ErrorCode.not_leader_or_follower, -1), (1, 0, 71)]]
+    assert (pauses, gateway.client.held.refusals) == ([], 0), "what a leader took ends it"
+
+
+def test_all_refused_records_together_have_a_pace() -> None:
+    pace, second = RefusalPace(), limits.REFUSED_BYTES_PER_SECOND
+    assert pace.pause_seconds(second, now=5.0) == 0.0, "whoever comes first need not wait"
+    assert [pace.pause_seconds(second, now=5.0) for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert pace.pause_seconds(second, now=8.5) == 0.5
+    for _ in range(100):
+        last = pace.pause_seconds(second, now=8.5)
+    assert last == limits.REFUSAL_PACE_SECONDS_MAX
+    assert pace.pause_seconds(1, now=60.0) == 0.0
+
+
+def test_a_node_has_a_share_of_the_gateways_budget() -> None:
+    assert node_share_bytes(1_000) == 1_000 // limits.NODE_SHARES
+    assert node_share_bytes(-1) > 0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gateway_harness import FakeMetadata, small_cluster, topic_id
 
+from barnabas.gateway.budget import Held
 from barnabas.gateway.connection import Connection
 from barnabas.gateway.faults import Faults
 from barnabas.gateway.metrics import RequestMetrics
@@ -191,7 +192,7 @@ async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
             await released.wait()
         return b"(" + frame[2:] + b")"
 
-    client: Any = type("Client", (), {"connection_id": 1, "host": "here"})()
+    client: Any = type("Client", (), {"connection_id": 1, "host": "here", "held": Held()})()
     connection = Connection(
         lambda _: client,
         serve,

@@ -8,6 +8,7 @@ ApiVersions but not served, as in Kafka 4: librdkafka decides on compression fro
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from barnabas.gateway import limits
@@ -68,6 +69,7 @@ class _Produce:
                 await sends[0]
             elif sends:
                 await asyncio.gather(*sends)
+            await self._back_off()
         for result in self._results.values():
             if result.error_code:
                 self._request.times.count_error(result.error_code)
@@ -144,14 +146,39 @@ class _Produce:
             return self._finish(None, request, places)
         # The node keeps the time-out too, if it lives; that it does is not for the client to wait for.
         seconds = max(0, request.head.timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
-        return self._finish(connection.appends.send(request, size_bytes, seconds), request, places)
+        stream = connection.appends
+        if not stream.has_room(size_bytes):
+            return self._finish(None, request, places)
+        finishing = self._finish(stream.send(request, size_bytes, seconds), request, places)
+        return self._held(finishing) if stream.is_full else finishing
+
+    async def _held(self, finishing: Coroutine[Any, Any, None]) -> None:
+        """The node has its share to answer: no more is read of connections that write to it."""
+        with self._request.client.held:
+            await finishing
+
+    async def _back_off(self) -> None:
+        """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
+        held = self._request.client.held
+        if any(result.error_code != ErrorCode.not_leader_or_follower for result in self._results.values()):
+            held.refusals = 0
+            return
+        parts, size_bytes = self._request.parts, self._request.times.request_bytes
+        seconds = max(
+            held.next_pause_seconds(),
+            parts.refusal_pace.pause_seconds(size_bytes, parts.clock.monotonic()),
+        )
+        if seconds > 0:
+            timeout_seconds = milliseconds(self._request.body.timeout) / 1000 + limits.ANSWER_GRACE_SECONDS
+            with held:
+                await asyncio.sleep(min(seconds, timeout_seconds))
 
     async def _finish(
         self, future: asyncio.Future[AppendResult] | None, request: AppendBatches, places: list[Place]
     ) -> None:
         try:
             if future is None:
-                raise Unreachable("the leader is fenced")
+                raise Unreachable("the leader is fenced, or has too much to answer already")
             result = await future
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.
