@@ -14,6 +14,7 @@ from barnabas.controller.core.features import finalize_release_levels
 from barnabas.controller.core.gateways import register_gateway, remove_gateway
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.quorum import describe_quorum
+from barnabas.controller.core.terms import begin_term
 from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
@@ -25,6 +26,7 @@ from barnabas.controller.whole_decisions import settle_decision
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
+from barnabas.metadata.history import HistoryRefused, check_continues
 from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
 from barnabas.rpc.v1.controller_pb2 import (
     DescribeQuorumResponse,
@@ -106,13 +108,17 @@ class ActiveController:
     async def watch(self, request: WatchRequest) -> AsyncIterator[MetadataDelta]:
         """Register the caller, then everything it must know.
 
-        Raises WrongCluster, KafkaError for a bad registration, AlreadyRegistered, LeadershipLost, StreamEnded.
+        Raises WrongCluster, HistoryRefused, KafkaError for a bad registration, AlreadyRegistered, LeadershipLost,
+        StreamEnded.
         """
+        await self._confirm()  # a controller that was deposed without knowing has no say
         if request.cluster_id and request.cluster_id != self.image.cluster_id:
-            raise WrongCluster(
+            wrong = (
                 f"this is cluster {self.image.cluster_id}, but the caller's data belongs to cluster "
                 f"{request.cluster_id}: point it at its own cluster, or give it an empty directory"
             )
+            raise HistoryRefused(wrong) if request.known_revision else WrongCluster(wrong)
+        check_continues(self.image, request.known_revision, request.known_term_id)
         receiver = Receiver(self._environment.clock)
         member, incarnation_id = _member(request)
         try:
@@ -120,7 +126,6 @@ class ActiveController:
                 await self._sessions.attach(member, incarnation_id, receiver)
                 await self._register(request)
                 log.info("registered", kind=member.kind.value, name=member.name)
-            await self._confirm()
             self._fanout.add(receiver, self.image)
             async for delta in receiver.deltas():
                 yield delta
@@ -173,7 +178,9 @@ class ActiveController:
                 await self.writer.submit(lambda image: register_coordinator(image, request.coordinator))
 
     async def _prepare(self) -> None:
-        """Name the cluster and finalize features where that was never done."""
+        """Begin the term; name the cluster and finalize features where that was never done."""
+        term_id = str(self._environment.new_id())
+        await self.writer.submit(lambda image: begin_term(image, term_id))
         wanted = self._config.cluster_id
         if not self.image.cluster_id:
             cluster = ClusterRecord(cluster_id=wanted or new_cluster_id(self._environment.new_id))

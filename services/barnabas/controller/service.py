@@ -18,6 +18,8 @@ from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.metadata.history import HistoryRefused, check_continues, term_id
+from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.v1.controller_pb2 import DescribeQuorumResponse
 
@@ -44,6 +46,8 @@ class Controller:
         process_id = str(environment.new_id())
         self._election = Election(store, address, config.election_lease_ms, environment.clock, process_id)
         self._active: ActiveController | None = None
+        self._known = MetadataImage()
+        """What this process led with last: the store must continue it."""
         self.counts = ControllerCounts()
 
     @property
@@ -87,9 +91,11 @@ class Controller:
 
     async def _lead_when_elected(self) -> None:
         while True:
+            pause = 0.0
             leadership = await self._election.campaign()
             try:
                 image = await load_image(self._store, leadership)
+                check_continues(image, self._known.revision, term_id(self._known))
                 self._active = ActiveController(
                     self._store, leadership, image, self.config, self.environment, self.counts
                 )
@@ -97,13 +103,23 @@ class Controller:
                 await self._active.run(self._election, leadership)
             except LeadershipLost as error:
                 log.warning("stepped down", reason=str(error))
+            except HistoryRefused as error:
+                log.error(
+                    "this controller does not lead: the store is not the one that it led with; restart the controller "
+                    "to go on with this store",
+                    reason=str(error),
+                )
+                pause = STORE_RETRY_SECONDS_MAX
             except StoreError as error:
                 log.warning("could not load the metadata", reason=str(error))
-                await asyncio.sleep(STORE_RETRY_SECONDS_MIN)
+                pause = STORE_RETRY_SECONDS_MIN
             finally:
+                if self._active is not None:
+                    self._known = self._active.image
                 self._active = None
                 self._election.active_address = ""
                 await self._election.resign(leadership)
+            await asyncio.sleep(pause)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.stream_metrics import StreamCollector
@@ -52,7 +53,8 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     ends = StorageEnds(lambda: subscription.image, topic_log.connection_to)
     lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)
-    for collector in (lag, StreamCollector("client", topic_log.stream_counts)):
+    streams = StreamCollector("client", topic_log.stream_counts)
+    for collector in (lag, streams, SubscriptionCollector(subscription)):
         environment.registry.register(collector)
     subscription.on_change(topic_log.on_image)
     subscription.on_change(coordinator.on_image)

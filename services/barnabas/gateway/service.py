@@ -33,6 +33,7 @@ from barnabas.kernel.tracing import is_tracing
 from barnabas.links.near_storage import StorageBeside
 from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.stream_metrics import StreamCollector
@@ -79,6 +80,7 @@ async def _serve(
     )
     sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, beside)
     environment.registry.register(StreamCollector("client", stream_counts))
+    environment.registry.register(SubscriptionCollector(metadata))
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
     # loses its clients to nobody, since all gateways miss the controller together.
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)

@@ -2,7 +2,8 @@
 
 `MetadataSubscription` registers the service and replays what the controller streams. When the stream breaks, the
 last image stays in use (the hot path never waits for a controller) and the subscription tries the given controllers
-in turn until one, the active one, answers with a new snapshot.
+in turn until one, the active one, answers with a new snapshot. A snapshot that does not continue the image (see
+`history`) is refused, and the image stays in use, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.heartbeats import heartbeat_of, say_goodbye, send_heartbeats
+from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.unary_calls import answer_of, unavailable
@@ -58,6 +60,9 @@ class MetadataSubscription:
         self._changed = asyncio.Event()
         self._connected = False
         self._silent_since = math.inf
+        self._refused: str | None = None
+        self.refusals = 0
+        """How often metadata were refused that do not continue this image."""
 
     @property
     def image(self) -> MetadataImage:
@@ -98,10 +103,15 @@ class MetadataSubscription:
                             self._replay(delta)
                             pause = RETRY_SECONDS_MIN
                     reason = "the controller ended the stream"
+                except HistoryRefused as error:
+                    reason = str(error)
+                    self._on_refused(reason)
                 except grpc.aio.AioRpcError as error:
                     if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                         raise RegistrationRefused(error.details()) from error
                     reason = error.details() or error.code().name
+                    if error.code() == grpc.StatusCode.DATA_LOSS:
+                        self._on_refused(reason)
                     if error.code() == grpc.StatusCode.UNAVAILABLE:
                         await self._reopen()
                 if self._connected:
@@ -126,7 +136,9 @@ class MetadataSubscription:
 
     async def _watch(self) -> AsyncGenerator[MetadataDelta]:
         """What the controller streams, for as long as it answers heartbeats too. Raises AioRpcError."""
-        controller, request = self.controller, self._make_request()
+        controller, request = self.controller, WatchRequest()
+        request.CopyFrom(self._make_request())
+        request.known_revision, request.known_term_id = self._image.revision, term_id(self._image)
         call = controller.Watch(request)
         heartbeat = heartbeat_of(request)
         silence: asyncio.Task[str] | None = None
@@ -152,6 +164,18 @@ class MetadataSubscription:
                 silence.cancel()
                 await asyncio.wait({silence})
 
+    def _on_refused(self, reason: str) -> None:
+        """Keep the image, and say once why."""
+        self.refusals += 1
+        if self._refused is None:
+            log.error(
+                "this service keeps the metadata that it has: the controller's do not continue them. Bring the right "
+                "metadata back, or restart this service to go on with the controller's",
+                address=self._addresses[self._active],
+                reason=reason,
+            )
+        self._refused = reason
+
     async def _reopen(self) -> None:
         """A fresh channel connects at once; gRPC lets an address that failed rest for 100 ms at least."""
         old = self._channels[self._active]
@@ -159,9 +183,19 @@ class MetadataSubscription:
         await old.close(grace=None)
 
     def _replay(self, delta: MetadataDelta) -> None:
+        """Raises HistoryRefused, with nothing changed."""
         old = self._image
-        base = MetadataImage() if delta.snapshot else old
-        self._image = base.apply(delta.records, delta.revision)
+        if delta.snapshot:
+            image = MetadataImage().apply(delta.records, delta.revision)
+            if old.cluster_id and image.cluster_id != old.cluster_id:
+                raise HistoryRefused(f"the metadata are of cluster {image.cluster_id}, not {old.cluster_id}")
+            check_continues(image, old.revision, term_id(old))
+        elif delta.revision <= old.revision:
+            raise HistoryRefused(f"a change of revision {delta.revision} came after revision {old.revision}")
+        else:
+            image = old.apply(delta.records, delta.revision)
+        self._image = image
+        self._refused = None
         self._connected = True
         for callback in self._callbacks:
             callback(old, self._image)

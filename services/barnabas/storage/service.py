@@ -21,6 +21,7 @@ from barnabas.kernel.threads import Threads
 from barnabas.log.errors import LogStoreError
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.stream_metrics import StreamCollector
@@ -164,6 +165,7 @@ class StorageNode:
         async with self._serving() as address:
             subscription = MetadataSubscription(self._config.controllers, lambda: self._registration(address))
             subscription.on_change(self.replicas.on_image)
+            self._context.environment.registry.register(SubscriptionCollector(subscription))
             self._add_conditions(subscription)
             log.info("storage node is up", node_id=self._config.node_id, address=address)
             async with asyncio.TaskGroup() as tasks:

@@ -18,7 +18,7 @@ from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import system_environment
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, TERMS_KEY, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1 import metadata_pb2 as md
@@ -89,7 +89,8 @@ async def create(
 
 
 def facts(image: MetadataImage) -> dict[str, md.MetadataRecord]:
-    return dict(image.records)
+    """All records but that of the terms, to which each controller adds its own."""
+    return {key: record for key, record in image.records.items() if key != TERMS_KEY}
 
 
 @pytest.fixture

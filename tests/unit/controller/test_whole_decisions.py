@@ -191,7 +191,7 @@ async def run_term(
     store: Store, decide: Decide[Any] | None
 ) -> tuple[MetadataImage, list[MetadataDelta], bool]:
     """One term that decides, and what it leaves: (image it loaded, deltas it published, whether it answered)."""
-    leadership = await Election(store, "here", 1000, SystemClock(), "one").campaign()
+    leadership = await Election(store, "here", 60_000, SystemClock(), "one").campaign()
     image = await load_image(store, leadership)
     published: list[MetadataDelta] = []
     writer = MetadataWriter(store, leadership, image, published.append)

@@ -3,6 +3,7 @@
 FAILED_PRECONDITION: not the active controller. UNAVAILABLE: it lost the leadership, the outcome is not known.
 INVALID_ARGUMENT: will never be accepted. ALREADY_EXISTS: another process has the id. NOT_FOUND: not registered.
 RESOURCE_EXHAUSTED: later.
+DATA_LOSS: these metadata do not continue those that the caller has followed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from barnabas.controller.service import Controller
 from barnabas.controller.sessions import AlreadyRegistered
 from barnabas.controller.writer import Decide, TooManyRequests
 from barnabas.kernel.errors import KafkaError
+from barnabas.metadata.history import HistoryRefused
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1.controller_pb2_grpc import ControllerServicer
 
@@ -39,6 +41,7 @@ _STATUS: Final[dict[type[Exception], grpc.StatusCode]] = {
     TooManyRequests: grpc.StatusCode.RESOURCE_EXHAUSTED,
     AlreadyRegistered: grpc.StatusCode.ALREADY_EXISTS,
     WrongCluster: grpc.StatusCode.INVALID_ARGUMENT,
+    HistoryRefused: grpc.StatusCode.DATA_LOSS,
     KafkaError: grpc.StatusCode.INVALID_ARGUMENT,
 }
 _ERRORS: Final = tuple(_STATUS)

@@ -1,0 +1,15 @@
+"""The term of an active controller, which it begins before anything else."""
+
+from __future__ import annotations
+
+from barnabas.controller.core.decision import Decision
+from barnabas.metadata.history import TERMS_MAX
+from barnabas.metadata.image import TERMS_KEY, MetadataImage
+from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, Term, TermsRecord
+
+
+def begin_term(image: MetadataImage, term_id: str) -> Decision[None]:
+    """The term begins after all that is in `image`, which is all that former terms have stored."""
+    term = Term(term_id=term_id, first_revision=image.revision + 1)
+    terms = TermsRecord(terms=[*image.terms, term][-TERMS_MAX:])
+    return Decision((MetadataRecord(key=TERMS_KEY, terms=terms),), None)
