@@ -177,13 +177,18 @@ class ReadableLog:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when the epoch is unknown."""
         return self.epochs.end_offset_for(leader_epoch, self._end[0])
 
-    def aborted_transactions(self, offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [offset, upper_bound_offset), for a read_committed fetch."""
+    def aborted_transactions(
+        self, offset: int, upper_bound_offset: int, *, nowait: bool = False
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [offset, upper_bound_offset), for a read_committed fetch.
+
+        With `nowait` raises BlockingIOError when a segment's list would have to be read first.
+        """
         segments = self._segments
         first = max(bisect.bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
         found: list[AbortedTransaction] = []
         for segment in segments[first:]:
-            for aborted in segment.transaction_index.entries():
+            for aborted in segment.transaction_index.entries(nowait=nowait):
                 if aborted.last_offset >= offset and aborted.first_offset < upper_bound_offset:
                     found.append(aborted)
                 if aborted.last_stable_offset >= upper_bound_offset:

@@ -151,6 +151,7 @@ class Segment:
         self._open.offset_index.clear()
         self._open.time_index.clear()
         self.flush_indexes()
+        self.transaction_index.start_empty()
         self._pinned = True
 
     def remove_files(self) -> None:

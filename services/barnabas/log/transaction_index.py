@@ -40,9 +40,14 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None
         self._is_written = True
 
-    def entries(self) -> list[AbortedTransaction]:
-        """All entries in the order of their markers; a cut last entry is left out."""
+    def entries(self, *, nowait: bool = False) -> list[AbortedTransaction]:
+        """All entries in the order of their markers; a cut last entry is left out.
+
+        With `nowait` raises BlockingIOError when they have to be read from the file.
+        """
         if self._entries is None:
+            if nowait:
+                raise BlockingIOError("the transaction index is not in memory")
             try:
                 data = read_whole(self.path)
             except FileNotFoundError:
@@ -50,6 +55,10 @@ class TransactionIndex:
             whole = len(data) - len(data) % _ENTRY.size
             self._entries = [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
         return self._entries
+
+    def start_empty(self) -> None:
+        """The segment is new: there is nothing to be read."""
+        self._entries = []
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add the transaction; markers come in rising order. Does not touch the disk once `entries` were read."""

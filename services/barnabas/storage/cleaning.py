@@ -1,6 +1,6 @@
-"""When compacted topics are compacted: one thread, the dirtiest log first (Kafka's log cleaner).
+"""When compacted topics are compacted: one thread a log directory, the dirtiest log first (Kafka's log cleaner).
 
-The thread gives way to the event loop after every batch, and keeps to log.cleaner.io.max.bytes.per.second.
+A thread gives way to the event loop after every batch; together they keep to log.cleaner.io.max.bytes.per.second.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -21,7 +20,9 @@ from barnabas.log.cleanable import LogToClean, measure
 from barnabas.log.cleaned_segment import CleanedCounts
 from barnabas.log.cleaner import CleaningAbortedError
 from barnabas.log.partition_log import PartitionLog
+from barnabas.storage.directory_lane import DirectoryLane
 from barnabas.storage.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.partition import Partition
 from barnabas.storage.replicas import Replicas
 
 log = get_logger("storage.cleaning")
@@ -37,7 +38,9 @@ Candidate = tuple[PartitionKey, PartitionLog, int]
 
 
 class CleanerSettings(NamedTuple):
-    """What the cluster's settings say at the moment: ms, bytes of the key map, bytes a second."""
+    """What the cluster's settings say at the moment: ms, and for each directory bytes of the key map and bytes a
+    second.
+    """
 
     backoff_ms: int
     buffer_bytes: int
@@ -48,47 +51,65 @@ class Cleaning:
     """Owner of the schedule, of the partitions that cannot be cleaned, and of the counts that metrics show."""
 
     def __init__(
-        self, replicas: Replicas, directories: LogDirectories, executor: Executor, clock: Clock
+        self,
+        replicas: Replicas,
+        directories: LogDirectories,
+        lanes: Mapping[str, DirectoryLane],
+        clock: Clock,
     ) -> None:
         self.uncleanable: dict[PartitionKey, PartitionLog] = {}
         """Partitions whose cleaning failed, left alone until their log is opened anew."""
-        self.dirty_ratio_max = 0.0
+        self._dirty_ratios = dict.fromkeys(lanes, 0.0)
         self.runs = 0
         self.last_run_ms = clock.now_ms()
         self.last_counts = CleanedCounts()
         self.last_seconds = 0.0
         self._replicas = replicas
         self._directories = directories
-        self._executor = executor
+        self._lanes = lanes
         self._clock = clock
         self._stopping = threading.Event()
+
+    @property
+    def dirty_ratio_max(self) -> float:
+        """The uncompacted share of the dirtiest log when it was last looked for."""
+        return max(self._dirty_ratios.values(), default=0.0)
 
     async def run(self) -> None:
         """Clean while there is something to clean, then rest for log.cleaner.backoff.ms; until cancelled."""
         try:
-            while True:
-                await self._clock.sleep(self._settings().backoff_ms / 1000)
-                while await self.clean_dirtiest():
-                    pass
+            async with asyncio.TaskGroup() as tasks:
+                for lane in self._lanes.values():
+                    tasks.create_task(self._run_for(lane), name="log-cleaner")
         finally:
-            # The thread ends at its next batch; what it has not swapped in is forgotten.
+            # The threads end at their next batch; what they have not swapped in is forgotten.
             self._stopping.set()
 
+    async def _run_for(self, lane: DirectoryLane) -> None:
+        while True:
+            await self._clock.sleep(self._settings().backoff_ms / 1000)
+            while await self.clean_dirtiest_of(lane):
+                pass
+
     async def clean_dirtiest(self) -> bool:
-        """Clean the log that needs it most; False when none does, or it could not be cleaned."""
+        """Clean the log of each directory that needs it most; False when none does, or it could not be cleaned."""
+        return any(await asyncio.gather(*(self.clean_dirtiest_of(lane) for lane in self._lanes.values())))
+
+    async def clean_dirtiest_of(self, lane: DirectoryLane) -> bool:
+        """The same for one directory."""
+        self._forget_uncleanable()
         candidates: list[Candidate] = [
             ((partition.topic, partition.index), partition.log, partition.high_watermark)
-            for partition in self._replicas.partitions.values()
-            if partition.log is not None and not partition.is_offline and partition.log.config.is_compacted
+            for partition in self._cleanable()
+            if partition.log is not None and partition.lane is lane
         ]
-        self._forget_uncleanable(candidates)
         self.last_run_ms = self._clock.now_ms()
         if not candidates:
-            self.dirty_ratio_max = 0.0
+            self._dirty_ratios[lane.path] = 0.0
             return False
         settings = self._settings()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, self._clean_one, candidates, settings)
+        return await loop.run_in_executor(lane.cleaner, self._clean_one, lane, candidates, settings)
 
     def _settings(self) -> CleanerSettings:
         def value(name: str) -> float:
@@ -98,19 +119,27 @@ class Cleaning:
 
         return CleanerSettings(
             max(int(value("log.cleaner.backoff.ms")), BACKOFF_MS_MIN),
-            int(value("log.cleaner.dedupe.buffer.size")),
-            max(value("log.cleaner.io.max.bytes.per.second"), 1.0),
+            int(value("log.cleaner.dedupe.buffer.size")) // len(self._lanes),
+            max(value("log.cleaner.io.max.bytes.per.second") / len(self._lanes), 1.0),
         )
 
-    def _forget_uncleanable(self, candidates: Sequence[Candidate]) -> None:
-        current = {key: opened for key, opened, _ in candidates}
+    def _cleanable(self) -> Iterator[Partition]:
+        for partition in self._replicas.partitions.values():
+            opened = partition.log
+            if opened is not None and not partition.is_offline and opened.config.is_compacted:
+                yield partition
+
+    def _forget_uncleanable(self) -> None:
+        current = {(each.topic, each.index): each.log for each in self._cleanable()}
         self.uncleanable = {
             key: failed for key, failed in self.uncleanable.items() if current.get(key) is failed
         }
 
     # -- in the thread ------------------------------------------------------------------------------------------
 
-    def _clean_one(self, candidates: Sequence[Candidate], settings: CleanerSettings) -> bool:
+    def _clean_one(
+        self, lane: DirectoryLane, candidates: Sequence[Candidate], settings: CleanerSettings
+    ) -> bool:
         now_ms = self._clock.now_ms()
         measured: list[tuple[PartitionKey, LogToClean]] = []
         for key, opened, high_watermark in candidates:
@@ -120,22 +149,24 @@ class Cleaning:
                 measured.append((key, measure(opened, high_watermark, now_ms)))
             except Exception as error:
                 self._on_failed(key, opened, error)
-        self.dirty_ratio_max = max((to_clean.dirty_ratio for _, to_clean in measured), default=0.0)
+        self._dirty_ratios[lane.path] = max((to_clean.dirty_ratio for _, to_clean in measured), default=0.0)
         due = [pair for pair in measured if pair[1].is_due]
         if not due:
             return False
         key, to_clean = max(due, key=lambda pair: pair[1].dirty_ratio)
-        return self._clean(key, to_clean, settings)
+        return self._clean(lane, key, to_clean, settings)
 
-    def _clean(self, key: PartitionKey, to_clean: LogToClean, settings: CleanerSettings) -> bool:
+    def _clean(
+        self, lane: DirectoryLane, key: PartitionKey, to_clean: LogToClean, settings: CleanerSettings
+    ) -> bool:
         began = perf_counter()
         pace = _Pace(settings.bytes_per_second, self._stopping)
         try:
             # Compaction leaves gaps between segments; recovery has to know that these are none that a crash made.
             to_clean.log.first_dirty_offset = to_clean.first_dirty_offset
-            self._directories.write_cleaner_checkpoints()
+            self._directories.write_cleaner_checkpoint(lane.path)
             counts = cleaner.clean(to_clean, self._clock.now_ms(), pace, buffer_bytes=settings.buffer_bytes)
-            self._directories.write_cleaner_checkpoints()
+            self._directories.write_cleaner_checkpoint(lane.path)
         except CleaningAbortedError as error:
             log.info("compaction was broken off", reason=str(error))
             return False

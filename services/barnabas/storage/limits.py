@@ -28,14 +28,56 @@ PARKED_BYTES_MAX: Final = 16 * 1024 * 1024
 OPENING_WAIT_MS_MAX: Final = 1_000
 """How long an append or a look-up waits for a log that is still being opened before it is refused."""
 
+LANE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Record bytes of appends that may wait for one log directory; what comes on top is refused."""
+
+SLOW_APPEND_SECONDS: Final = 0.05
+"""An append on the event loop that took longer sends those after it to the directory's writer thread. On a machine
+whose processors are all busy, 0.02 s pass often enough without any disk."""
+
+SLOW_IN_THREAD_SECONDS: Final = 0.1
+"""An append in the writer thread that took longer keeps the following ones there."""
+
+DIRECT_AGAIN_SECONDS: Final = 1.0
+"""How long a log directory must have been fast before appends to it run on the event loop again; twice as long each
+time that it is soon slow again."""
+
+DIRECT_AGAIN_SECONDS_MAX: Final = 60.0
+"""The longest that it comes to, and how long a directory must have been well for its past to be forgotten."""
+
+STALLED_SECONDS: Final = 1.0
+"""How long an append may run before its log directory is taken for stalled."""
+
+PROVEN_SECONDS: Final = 1.0
+"""How long after its last append a log directory is still taken for healthy."""
+
+TROUBLE_OVER_SECONDS: Final = 10.0
+"""How long a disk must not have refused before it is taken for well, and how often its trouble is logged."""
+
+ANSWER_GRACE_MS: Final = 500
+"""How long past its own time-out a request may wait for this node's disk before it is answered without it."""
+
+LOOK_UP_MS_MAX: Final = 10_000
+"""How long a look-up, a deletion of records or a description may wait for a log directory."""
+
+COLD_READ_MS_MAX: Final = 500
+"""How long a fetch waits for one log directory to read what is not in memory."""
+
 READ_THREADS: Final = 4
-"""Threads that read what is not in memory, and look up timestamps."""
+"""Threads for each log directory that read what is not in memory, and look up timestamps."""
 
 COLD_FETCHES_PER_STREAM: Final = 4
-"""Fetches of one stream that may be read from disk at the same time; each may hold fetch.max.bytes in memory."""
+"""Fetches of one stream that may be read from one log directory's disk at the same time; each may hold
+fetch.max.bytes in memory."""
 
 FLUSH_THREADS: Final = 4
-"""Threads that sync logs to disk for flush.messages and flush.ms."""
+"""Threads for each log directory that sync logs for flush.messages and flush.ms."""
+
+DISK_USAGE_SECONDS: Final = 10.0
+"""How often each log directory's file system is asked how full it is."""
+
+STOP_SECONDS_MAX: Final = 30.0
+"""How long a stopping node waits for a log directory that does not answer before it leaves it to recovery."""
 
 OPEN_BATCH: Final = 16
 """Logs that are created or opened in one go, before those that are ready are put into service."""

@@ -6,8 +6,11 @@ Everything here touches the disk and belongs in a thread.
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.environment import Environment
@@ -19,6 +22,7 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.meta_properties import read_meta_properties
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.partition_metadata import directory_name
 from barnabas.log.segment_file import sync_file_system
 from barnabas.log.stray import StrayFacts, StrayKey
 
@@ -59,7 +63,13 @@ class LogDirectories:
         """Those of all their logs."""
         self._directories = list(directories)
         self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._by_path = {directory.path: directory for directory in self._directories}
+        self._lock = threading.Lock()
+        """For the three below; never held over a call to the disk."""
         self._places: dict[PartitionKey, LogDirectory] = {}
+        self._taken: Counter[str] = Counter()
+        """Places by path."""
+        self._claims: Counter[PartitionKey] = Counter()
         self._strays: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
         self.found: list[FoundPartition] = []
         """The partitions that were on disk when the directories were opened."""
@@ -92,7 +102,10 @@ class LogDirectories:
         found = []
         for directory in self._directories:
             for key, topic_id in directory.partitions_on_disk().items():
-                other = self._places.setdefault(key, directory)
+                with self._lock:
+                    if key not in self._places:
+                        self._put(key, directory)
+                    other = self._places[key]
                 if other is not directory:
                     raise LogStoreError(
                         f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of them away"
@@ -111,6 +124,11 @@ class LogDirectories:
         """Every partition that is set aside."""
         return list(self._strays)
 
+    def path_of_stray(self, stray: StrayKey) -> str:
+        """The log directory that a stray partition is in; empty when it is not there any more."""
+        held = self._strays.get(stray)
+        return "" if held is None else held[0].path
+
     def expired_strays(self, grace_ms: int) -> list[StrayKey]:
         """The partitions that were set aside `grace_ms` ago or earlier."""
         held = self._strays.copy().items()
@@ -120,48 +138,82 @@ class LogDirectories:
     def paths(self) -> list[str]:
         return [directory.path for directory in self._directories]
 
+    def claim(self, topic: str, index: int, topic_id: uuid.UUID, *, avoid: Collection[str] = ()) -> str:
+        """The path of the directory that holds the partition, perhaps as a stray one.
+
+        A new one goes where the fewest are, not into one of `avoid` if there is another. It stays there until each
+        claim is released. May be called on an event loop.
+        """
+        key = (topic, index)
+        with self._lock:
+            self._claims[key] += 1
+            if key not in self._places:
+                held = self._strays.get(StrayKey(topic_id, index))
+                fewest = min(self._directories, key=lambda each: (each.path in avoid, self._taken[each.path]))
+                self._put(key, held[0] if held else fewest)
+            return self._places[key].path
+
+    def release(self, topic: str, index: int) -> None:
+        """A claim ends; without another one the place is free once the partition is deleted."""
+        key = (topic, index)
+        with self._lock:
+            self._claims[key] -= 1
+            if not self._claims[key]:
+                del self._claims[key]
+
+    def _free(self, key: PartitionKey) -> None:
+        """What was at the place is gone."""
+        with self._lock:
+            if key not in self._claims:  # else it was created again meanwhile, in the same place
+                self._taken[self._places.pop(key).path] -= 1
+
+    def _put(self, key: PartitionKey, directory: LogDirectory) -> None:
+        self._places[key] = directory
+        self._taken[directory.path] += 1
+
     def open_partition(
-        self, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig
+        self, path: str, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig
     ) -> tuple[PartitionLog, int]:
-        """The partition's log, opened or created, and its high watermark as it was last written down.
+        """The log of a partition that was given `path` by `claim`, opened or created, and its high watermark as it
+        was last written down.
 
         Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR).
         """
-        key = (topic, index)
-        self._take_back(topic, StrayKey(topic_id, index))
-        directory = self._places.get(key) or min(self._directories, key=lambda each: len(each.logs))
+        directory = self._by_path[path]
+        self._take_back(directory, topic, StrayKey(topic_id, index))
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
-        self._places[key] = directory
-        return opened, directory.high_watermarks.get(key, 0)
+        return opened, directory.high_watermarks.get((topic, index), 0)
 
     def delete_partition(self, topic: str, index: int) -> None:
-        """Remove a partition from disk; one that is not there is no error."""
-        directory = self._places.pop((topic, index), None)
+        """Remove a partition from disk; one that is not there is no error, a failing disk is logged."""
+        key = (topic, index)
+        directory = self._places.get(key)
         if directory is None:
             return
         try:
             directory.delete_partition(topic, index)
         except KafkaError as error:
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=error.message)
+        self._free(key)
 
-    def sync_file_systems(self) -> None:
+    def sync_file_system(self, path: str) -> None:
         """Make durable in one pass what recovery left for later; the sync of each log then says whether it is."""
-        for directory in self._directories:
-            try:
-                sync_file_system(directory.path)
-            except OSError as error:
-                log.error("a file system cannot be synced", log_dir=directory.path, reason=str(error))
+        try:
+            sync_file_system(path)
+        except OSError as error:
+            log.error("a file system cannot be synced", log_dir=path, reason=str(error))
 
     def set_aside(self, topic: str, index: int, topic_id: uuid.UUID, high_watermark: int) -> None:
         """Keep a partition that nobody knows any more as a stray one; a failing disk is logged."""
-        directory = self._places.pop((topic, index), None)
+        directory = self._places.get((topic, index))
         if directory is None:
             return
         stray = StrayKey(topic_id, index)
         try:
             facts = directory.set_aside(topic, stray, high_watermark)
+            self._free((topic, index))
         except KafkaError as error:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=error.message)
             return
@@ -185,32 +237,30 @@ class LogDirectories:
                     reason=error.message,
                 )
 
-    def _take_back(self, topic: str, stray: StrayKey) -> None:
+    def _take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
         """Raises KAFKA_STORAGE_ERROR."""
         held = self._strays.get(stray)
-        if held is None or (topic, stray.partition) in self._places:
+        name = os.path.join(directory.path, directory_name(topic, stray.partition))
+        if held is None or held[0] is not directory or os.path.exists(name):
             return
-        directory, facts = held
-        directory.take_back(topic, stray, facts)
+        directory.take_back(topic, stray, held[1])
         del self._strays[stray]
-        self._places[topic, stray.partition] = directory
         log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
 
-    def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
-        """Write recovery points, log start offsets and, if given, high watermarks; a failing disk is logged."""
-        for directory in self._directories:
-            try:
-                directory.write_checkpoints(self._own(directory, high_watermarks))
-            except KafkaError as error:
-                log.error("cannot write checkpoints", log_dir=directory.path, reason=error.message)
+    def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
+        """Write one directory's checkpoints, with its part of `high_watermarks`; a failing disk is logged."""
+        directory = self._by_path[path]
+        try:
+            directory.write_checkpoints(self._own(directory, high_watermarks))
+        except KafkaError as error:
+            log.error("cannot write checkpoints", log_dir=path, reason=error.message)
 
-    def write_cleaner_checkpoints(self) -> None:
-        """Write how far each log is compacted, where that has changed; a failing disk is logged."""
-        for directory in self._directories:
-            try:
-                directory.write_cleaner_checkpoint()
-            except KafkaError as error:
-                log.error("cannot write checkpoints", log_dir=directory.path, reason=error.message)
+    def write_cleaner_checkpoint(self, path: str) -> None:
+        """Write how far a directory's logs are compacted, where that has changed; a failing disk is logged."""
+        try:
+            self._by_path[path].write_cleaner_checkpoint()
+        except KafkaError as error:
+            log.error("cannot write checkpoints", log_dir=path, reason=error.message)
 
     def path_of(self, key: PartitionKey) -> str:
         """The log directory that holds a partition; empty when none does."""
@@ -219,11 +269,16 @@ class LogDirectories:
 
     def close(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
         """Make everything durable and mark a clean shutdown, directory by directory."""
-        for directory in self._directories:
-            try:
-                directory.close(self._own(directory, high_watermarks))
-            except KafkaError as error:
-                log.error("the next start recovers this", log_dir=directory.path, reason=error.message)
+        for path in self._by_path:
+            self.close_one(path, high_watermarks)
+
+    def close_one(self, path: str, high_watermarks: Mapping[PartitionKey, int]) -> None:
+        """The same for one directory; what fails is logged."""
+        directory = self._by_path[path]
+        try:
+            directory.close(self._own(directory, high_watermarks))
+        except KafkaError as error:
+            log.error("the next start recovers this", log_dir=path, reason=error.message)
 
     def abandon(self) -> None:
         """Let go of everything as a crash would."""

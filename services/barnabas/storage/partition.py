@@ -1,7 +1,12 @@
 """One replica of one partition: who may write and read it, and up to where.
 
-A partition is opened in a thread; until then appends wait for it in order. Everything else happens on the event
-loop, so that no two appends meet and the high watermark moves in one place: `_advance_high_watermark`.
+A partition is opened in a thread; until then appends wait for it in order. Then they run one at a time, on the event
+loop while the log directory is fast, else in its writer thread (`DirectoryLane`): as long as one of a partition's is
+there, all that follow go there too. What they change besides the log is changed on the event loop, so that the high
+watermark moves in one place: `_advance_high_watermark`.
+
+While anything of the partition is in the writer thread, it may hold the log's lock for as long as the disk takes; then
+nothing on the event loop may take that lock.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -21,7 +26,9 @@ from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.coordinator_claim import CoordinatorClaim
 from barnabas.storage.counts import TopicCounts
+from barnabas.storage.directory_lane import DirectoryLane, Done, LaneItem
 from barnabas.storage.group_commit import GroupCommit
+from barnabas.storage.lane_queue import LaneQueue, OnWithdrawn
 from barnabas.storage.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.topic_settings import TopicSettings
 
@@ -34,6 +41,9 @@ ALL_REPLICAS: Final = -1
 NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 FENCED_EPOCH: Final = int(ErrorCode.fenced_leader_epoch)
 UNKNOWN_EPOCH: Final = int(ErrorCode.unknown_leader_epoch)
+
+OnAppended = Callable[[AppendInfo | None, KafkaError | None, float], None]
+"""Called once on the event loop with what an append in the writer thread came to, and the seconds that it took."""
 
 log = get_logger("storage.partition")
 
@@ -55,13 +65,14 @@ class Partition:
         settings: TopicSettings,
         counts: TopicCounts,
         purgatory: FetchPurgatory,
-        flush_executor: Executor,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.internal = internal
         self.log: PartitionLog | None = None
+        self.lane: DirectoryLane | None = None
+        """The way to the disk of the log directory that holds the log."""
         self.record = PartitionRecord(leader=-1, leader_epoch=NO_EPOCH)
         self.settings = settings
         self.is_leader = False
@@ -76,7 +87,6 @@ class Partition:
         self.counts = counts
         self._node_id = node_id
         self._purgatory = purgatory
-        self._flush_executor = flush_executor
         self._commit: GroupCommit | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         self._flushes_finished = False
@@ -85,7 +95,11 @@ class Partition:
         self._parked: deque[Callable[[], None]] | None = deque()
         self._parked_bytes = 0
         self._unseen_bytes = 0
-        self._storage_failed = False
+        self._end_offset = 0
+        """The log's end as the event loop knows it: an append in the writer thread may have moved it already."""
+        self._queue: LaneQueue | None = None
+        self._stable_offset = 0
+        """The last stable offset when it was last asked for; it never goes back."""
 
     def __repr__(self) -> str:
         return f"<Partition {self.name}>"
@@ -96,9 +110,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where read_committed consumers stop; at most the high watermark."""
+        """Where read_committed consumers stop; at most the high watermark.
+
+        While the writer thread has work of this partition it is what the last append there left.
+        """
         assert self.log is not None, f"{self.name} has no log yet"
-        return self.log.last_stable_offset(self.high_watermark)
+        if not self._queue:
+            self._stable_offset = self.log.last_stable_offset(self.high_watermark)
+        return self._stable_offset
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -116,11 +135,15 @@ class Partition:
         self._parked_bytes += size_bytes
         return True
 
-    def on_open(self, opened: PartitionLog, high_watermark: int) -> None:
+    def on_open(self, opened: PartitionLog, high_watermark: int, lane: DirectoryLane) -> None:
         """The log is open; `high_watermark` is the one written down before the last stop."""
         self.log = opened
-        self._commit = GroupCommit(opened, self._flush_executor, self._on_synced, self._go_offline)
+        self.lane = lane
+        self._queue = LaneQueue(lane)
+        self._end_offset = opened.log_end_offset
+        self._commit = GroupCommit(opened, lane.flush, self._on_synced, self._go_offline)
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
+        self._stable_offset = opened.log_start_offset
         opened.update_config(self.settings.log)
         self.follow(self.record)
         self._unpark()
@@ -151,13 +174,15 @@ class Partition:
         self.is_leader = leads
         self.error = 0 if leads else NOT_LEADER
         if leads:
-            try:
-                self.log.assign_epoch_start(record.leader_epoch)
-            except KafkaError as error:
-                self._go_offline(error)
-                return
+            if self.log.latest().leader_epoch != record.leader_epoch:
+                # Before the appends of this epoch, each of which would do the same if it failed. Nobody has a
+                # record of the epoch yet to ask where it ends.
+                self._enter_lane(
+                    partial(self.log.assign_epoch_start, record.leader_epoch), self._on_epoch_assigned
+                )
             self._advance_high_watermark()
         else:
+            self._withdraw_all(NOT_LEADER)
             self._fail_waiters(NOT_LEADER)
         # Whoever waits under the old epoch is to learn of the new one.
         self._complete_watchers()
@@ -166,7 +191,11 @@ class Partition:
         """Obey other settings from now on."""
         if settings is not self.settings:
             self.settings = settings
-            if self.log is not None:
+            if self.log is None:
+                return
+            if self._queue:
+                self._enter_lane(partial(self.log.update_config, settings.log), lambda *_: None)
+            else:
                 self.log.update_config(settings.log)
 
     def on_removed(self) -> None:
@@ -174,17 +203,19 @@ class Partition:
         self.is_leader = False
         self.error = int(ErrorCode.unknown_topic_or_partition)
         self._unpark()
+        self._withdraw_all(self.error)
         self._fail_waiters(self.error)
         self._complete_watchers()
         if self._flush_timer is not None:
             self._flush_timer.cancel()
 
     def _go_offline(self, error: BaseException) -> None:
-        """A sync failed, or an epoch's start: nothing is served until the next start has recovered the log."""
+        """A sync failed: nothing is served until the next start has recovered the log."""
         log.error("partition is offline: its disk failed", partition=self.name, reason=str(error))
         self.is_offline = True
         self.is_leader = False
         self.error = int(ErrorCode.kafka_storage_error)
+        self._withdraw_all(self.error)
         self._fail_waiters(self.error)
         self._complete_watchers()
 
@@ -208,6 +239,10 @@ class Partition:
 
     # -- appending ----------------------------------------------------------------------------------------------
 
+    def appends_directly(self, now: float) -> bool:
+        """Whether the next append may run on the event loop (`append`); else it has to `append_in_lane`."""
+        return not self._queue and (self.lane is None or self.lane.is_direct(now))
+
     def append(
         self, records: bytes, leader_epoch: int, acks: int, *, claim: CoordinatorClaim | None = None
     ) -> AppendInfo:
@@ -215,18 +250,104 @@ class Partition:
 
         `claim` is what a coordinator says of itself, None for clients. Raises KafkaError: the codes of `check_epoch`
         and of the claim's checks, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's records to an internal
-        topic, NOT_ENOUGH_REPLICAS under acks=all.
+        topic, NOT_ENOUGH_REPLICAS under acks=all. Raises WouldBlock, with nothing changed,
+        when the log needs more of its disk than a write: then it is a matter for `append_in_lane`.
         """
-        self.counts.appends += 1
         try:
-            return self._append(records, leader_epoch, acks, claim)
+            self._admit(leader_epoch, acks, claim)
+            info = self._write(records, self.leader_epoch, claim, may_block=False)
         except KafkaError as refused:
-            self.counts.on_refused_append(int(refused.code), len(records))
+            self._on_refused(refused, len(records))
+            raise
+        self._on_written(info, len(records))
+        return info
+
+    def append_in_lane(
+        self,
+        records: bytes,
+        leader_epoch: int,
+        acks: int,
+        *,
+        claim: CoordinatorClaim | None = None,
+        on_appended: OnAppended,
+    ) -> LaneItem:
+        """The same in the writer thread; it can be taken back with `withdraw` until it begins.
+
+        Raises KafkaError for what can be refused at once: that includes too much that waits for the directory.
+        """
+        try:
+            self._admit(leader_epoch, acks, claim)
+            return self._append_in_lane(records, claim, on_appended)
+        except KafkaError as refused:
+            self.count_refused(int(refused.code), len(records))
             raise
 
-    def _append(
-        self, records: bytes, leader_epoch: int, acks: int, claim: CoordinatorClaim | None
-    ) -> AppendInfo:
+    def _append_in_lane(
+        self, records: bytes, claim: CoordinatorClaim | None, on_appended: OnAppended
+    ) -> LaneItem:
+        size_bytes = len(records)
+        # The epoch under which it was admitted: a later one stands behind it in the lane.
+        leader_epoch = self.leader_epoch
+
+        def write() -> tuple[AppendInfo, int]:
+            assert self.log is not None
+            info = self._write(records, leader_epoch, claim, may_block=True)
+            return info, self.log.last_stable_offset(self.high_watermark)
+
+        def on_done(result: object, error: BaseException | None) -> None:
+            if error is not None:
+                # Anything else is a fault of ours, which the lane has logged.
+                refused = (
+                    error if isinstance(error, KafkaError) else KafkaError(ErrorCode.unknown_server_error)
+                )
+                self._on_refused(refused, size_bytes)
+                on_appended(None, refused, item.seconds)
+                return
+            assert isinstance(result, tuple)
+            info, self._stable_offset = result
+            self._on_written(info, size_bytes)
+            if not self.is_leader:
+                # It is in the log, but this replica does not decide any more whether it stays.
+                lost = KafkaError(ErrorCode(self.error or NOT_LEADER))
+                self.count_refused(int(lost.code), size_bytes)
+                on_appended(None, lost, item.seconds)
+            else:
+                on_appended(info, None, item.seconds)
+
+        def on_withdrawn(reason: KafkaError) -> None:
+            self.count_refused(int(reason.code), size_bytes)
+            on_appended(None, reason, 0.0)
+
+        item = self._enter_lane(write, on_done, size_bytes, on_withdrawn)
+        return item
+
+    def _enter_lane(
+        self,
+        work: Callable[[], object],
+        on_done: Done,
+        size_bytes: int = 0,
+        on_withdrawn: OnWithdrawn | None = None,
+    ) -> LaneItem:
+        assert self._queue is not None, "a log has its queue"
+        if not self._queue and self.log is not None:
+            # The last chance to ask the log itself.
+            self._stable_offset = self.log.last_stable_offset(self.high_watermark)
+        return self._queue.submit(work, on_done, size_bytes, on_withdrawn)
+
+    def on_overdue(self, item: LaneItem) -> None:
+        """Nobody waits for the append any more: if it has not begun it is never written, else it may still land."""
+        assert self.lane is not None, "what is in a lane has one"
+        assert self._queue is not None
+        self.lane.on_overdue()
+        self._queue.withdraw(item)
+
+    def _withdraw_all(self, error_code: int) -> None:
+        """Refuse the appends that wait for the writer thread; the one that runs there goes on."""
+        if self._queue is not None:
+            self._queue.withdraw_all(KafkaError(ErrorCode(error_code)))
+
+    def _admit(self, leader_epoch: int, acks: int, claim: CoordinatorClaim | None) -> None:
+        """The checks that need no look at the log."""
         error = self.check_epoch(leader_epoch)
         if error:
             raise KafkaError(ErrorCode(error), self._epoch_advice(error, leader_epoch))
@@ -236,20 +357,21 @@ class Partition:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"clients may not write to {self.topic}")
         if acks == ALL_REPLICAS:
             self._check_in_sync_replicas()
+
+    def _write(
+        self, records: bytes, leader_epoch: int, claim: CoordinatorClaim | None, *, may_block: bool
+    ) -> AppendInfo:
+        """Append to the log, and change nothing else: with `may_block` this is in the writer thread."""
         assert self.log is not None, "a leader has its log"
         origin = AppendOrigin.CLIENT
         if claim is not None:
+            if may_block:
+                # While it waited for the writer thread the partition may have gone to another coordinator.
+                claim.check_owner(self.record, internal=self.internal)
             # One step with the append: nothing may come between them.
             claim.check_log_end(self.log.log_end_offset)
             origin = AppendOrigin.COORDINATOR
-        try:
-            info = self.log.append_as_leader(records, self.leader_epoch, origin=origin)
-        except KafkaError as refused:
-            self._on_refused(refused)
-            raise
-        if not info.duplicate:
-            self._on_appended(info.last_offset - info.first_offset + 1, len(records))
-        return info
+        return self.log.append_as_leader(records, leader_epoch, origin=origin, may_block=may_block)
 
     def _epoch_advice(self, error: int, leader_epoch: int) -> str:
         if error in (FENCED_EPOCH, UNKNOWN_EPOCH):
@@ -265,20 +387,31 @@ class Partition:
                 ErrorCode.not_enough_replicas, f"{len(record.isr)} replicas are in sync, {needed} are needed"
             )
 
-    def _on_refused(self, refused: KafkaError) -> None:
-        if refused.code == ErrorCode.kafka_storage_error and not self._storage_failed:
-            self._storage_failed = True
-            log.error("cannot append: the disk refuses", partition=self.name, reason=refused.message)
+    def _on_refused(self, refused: KafkaError, size_bytes: int) -> None:
+        if refused.code == ErrorCode.kafka_storage_error and self.lane is not None and not self.is_offline:
+            self.lane.on_refusal(refused.message)
+        self.count_refused(int(refused.code), size_bytes)
 
-    def _on_appended(self, messages: int, size_bytes: int) -> None:
-        self.counts.messages_in += messages
+    def count_refused(self, error_code: int, size_bytes: int) -> None:
+        """An append was not done, or not to be acknowledged, with this code of Kafka's."""
+        self.counts.appends += 1
+        self.counts.on_refused_append(error_code, size_bytes)
+
+    def _on_written(self, info: AppendInfo, size_bytes: int) -> None:
+        """On the event loop, after each append: what follows from it besides the log."""
+        self.counts.appends += 1
+        if info.duplicate:
+            return
+        self.counts.messages_in += info.last_offset - info.first_offset + 1
         self.counts.bytes_in += size_bytes
         self._unseen_bytes += size_bytes
-        if self._storage_failed:
-            self._storage_failed = False
-            log.info("the disk takes appends again", partition=self.name)
+        self._end_offset = info.last_offset + 1
         assert self.log is not None
+        assert self.lane is not None
         assert self._commit is not None
+        self.lane.on_success()
+        if self.is_offline:
+            return
         config = self.settings.log
         if config.flush_messages < LONG_MAX and self.log.unflushed_records >= config.flush_messages:
             self._commit.request()
@@ -288,6 +421,10 @@ class Partition:
         if self.log.is_finished_segment_unflushed and not self._flushes_finished:
             self._flush_finished_segment()
         self._advance_high_watermark()
+
+    def _on_epoch_assigned(self, _: object, error: BaseException | None) -> None:
+        if error is not None and self.lane is not None:
+            self.lane.on_refusal(f"{self.name}: {error}")
 
     def wait(self, offset: int, acks: int, on_decided: OnDecided) -> bool:
         """Have `on_decided` called once records before `offset` may be acknowledged; False if they may at once."""
@@ -312,7 +449,7 @@ class Partition:
         """
         assert self.log is not None
         commit = self._commit
-        replicated = self.log.log_end_offset
+        replicated = self._end_offset
         if commit is not None and commit.is_pending:
             replicated = min(replicated, self.log.recovery_point)
         if not self.is_leader or replicated <= self.high_watermark:
@@ -332,14 +469,16 @@ class Partition:
         """flush.ms is over."""
         self._flush_timer = None
         if self.log is not None and self.log.unflushed_records and not self.is_offline:
-            future = asyncio.get_running_loop().run_in_executor(self._flush_executor, self.log.flush)
+            assert self.lane is not None, "a log has its lane"
+            future = asyncio.get_running_loop().run_in_executor(self.lane.flush, self.log.flush)
             future.add_done_callback(self._on_flushed)
 
     def _flush_finished_segment(self) -> None:
         """A segment was rolled: on disk, it need not be checked after a crash. Nobody waits for it."""
         assert self.log is not None
         self._flushes_finished = True
-        future = asyncio.get_running_loop().run_in_executor(self._flush_executor, self.log.flush_finished)
+        assert self.lane is not None, "a log has its lane"
+        future = asyncio.get_running_loop().run_in_executor(self.lane.flush, self.log.flush_finished)
         future.add_done_callback(self._on_finished_segment_flushed)
 
     def _on_finished_segment_flushed(self, future: asyncio.Future[int]) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.log.partition_log import PartitionLog
 from barnabas.rpc.v1.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
@@ -16,6 +17,7 @@ from barnabas.rpc.v1.storage_pb2 import (
 )
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.delayed_fetch import READ_COMMITTED
+from barnabas.storage.directory_lane import DirectoryLane
 from barnabas.storage.fetch_encoding import PartitionAnswer
 from barnabas.storage.partition import NO_EPOCH, Partition
 from barnabas.storage.replicas import Replicas
@@ -31,61 +33,114 @@ log = get_logger("storage.reading")
 
 @dataclass(slots=True)
 class ReadOutcome:
-    """What was read. `is_final` means: answer at once, for there is an error or a divergence in it."""
+    """What was read so far, in the order of the request. `is_final` means: answer at once, for there is an error or a
+    divergence in it.
+    """
 
     answers: list[PartitionAnswer] = field(default_factory=list)
     size_bytes: int = 0
     is_final: bool = False
     sizes: list[tuple[Partition, int]] = field(default_factory=list)
 
+    def progress(self) -> tuple[int, int]:
+        """(partitions, bytes) that are done."""
+        return len(self.answers), self.size_bytes
+
+    def add(self, more: ReadOutcome) -> None:
+        """Append what was read of the partitions that follow."""
+        self.answers += more.answers
+        self.size_bytes += more.size_bytes
+        self.is_final = self.is_final or more.is_final
+        self.sizes += more.sizes
+
 
 class FetchReader:
-    """Reads for fetches. Changes nothing, so that it may be called from any thread.
-
-    Only what is read on the event loop (`nowait`) is counted: a read that was left to a thread was tried there first.
-    """
+    """Reads for fetches. Changes nothing but counts, those on the event loop only."""
 
     def __init__(self, replicas: Replicas, *, bytes_max: int) -> None:
         self._replicas = replicas
         self._bytes_max = bytes_max
 
-    def read(self, request: FetchRequest, *, nowait: bool = False) -> ReadOutcome:
-        """Read what there is now. With `nowait` raises BlockingIOError where the disk would have to be waited for.
+    def read(self, request: FetchRequest) -> ReadOutcome:
+        """Read what there is now and does not have to be waited for: up to the first partition that does.
 
         The first batch found is read even when it is larger than the request's max_bytes.
         """
-        outcome = ReadOutcome()
-        answers = outcome.answers
-        left = min(request.max_bytes, self._bytes_max, ANSWER_BYTES_TARGET)
-        committed = request.isolation_level == READ_COMMITTED
-        find = self._replicas.find
-        for item in request.partitions:
-            partition = find(item.topic_id, item.partition)
-            if partition is None:
-                error = self._replicas.absence(item.topic_id, item.partition)
-            else:
-                error = partition.check_epoch(item.current_leader_epoch)
-            if nowait and partition is not None:
-                partition.counts.reads += 1
-            if partition is None or error:
-                if partition is not None:
-                    partition.counts.failed_reads += error in NODE_FAULTS
-                answers.append(_failure(error))
-                outcome.is_final = True
-                continue
-            first = outcome.size_bytes == 0
-            answer = _read_partition(partition, item, left, committed=committed, first=first, nowait=nowait)
-            answers.append(answer)
-            size_bytes = len(answer.records)
-            if size_bytes:
-                outcome.sizes.append((partition, size_bytes))
-                outcome.size_bytes += size_bytes
-                left -= size_bytes
-            elif answer.fields.error_code or answer.fields.HasField("diverging"):
-                outcome.is_final = True
-        if not request.partitions:
-            outcome.is_final = True
+        outcome = ReadOutcome(is_final=not request.partitions)
+        self.read_on(request, outcome)
         return outcome
+
+    def read_on(self, request: FetchRequest, outcome: ReadOutcome) -> None:
+        """Go on where `outcome` stopped, in the same way."""
+        for number in range(len(outcome.answers), len(request.partitions)):
+            try:
+                self._read_one(request, number, outcome, nowait=True)
+            except BlockingIOError:
+                return
+
+    def read_in_thread(
+        self, request: FetchRequest, progress: tuple[int, int], lane: DirectoryLane
+    ) -> ReadOutcome:
+        """For a thread: go on after `progress` and wait for the disk, as long as the partitions are in `lane`."""
+        start, size_bytes = progress
+        outcome = ReadOutcome(size_bytes=size_bytes)
+        for number in range(start, len(request.partitions)):
+            if number > start and self.lane_of(request, number) is not lane:
+                break
+            self._read_one(request, number, outcome, nowait=False)
+        outcome.size_bytes -= size_bytes
+        return outcome
+
+    def lane_of(self, request: FetchRequest, number: int) -> DirectoryLane | None:
+        """The log directory of a partition of the request, if this node has it."""
+        item = request.partitions[number]
+        partition = self._replicas.find(item.topic_id, item.partition)
+        return None if partition is None else partition.lane
+
+    def nothing_new(self, request: FetchRequest, number: int) -> ReadOutcome:
+        """The answer for a partition that cannot be read at the moment; it is no error."""
+        item = request.partitions[number]
+        partition = self._replicas.find(item.topic_id, item.partition)
+        if partition is None or partition.log is None:
+            return ReadOutcome(
+                [_failure(self._replicas.absence(item.topic_id, item.partition))], is_final=True
+            )
+        return ReadOutcome([PartitionAnswer(_ends(partition, partition.log))])
+
+    def _read_one(self, request: FetchRequest, number: int, outcome: ReadOutcome, *, nowait: bool) -> None:
+        """Add the answer of one partition. With `nowait` raises BlockingIOError, with nothing added, where the disk
+        would have to be waited for.
+        """
+        item = request.partitions[number]
+        partition = self._replicas.find(item.topic_id, item.partition)
+        if partition is None:
+            error = self._replicas.absence(item.topic_id, item.partition)
+        else:
+            error = partition.check_epoch(item.current_leader_epoch)
+            # A read that is left to a thread was tried here first.
+            partition.counts.reads += nowait
+        if partition is None or error:
+            if partition is not None:
+                partition.counts.failed_reads += error in NODE_FAULTS
+            outcome.answers.append(_failure(error))
+            outcome.is_final = True
+            return
+        left = min(request.max_bytes, self._bytes_max, ANSWER_BYTES_TARGET) - outcome.size_bytes
+        answer = _read_partition(
+            partition,
+            item,
+            left,
+            committed=request.isolation_level == READ_COMMITTED,
+            first=outcome.size_bytes == 0,
+            nowait=nowait,
+        )
+        outcome.answers.append(answer)
+        size_bytes = len(answer.records)
+        if size_bytes:
+            outcome.sizes.append((partition, size_bytes))
+            outcome.size_bytes += size_bytes
+        elif answer.fields.error_code or answer.fields.HasField("diverging"):
+            outcome.is_final = True
 
     def is_outdated(self, request: FetchRequest, outcome: ReadOutcome) -> bool:
         """Whether a read in a thread found too little, and a partition has changed since: read again, do not wait."""
@@ -122,14 +177,9 @@ def _read_partition(
 ) -> PartitionAnswer:
     opened = partition.log
     assert opened is not None, "a leader has its log"
-    high_watermark = partition.high_watermark
-    stable = partition.last_stable_offset
-    result = PartitionFetchResult(
-        high_watermark=high_watermark,
-        last_stable_offset=stable,
-        log_start_offset=opened.log_start_offset,
-    )
-    upper_bound = stable if committed else high_watermark
+    result = _ends(partition, opened)
+    stable = result.last_stable_offset
+    upper_bound = stable if committed else result.high_watermark
     offset = item.fetch_offset
     if item.last_fetched_epoch != NO_EPOCH:
         epoch, end_offset = opened.end_offset_for_epoch(item.last_fetched_epoch)
@@ -153,7 +203,7 @@ def _read_partition(
         if found is not None:
             records = found.read(nowait=nowait)
             if committed:
-                for aborted in opened.aborted_transactions(offset, stable):
+                for aborted in opened.aborted_transactions(offset, stable, nowait=nowait):
                     result.aborted_transactions.append(
                         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                     )
@@ -162,6 +212,17 @@ def _read_partition(
     except (KafkaError, OSError) as error:
         return _failed_read(partition, error)
     return PartitionAnswer(result, records)
+
+
+def _ends(partition: Partition, opened: PartitionLog) -> PartitionFetchResult:
+    """The result with the log's offsets and nothing else."""
+    # The high watermark first: it may move while this runs in a thread.
+    high_watermark = partition.high_watermark
+    return PartitionFetchResult(
+        high_watermark=high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=opened.log_start_offset,
+    )
 
 
 def _failed_read(partition: Partition, error: KafkaError | OSError) -> PartitionAnswer:

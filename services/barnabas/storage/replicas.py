@@ -4,22 +4,20 @@ Data is deleted on an order only: the metadata says that the topic was deleted, 
 followed to other nodes. A partition that is merely absent (from a restored backup's metadata, say) is set aside as
 stray for a day, and taken back when its topic id comes again.
 
-An image only changes what is in memory; creating, opening and deleting logs is left to `run`, which does it in
-threads, deletions before openings, so that a topic that is created again finds its name free.
+An image only changes what is in memory; creating, opening and deleting logs is left to `run`, which does it in the
+threads of each log directory (`DirectoryWork`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Collection, Container, Iterable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.errors import LogStoreError
-from barnabas.log.partition_log import PartitionLog
 from barnabas.log.stray import StrayKey
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
@@ -28,14 +26,13 @@ from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.directory_lane import DirectoryLane
+from barnabas.storage.directory_work import DirectoryWork, Opened
 from barnabas.storage.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.partition import NOT_LEADER, Partition
 from barnabas.storage.topic_settings import TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
-
-Opened = tuple[Partition, PartitionLog | None, int]
-"""(partition, its log or None when it cannot be opened, high watermark written down)."""
 
 
 class Replicas:
@@ -46,13 +43,14 @@ class Replicas:
         node_id: int,
         cluster_id: str,
         directories: LogDirectories,
+        lanes: Mapping[str, DirectoryLane],
         purgatory: FetchPurgatory,
         *,
-        flush_executor: Executor,
-        disk_executor: Executor,
         static: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`static` are the broker settings of this node's configuration file."""
+        """`lanes` by the paths of `directories`; `static` are the broker settings of this node's configuration
+        file.
+        """
         self.image = MetadataImage()
         self.partitions: dict[tuple[bytes, int], Partition] = {}
         self.counts = NodeCounts(directories.flush_times)
@@ -60,17 +58,19 @@ class Replicas:
         self._cluster_id = cluster_id
         self._directories = directories
         self._purgatory = purgatory
-        self._flush_executor = flush_executor
-        self._disk_executor = disk_executor
         self._static = static
         self._settings = TopicSettingsReader(node_id, static)
-        self._to_open: dict[Partition, None] = {}
-        self._to_delete: list[Partition] = []
-        self._to_set_aside: list[Partition] = []
-        self._strays_to_delete: list[StrayKey] = []
-        self._opening = 0
-        self._removing = False
-        self._wake = asyncio.Event()
+        self._work = {
+            path: DirectoryWork(
+                lane,
+                open_all=self._open_all,
+                remove_all=self._remove_all,
+                on_opened=self._on_opened,
+                on_set_aside=self._on_set_aside,
+            )
+            for path, lane in lanes.items()
+        }
+        self._places: dict[Partition, DirectoryWork] = {}
         self._changed = asyncio.Event()
         """Set when there is other metadata, and when logs were opened."""
 
@@ -119,24 +119,24 @@ class Replicas:
     @property
     def is_settled(self) -> bool:
         """Whether every log that the metadata asks for is open."""
-        return not self._to_open and not self._opening
+        return all(work.is_settled for work in self._work.values())
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits to be done on disk, and nothing is being done."""
-        return self.is_settled and not self._removing and not self._has_removals()
+        return all(work.is_idle for work in self._work.values())
 
     @property
     def stray_count(self) -> int:
         """Partitions on disk that are set aside."""
         return len(self._directories.strays)
 
-    def high_watermarks(self) -> dict[PartitionKey, int]:
-        """The high watermark of every open partition."""
+    def high_watermarks(self, lane: DirectoryLane | None = None) -> dict[PartitionKey, int]:
+        """The high watermark of every open partition, or of those of one log directory."""
         return {
             (partition.topic, partition.index): partition.high_watermark
             for partition in self.partitions.values()
-            if partition.log is not None
+            if partition.log is not None and (lane is None or partition.lane is lane)
         }
 
     def broker_value(self, name: str) -> ConfigValue:
@@ -189,8 +189,7 @@ class Replicas:
         settings = self._settings.read(self.image, topic.name)
         if partition is None:
             partition = self._add(topic.name, topic_id, index, topic.internal, settings)
-            self._to_open[partition] = None
-            self._wake.set()
+            self._place(partition).open(partition)
         partition.internal = topic.internal
         partition.update_settings(settings)
         partition.follow(record)
@@ -225,7 +224,6 @@ class Replicas:
             settings=settings,
             counts=self.counts.add_partition(topic),
             purgatory=self._purgatory,
-            flush_executor=self._flush_executor,
         )
         self.partitions[topic_id, index] = partition
         return partition
@@ -237,9 +235,10 @@ class Replicas:
 
     def _leave(self, partition: Partition, *, is_order: bool) -> None:
         """Have the partition no longer: delete it by order, else set it aside."""
+        work = self._places.pop(partition)
         if is_order:
             log.info("partition is removed from this node", partition=partition.name)
-            self._to_delete.append(partition)
+            work.delete(partition)
         else:
             log.warning(
                 "the metadata does not know a partition that nobody deleted: it is kept as stray for a while",
@@ -247,36 +246,49 @@ class Replicas:
                 topic_id=str(uuid.UUID(bytes=partition.topic_id)),
                 kept_hours=limits.STRAY_KEPT_MS // 3_600_000,
             )
-            self._to_set_aside.append(partition)
+            work.set_aside(partition)
         del self.partitions[partition.topic_id, partition.index]
         self.counts.remove_partition(partition.topic)
-        self._to_open.pop(partition, None)
+        self._directories.release(partition.topic, partition.index)
         partition.on_removed()
-        self._wake.set()
 
     def _delete_strays(self, topic_ids: Container[bytes]) -> None:
         """Delete what was set aside of topics of which it is known by now that they were deleted."""
         doomed = [stray for stray in self._directories.strays if stray.topic_id.bytes in topic_ids]
-        if doomed and self.image.cluster_id == self._cluster_id:
-            self._strays_to_delete += doomed
-            self._wake.set()
+        if self.image.cluster_id == self._cluster_id:
+            self._delete_set_aside(doomed)
+
+    def _on_set_aside(self) -> None:
+        self._delete_strays(self.image.deleted_topics)  # said meanwhile, when they were no strays yet
+
+    def _delete_set_aside(self, strays: Iterable[StrayKey]) -> None:
+        for stray in strays:
+            work = self._work.get(self._directories.path_of_stray(stray))
+            if work is not None:
+                work.delete_stray(stray)
 
     async def expire_strays(self) -> None:
         """Delete what was set aside long enough ago."""
         expired = self._directories.expired_strays(limits.STRAY_KEPT_MS)
-        if expired:
-            self._strays_to_delete += expired
-            self._wake.set()
+        self._delete_set_aside(expired)
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
-    async def recover(self, executors: Mapping[str, Executor] = MappingProxyType({})) -> None:
+    def _place(self, partition: Partition) -> DirectoryWork:
+        """Give the partition its directory; a new one goes where the disk answers, if there is such a place."""
+        unwell = [path for path, work in self._work.items() if work.lane.is_unwell]
+        path = self._directories.claim(
+            partition.topic, partition.index, uuid.UUID(bytes=partition.topic_id), avoid=unwell
+        )
+        self._places[partition] = work = self._work[path]
+        return work
+
+    async def recover(self) -> None:
         """Open every partition that is on disk, before the node takes part in the cluster.
 
-        `executors` has the threads of each log directory, by its path, so that a slow one does not hold up another.
+        Each log directory in its own threads, so that a slow one does not hold up another.
         """
-        loop = asyncio.get_running_loop()
-        by_directory: dict[str, list[Partition]] = {}
+        by_lane: dict[DirectoryLane, list[Partition]] = {}
         for topic, index, topic_id in self._directories.found:
             if topic_id is None:
                 log.warning(
@@ -284,76 +296,52 @@ class Replicas:
                 )
                 continue
             partition = self._add(topic, topic_id.bytes, index, False, TopicSettings())
-            by_directory.setdefault(self._directories.path_of((topic, index)), []).append(partition)
-        work = []
-        for path, partitions in by_directory.items():
-            executor = executors.get(path, self._disk_executor)
-            for start in range(0, len(partitions), limits.RECOVERY_BATCH):
-                batch = partitions[start : start + limits.RECOVERY_BATCH]
-                work.append(loop.run_in_executor(executor, self._open_all, batch))
-        for opened in await asyncio.gather(*work):
-            self._on_opened(opened)
+            by_lane.setdefault(self._place(partition).lane, []).append(partition)
+        work = [
+            self._recover(lane, partitions[start : start + limits.RECOVERY_BATCH])
+            for lane, partitions in by_lane.items()
+            for start in range(0, len(partitions), limits.RECOVERY_BATCH)
+        ]
+        await asyncio.gather(*work)
         if work:
             log.info("opened the partitions on disk", partitions=len(self.partitions))
 
+    async def _recover(self, lane: DirectoryLane, batch: Sequence[Partition]) -> None:
+        loop = asyncio.get_running_loop()
+        self._on_opened(lane, await loop.run_in_executor(lane.opening, self._open_all, lane.path, batch))
+
     async def run(self) -> None:
-        """Create, open and delete logs as the metadata asks, until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._has_removals() or self._to_open:
-                if self._has_removals():
-                    await self._do_removals()
-                    continue
-                batch = list(self._to_open)[: limits.OPEN_BATCH]
-                for partition in batch:
-                    del self._to_open[partition]
-                self._opening = len(batch)
-                opened = await loop.run_in_executor(self._disk_executor, self._open_all, batch)
-                self._opening = 0
-                self._on_opened(opened)
+        """Create, open and delete logs as the metadata asks, until cancelled; each directory at its own pace."""
+        async with asyncio.TaskGroup() as tasks:
+            for work in self._work.values():
+                tasks.create_task(work.run(), name="log directory")
 
-    def _has_removals(self) -> bool:
-        return bool(self._to_delete or self._to_set_aside or self._strays_to_delete)
-
-    async def _do_removals(self) -> None:
-        loop = asyncio.get_running_loop()
-        doomed, self._to_delete = self._to_delete, []
-        aside, self._to_set_aside = self._to_set_aside, []
-        strays, self._strays_to_delete = self._strays_to_delete, []
-        self._removing = True
-        await loop.run_in_executor(self._disk_executor, self._remove_all, doomed, aside, strays)
-        self._removing = False
-        if aside:
-            self._delete_strays(self.image.deleted_topics)  # said meanwhile, when they were no strays yet
-
-    def _open_all(self, batch: Iterable[Partition]) -> list[Opened]:
+    def _open_all(self, path: str, batch: Iterable[Partition]) -> list[Opened]:
         """In a thread: open or create the logs; one that fails does not touch the others."""
         opened: list[Opened] = []
         for partition in batch:
             try:
                 topic_id = uuid.UUID(bytes=partition.topic_id)
                 found, high_watermark = self._directories.open_partition(
-                    partition.topic, partition.index, topic_id, partition.settings.log
+                    path, partition.topic, partition.index, topic_id, partition.settings.log
                 )
                 record: PartitionRecord = partition.record
                 if record.leader == self.node_id:
                     found.assign_epoch_start(record.leader_epoch)
-                opened.append((partition, found, high_watermark))
+                opened.append(Opened(partition, found, high_watermark))
             except (LogStoreError, KafkaError) as error:
                 log.error("cannot open a partition", partition=partition.name, reason=str(error))
-                opened.append((partition, None, 0))
+                opened.append(Opened(partition, None, 0))
         return opened
 
-    def _on_opened(self, opened: Iterable[Opened]) -> None:
+    def _on_opened(self, lane: DirectoryLane, opened: Iterable[Opened]) -> None:
         for partition, found, high_watermark in opened:
             if self.find(partition.topic_id, partition.index) is not partition:
                 continue  # removed meanwhile; its files go with the next deletions
             if found is None:
                 partition.on_open_failed()
             else:
-                partition.on_open(found, high_watermark)
+                partition.on_open(found, high_watermark, lane)
         self._changed.set()
 
     def _remove_all(

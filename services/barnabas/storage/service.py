@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
-from barnabas.kernel.threads import Threads
 from barnabas.log.errors import LogStoreError
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
@@ -32,7 +29,8 @@ from barnabas.storage.cleaning import Cleaning
 from barnabas.storage.cleaning_measurements import CleanerCollector
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.delayed_fetch import FetchPurgatory
-from barnabas.storage.disk_measurements import DiskCollector
+from barnabas.storage.directory_lane import DirectoryLane, open_lanes
+from barnabas.storage.disk_measurements import DiskCollector, DiskUsage
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -50,35 +48,11 @@ from barnabas.storage.upkeep import Upkeep
 log = get_logger("storage.service")
 
 
-@dataclass(frozen=True)
-class Executors:
-    """The node's threads, apart by what they wait for, so that a slow disk read delays no sync."""
-
-    disk: Executor
-    flush: Executor
-    read: Executor
-    upkeep: Executor
-    cleaner: Executor
-
-
-@contextlib.contextmanager
-def make_executors(config: StorageConfig, threads: Threads) -> Iterator[Executors]:
-    """The thread pools, ended with the context."""
-    recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
-    with (
-        threads.executor("disk", recovery_threads) as disk,
-        threads.executor("flush", limits.FLUSH_THREADS) as flush,
-        threads.executor("read", limits.READ_THREADS) as read,
-        threads.executor("upkeep", 1) as upkeep,
-        threads.executor("log-cleaner", 1) as cleaner,
-    ):
-        yield Executors(disk, flush, read, upkeep, cleaner)
-
-
 async def serve(config: StorageConfig, context: ServiceContext) -> None:
     """Run the node until `context.stopping`. Raises StartError for what only the user can mend."""
     environment = context.environment
-    with make_executors(config, environment.threads) as executors:
+    recovery_threads = config.num_recovery_threads_per_data_dir
+    with open_lanes(config.log_dirs, environment.threads, opening_threads=recovery_threads) as lanes:
         cluster_id = await _cluster_id(config, context)
         if cluster_id is None:
             return
@@ -93,7 +67,7 @@ async def serve(config: StorageConfig, context: ServiceContext) -> None:
             )
         except LogStoreError as error:
             raise StartError(str(error)) from error
-        node = StorageNode(config, context, cluster_id, directories, executors)
+        node = StorageNode(config, context, cluster_id, directories, lanes)
         try:
             await node.run()
         except BaseException:
@@ -131,13 +105,13 @@ class StorageNode:
         context: ServiceContext,
         cluster_id: str,
         directories: LogDirectories,
-        executors: Executors,
+        lanes: Mapping[str, DirectoryLane],
     ) -> None:
         self._config = config
         self._context = context
         self._cluster_id = cluster_id
         self._directories = directories
-        self._executors = executors
+        self._lanes = lanes
         self._incarnation_id = str(context.environment.new_id())
         self._refusal: StartError | None = None
         self.purgatory = FetchPurgatory()
@@ -145,21 +119,22 @@ class StorageNode:
             config.node_id,
             cluster_id,
             directories,
+            lanes,
             self.purgatory,
-            flush_executor=executors.flush,
-            disk_executor=executors.disk,
             static=config.static_settings,
         )
         self.appends = AppendHandler(self.replicas)
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
-        self.fetches = FetchHandler(reader, self.purgatory, executors.read, self.replicas.counts)
-        self.upkeep = Upkeep(config, self.replicas, directories, executors.upkeep, context.environment.clock)
-        self.cleaning = Cleaning(self.replicas, directories, executors.cleaner, context.environment.clock)
+        self.fetches = FetchHandler(reader, self.purgatory, self.replicas.counts)
+        clock = context.environment.clock
+        self.upkeep = Upkeep(config, self.replicas, directories, lanes, clock)
+        self.cleaning = Cleaning(self.replicas, directories, lanes, clock)
+        self.disk_usage = DiskUsage(lanes, clock)
 
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
         try:
-            await self._recover()
+            await self.replicas.recover()
         except LogStoreError as error:
             raise StartError(str(error)) from error
         async with self._serving() as address:
@@ -173,6 +148,7 @@ class StorageNode:
                     tasks.create_task(self._follow(subscription), name="metadata"),
                     tasks.create_task(self.replicas.run(), name="replicas"),
                     tasks.create_task(self.upkeep.run(), name="upkeep"),
+                    tasks.create_task(self.disk_usage.run(), name="disk usage"),
                 ]
                 if self._config.log_cleaner_enable:
                     background.append(tasks.create_task(self.cleaning.run(), name="log-cleaner"))
@@ -182,22 +158,23 @@ class StorageNode:
         if self._refusal is not None:
             self._directories.abandon()
             raise self._refusal
-        # A log that is being opened or looked after in a thread must not be closed under it.
-        in_thread = self._context.environment.threads.run
-        await in_thread(self._executors.disk.shutdown)
-        await in_thread(self._executors.upkeep.shutdown)
-        await in_thread(self._executors.cleaner.shutdown)
-        await in_thread(self._directories.close, self.replicas.high_watermarks())
+        await asyncio.gather(*(self._close(lane) for lane in self._lanes.values()))
 
-    async def _recover(self) -> None:
-        count = self._config.num_recovery_threads_per_data_dir
-        threads = self._context.environment.threads
-        with contextlib.ExitStack() as stack:
-            executors = {
-                path: stack.enter_context(threads.executor("recovery", count))
-                for path in self._directories.paths
-            }
-            await self.replicas.recover(executors)
+    async def _close(self, lane: DirectoryLane) -> None:
+        """Close one log directory; the others need not wait for one that does not answer, which is recovered."""
+        high_watermarks = self.replicas.high_watermarks(lane)
+
+        def close() -> None:
+            # A log that is being written, opened or looked after in a thread must not be closed under it.
+            lane.join()
+            self._directories.close_one(lane.path, high_watermarks)
+
+        lane.close()
+        try:
+            async with asyncio.timeout(limits.STOP_SECONDS_MAX):
+                await self._context.environment.threads.run(close)
+        except TimeoutError:
+            log.error("a log directory does not answer: the next start recovers it", log_dir=lane.path)
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[str]:
@@ -206,10 +183,10 @@ class StorageNode:
         servicer = StorageServicer(
             self.appends,
             self.fetches,
-            ListOffsetsHandler(self.replicas, self._executors.read),
+            ListOffsetsHandler(self.replicas),
             OffsetForLeaderEpochHandler(self.replicas),
-            DeleteRecordsHandler(self.replicas, self._executors.read),
-            DescribeLogDirsHandler(self.replicas, self._directories, self._executors.read),
+            DeleteRecordsHandler(self.replicas),
+            DescribeLogDirsHandler(self.replicas, self._lanes),
             DescribeProducersHandler(self.replicas),
         )
         servicer.add_to(server)
@@ -223,7 +200,7 @@ class StorageNode:
             StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory),
             StreamCollector("server", self.replicas.counts.streams),
             CleanerCollector(self.cleaning, self._directories, environment.clock),
-            DiskCollector(self._directories.paths),
+            DiskCollector(self.disk_usage, self._lanes),
         ):
             environment.registry.register(collector)
         try:

@@ -1,14 +1,13 @@
 """What is done to the logs from time to time: retention, checkpoints, forgetting idle producers and strays; once, at
 start, a sync of what recovery checked.
 
-All of it runs in one thread, a bounded number of partitions at a time.
+Each log directory has a schedule and a thread of its own, which takes a bounded number of partitions at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -18,6 +17,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
+from barnabas.storage.directory_lane import DirectoryLane
 from barnabas.storage.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.replicas import Replicas
 
@@ -32,35 +32,40 @@ log = get_logger("storage.upkeep")
 
 
 class Upkeep:
-    """Owns the schedule; each of its tasks may also be called by itself."""
+    """Owns the schedules; each of their tasks may also be called by itself, for all directories."""
 
     def __init__(
         self,
         config: StorageConfig,
         replicas: Replicas,
         directories: LogDirectories,
-        executor: Executor,
+        lanes: Mapping[str, DirectoryLane],
         clock: Clock,
     ) -> None:
         self._config = config
         self._replicas = replicas
-        self._directories = directories
-        self._executor = executor
         self._clock = clock
-        self._written: dict[PartitionKey, int] = {}
+        self._of_each = [_DirectoryUpkeep(replicas, directories, lane) for lane in lanes.values()]
 
     async def run(self) -> None:
         """Do everything on schedule until cancelled."""
-        config = self._config
-        await self.flush_recovered()
         async with asyncio.TaskGroup() as tasks:
-            schedule: list[tuple[int, Callable[[], Awaitable[object]]]] = [
-                (config.log_retention_check_interval_ms, self.apply_retention),
-                (config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints),
-                (config.replica_high_watermark_checkpoint_interval_ms, self.write_high_watermarks),
-                (config.producer_id_expiration_check_interval_ms, self.expire_producers),
-                (limits.STRAY_CHECK_MS, self._replicas.expire_strays),
-            ]
+            tasks.create_task(
+                self._repeat(limits.STRAY_CHECK_MS, self._replicas.expire_strays), name="strays"
+            )
+            for each in self._of_each:
+                tasks.create_task(self._run_for(each), name="upkeep")
+
+    async def _run_for(self, each: _DirectoryUpkeep) -> None:
+        config = self._config
+        await each.flush_recovered()
+        schedule: list[tuple[int, Callable[[], Awaitable[object]]]] = [
+            (config.log_retention_check_interval_ms, each.apply_retention),
+            (config.log_flush_offset_checkpoint_interval_ms, each.write_checkpoints),
+            (config.replica_high_watermark_checkpoint_interval_ms, each.write_high_watermarks),
+            (config.producer_id_expiration_check_interval_ms, each.expire_producers),
+        ]
+        async with asyncio.TaskGroup() as tasks:
             for interval_ms, work in schedule:
                 tasks.create_task(self._repeat(interval_ms, work), name="upkeep")
 
@@ -75,51 +80,80 @@ class Upkeep:
         So another crash does not check them again. They were not synced one by one before the node was ready: there
         may be thousands.
         """
-        if not any(
-            partition.log and _is_recovered(partition.log) for partition in self._replicas.partitions.values()
-        ):
-            return 0
-        await self._in_thread(self._directories.sync_file_systems)
-        count = await self._for_all(_flush_recovered)
-        await self.write_checkpoints()
-        log.info("synced the partitions that were recovered", partitions=count)
-        return count
+        return sum(await asyncio.gather(*(each.flush_recovered() for each in self._of_each)))
 
     async def apply_retention(self) -> int:
         """Delete segments past their retention; returns how many."""
-        return await self._for_all(_delete_old_segments)
+        return sum(await asyncio.gather(*(each.apply_retention() for each in self._of_each)))
 
     async def expire_producers(self) -> int:
         """Forget idle producers; returns how many."""
+        return sum(await asyncio.gather(*(each.expire_producers() for each in self._of_each)))
+
+    async def write_checkpoints(self) -> None:
+        """Write recovery points and log start offsets."""
+        await asyncio.gather(*(each.write_checkpoints() for each in self._of_each))
+
+    async def write_high_watermarks(self) -> None:
+        """Write high watermarks, with the other checkpoints, if any moved."""
+        await asyncio.gather(*(each.write_high_watermarks() for each in self._of_each))
+
+
+class _DirectoryUpkeep:
+    """The same for one log directory; owns which high watermarks are written down."""
+
+    def __init__(self, replicas: Replicas, directories: LogDirectories, lane: DirectoryLane) -> None:
+        self._replicas = replicas
+        self._directories = directories
+        self._lane = lane
+        self._written: dict[PartitionKey, int] = {}
+
+    async def flush_recovered(self) -> int:
+        if not any(_is_recovered(opened) for opened, _ in self._logs()):
+            return 0
+        await self._in_thread(partial(self._directories.sync_file_system, self._lane.path))
+        count = await self._for_all(_flush_recovered)
+        await self.write_checkpoints()
+        log.info("synced the partitions that were recovered", log_dir=self._lane.path, partitions=count)
+        return count
+
+    async def apply_retention(self) -> int:
+        return await self._for_all(_delete_old_segments)
+
+    async def expire_producers(self) -> int:
         expiration_ms = self._replicas.broker_value("producer.id.expiration.ms")
         assert isinstance(expiration_ms, int)
         return await self._for_all(lambda opened, _: opened.expire_producers(expiration_ms))
 
     async def write_checkpoints(self) -> None:
-        """Write recovery points and log start offsets."""
-        await self._in_thread(self._directories.write_checkpoints)
+        await self._in_thread(partial(self._directories.write_checkpoints, self._lane.path))
 
     async def write_high_watermarks(self) -> None:
-        """Write high watermarks, with the other checkpoints, if any moved."""
-        high_watermarks = self._replicas.high_watermarks()
+        high_watermarks = self._replicas.high_watermarks(self._lane)
         if high_watermarks != self._written:
-            await self._in_thread(partial(self._directories.write_checkpoints, high_watermarks))
+            await self._in_thread(
+                partial(self._directories.write_checkpoints, self._lane.path, high_watermarks)
+            )
             self._written = high_watermarks
 
-    async def _for_all(self, work: Work) -> int:
-        """`work` for every open partition; the sum of its results."""
-        logs = [
+    def _logs(self) -> list[tuple[PartitionLog, int]]:
+        """Every open log of the directory, with its high watermark."""
+        return [
             (partition.log, partition.high_watermark)
             for partition in self._replicas.partitions.values()
-            if partition.log is not None
+            if partition.log is not None and partition.lane is self._lane
         ]
+
+    async def _for_all(self, work: Work) -> int:
+        """`work` for every open partition of the directory; the sum of its results."""
+        logs = self._logs()
         total = 0
         for start in range(0, len(logs), PARTITIONS_AT_ONCE):
             total += await self._in_thread(partial(_do_each, work, logs[start : start + PARTITIONS_AT_ONCE]))
         return total
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        return await asyncio.get_running_loop().run_in_executor(self._lane.upkeep, work)
 
 
 def _do_each(work: Work, logs: Sequence[tuple[PartitionLog, int]]) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.threads import SystemThreads
 from barnabas.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
@@ -46,6 +46,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionFetchResult,
 )
 from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.directory_lane import DirectoryLane
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -117,13 +118,15 @@ def batch(*values: bytes, timestamp: int = NOW_MS, **options: Any) -> bytes:
 class StorageHarness:
     """Owner of one node's parts and of a client's connection to it."""
 
-    def __init__(self, directory: Path, socket: Path) -> None:
+    def __init__(self, directory: Path, socket: Path, others: Sequence[Path] = ()) -> None:
+        """A node on `directory`, and on `others` if it is to have several."""
         self.directory = directory
         self.address = f"unix:{socket}"
         self.clock = ManualClock(NOW_MS)
-        self.executor = ThreadPoolExecutor(4)
+        paths = [str(directory), *(str(each) for each in others)]
+        self.lanes = {path: DirectoryLane(path, SystemThreads(), is_alone=len(paths) == 1) for path in paths}
         self.directories = LogDirectories.open(
-            [str(directory)],
+            paths,
             CLUSTER_ID,
             NODE_ID,
             seeded_environment(clock=self.clock),
@@ -134,13 +137,12 @@ class StorageHarness:
             NODE_ID,
             CLUSTER_ID,
             self.directories,
+            self.lanes,
             self.purgatory,
-            flush_executor=self.executor,
-            disk_executor=self.executor,
         )
         self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
         self.appends = AppendHandler(self.replicas)
-        self.fetches = FetchHandler(self.reader, self.purgatory, self.executor, self.replicas.counts)
+        self.fetches = FetchHandler(self.reader, self.purgatory, self.replicas.counts)
         self.connection = StorageConnection(self.address)
         self.revision = 0
 
@@ -260,17 +262,19 @@ class StorageHarness:
 
 
 @contextlib.asynccontextmanager
-async def run_node(directory: Path, socket: Path, *, crash: bool = False) -> AsyncIterator[StorageHarness]:
-    """A node on `directory`; at the end it stops in order, or with `crash` as if it were killed."""
-    harness = StorageHarness(directory, socket)
+async def run_node(
+    directory: Path, socket: Path, others: Sequence[Path] = (), *, crash: bool = False
+) -> AsyncIterator[StorageHarness]:
+    """A node on `directory` and `others`; at the end it stops in order, or with `crash` as if it were killed."""
+    harness = StorageHarness(directory, socket, others)
     server = make_server()
     servicer = StorageServicer(
         harness.appends,
         harness.fetches,
-        ListOffsetsHandler(harness.replicas, harness.executor),
+        ListOffsetsHandler(harness.replicas),
         OffsetForLeaderEpochHandler(harness.replicas),
-        DeleteRecordsHandler(harness.replicas, harness.executor),
-        DescribeLogDirsHandler(harness.replicas, harness.directories, harness.executor),
+        DeleteRecordsHandler(harness.replicas),
+        DescribeLogDirsHandler(harness.replicas, harness.lanes),
         DescribeProducersHandler(harness.replicas),
     )
     servicer.add_to(server)
@@ -285,7 +289,9 @@ async def run_node(directory: Path, socket: Path, *, crash: bool = False) -> Asy
         await server.stop(0)
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        harness.executor.shutdown()
+        for lane in harness.lanes.values():
+            lane.close()
+            await asyncio.to_thread(lane.join)
         if crash:
             harness.directories.abandon()
         else:

@@ -27,7 +27,7 @@ async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
 
 
 def make_cleaning(node: StorageHarness) -> Cleaning:
-    return Cleaning(node.replicas, node.directories, node.executor, node.clock)
+    return Cleaning(node.replicas, node.directories, node.lanes, node.clock)
 
 
 async def fill(node: StorageHarness, name: str, keys: bytes, **settings: str) -> uuid.UUID:

@@ -7,12 +7,19 @@ from pathlib import Path
 
 from prometheus_client.registry import CollectorRegistry
 
-from barnabas.storage.disk_measurements import DiskCollector
+from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.threads import SystemThreads
+from barnabas.storage.directory_lane import open_lanes
+from barnabas.storage.disk_measurements import DiskCollector, DiskUsage
 
 
-def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path: Path) -> None:
+async def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path: Path) -> None:
+    with open_lanes([str(tmp_path), str(tmp_path / "gone")], SystemThreads()) as lanes:
+        usage = DiskUsage(lanes, ManualClock())
+        for lane in lanes.values():
+            await usage.ask(lane)
     registry = CollectorRegistry()
-    registry.register(DiskCollector([str(tmp_path), str(tmp_path / "gone")]))
+    registry.register(DiskCollector(usage, lanes))
     total = shutil.disk_usage(tmp_path).total
     labels = {"log_directory": str(tmp_path)}
     assert registry.get_sample_value("barnabas_storage_log_directory_size_bytes", labels) == total

@@ -117,10 +117,10 @@ async def test_min_bytes_are_added_up_over_partitions(
     reads = 0
     read = node.reader.read
 
-    def counting(request: FetchRequest, *, nowait: bool = False) -> object:
+    def counting(request: FetchRequest) -> object:
         nonlocal reads
         reads += 1
-        return read(request, nowait=nowait)
+        return read(request)
 
     monkeypatch.setattr(node.reader, "read", counting)
     one = batch(bytes(100))

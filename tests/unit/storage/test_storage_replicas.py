@@ -181,7 +181,8 @@ async def test_new_partitions_spread_over_the_log_directories(tmp_path: Path) ->
     )
     topic = uuid.uuid4()
     for index in range(4):
-        directories.open_partition("events", index, topic, LogConfig())
+        path = directories.claim("events", index, topic)
+        directories.open_partition(path, "events", index, topic, LogConfig())
     directories.close({})
     counts = [len(list((tmp_path / name).glob("events-*"))) for name in ("a", "b")]
     assert counts == [2, 2]

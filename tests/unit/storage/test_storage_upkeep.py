@@ -30,7 +30,7 @@ async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
 
 def make_upkeep(node: StorageHarness) -> Upkeep:
     config = StorageConfig(node_id=1, log_dirs=("/unused",), controllers=("127.0.0.1:1",))
-    return Upkeep(config, node.replicas, node.directories, node.executor, node.clock)
+    return Upkeep(config, node.replicas, node.directories, node.lanes, node.clock)
 
 
 async def test_retention_deletes_what_is_too_old(node: StorageHarness) -> None:

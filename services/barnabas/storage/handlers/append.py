@@ -1,7 +1,11 @@
 """Storage.Append: record batches for partitions that this node leads.
 
-Requests of one stream are appended in the order sent, on the event loop: an append only writes to the page cache.
-A result leaves as soon as all of its partitions may be acknowledged; it may overtake others.
+Requests of one stream reach each partition in the order sent. An append only writes to the page cache, on the event
+loop; one that might wait for its disk goes to the writer thread of the log directory (`directory_lane`). A result
+leaves as soon as all of its partitions may be acknowledged; it may overtake others.
+
+Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
+is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
 Knowingly missing: waiting for followers (there is one replica); the place for it is `Partition.wait`.
 """
@@ -17,6 +21,8 @@ from typing import Final
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
+from barnabas.log.append import AppendInfo
+from barnabas.log.errors import WouldBlock
 from barnabas.records.validate import InvalidRecords, RecordError
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.v1 import storage_pb2
@@ -30,6 +36,7 @@ from barnabas.rpc.v1.storage_pb2 import (
 )
 from barnabas.storage import limits
 from barnabas.storage.coordinator_claim import CoordinatorClaim, claim_of
+from barnabas.storage.directory_lane import LaneItem
 from barnabas.storage.partition import ALL_REPLICAS, NOT_LEADER, Partition
 from barnabas.storage.replicas import Replicas
 from barnabas.storage.streams import serve_until_done
@@ -51,7 +58,7 @@ class AppendHandler:
         self.append_times = replicas.counts.append_times
         self.stream_counts = replicas.counts.streams.appends
         self.waiting = 0
-        """Requests whose result waits for a sync, a replica or a log that is being opened."""
+        """Requests whose result waits for a disk, a replica or a log that is being opened."""
 
     async def serve(
         self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
@@ -105,6 +112,7 @@ class _AppendOperation:
         "_is_waiting",
         "_open",
         "_parked",
+        "_queued",
         "_request",
         "_result",
         "_span",
@@ -122,6 +130,8 @@ class _AppendOperation:
         self._open = 1
         """Results that are still to come, and one for the request itself while it is being taken."""
         self._parked: set[int] = set()
+        self._queued: dict[int, tuple[Partition, LaneItem]] = {}
+        """Appends in a directory's writer thread."""
         self._is_waiting = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -146,20 +156,66 @@ class _AppendOperation:
         try:
             if acks not in ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
-            started = perf_counter()
-            claim = self._handler.claim_of(request, item)
-            info = partition.append(item.records, item.leader_epoch, acks, claim=claim)
-            self._handler.append_times.observe(perf_counter() - started)
-        except InvalidRecords as error:
-            return _refusal(int(error.code), error.message, error.record_errors)
+            began = perf_counter()
+            if not partition.appends_directly(began):
+                return self._append_in_lane(number, item, partition)
+            try:
+                claim = self._handler.claim_of(request, item)
+                info = partition.append(item.records, item.leader_epoch, acks, claim=claim)
+            except WouldBlock:
+                return self._append_in_lane(number, item, partition)
+            ended = perf_counter()
+            if partition.lane is not None:
+                partition.lane.on_append(began, ended)
+            self._handler.append_times.observe(ended - began)
         except KafkaError as error:
-            return _refusal(int(error.code), error.message)
+            return _refused(error)
         except Exception:
             log.exception("append failed", partition=partition.name)
-            partition.counts.on_refused_append(int(ErrorCode.unknown_server_error), len(item.records))
+            partition.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
             return _refusal(int(ErrorCode.unknown_server_error))
+        return self._appended(number, partition, info)
+
+    def _append_in_lane(
+        self, number: int, item: PartitionAppend, partition: Partition
+    ) -> PartitionAppendResult:
+        """Leave the append to the directory's writer thread. Raises KafkaError for what is refused at once."""
+        request = self._request
+        queued = partition.append_in_lane(
+            item.records,
+            item.leader_epoch,
+            request.acks,
+            claim=self._handler.claim_of(request, item),
+            on_appended=partial(self._on_appended, number, partition),
+        )
+        self._queued[number] = partition, queued
+        self._open += 1
+        return _refusal(UNANSWERED)
+
+    def _on_appended(
+        self,
+        number: int,
+        partition: Partition,
+        info: AppendInfo | None,
+        refused: KafkaError | None,
+        seconds: float,
+    ) -> None:
+        if info is not None:
+            self._handler.append_times.observe(seconds)
+        if self._queued.pop(number, None) is None:
+            return  # it was answered in the meantime
+        if info is not None:
+            result = self._appended(number, partition, info)
+        else:
+            assert refused is not None, "an append either happens or is refused"
+            result = _refused(refused)
+        self._result.partitions[number].CopyFrom(result)
+        self._close_one()
+
+    def _appended(self, number: int, partition: Partition, info: AppendInfo) -> PartitionAppendResult:
+        """The result of what is in the log, answered or still to be acknowledged."""
         error_code = 0
-        if partition.wait(info.last_offset + 1, acks, partial(self._on_decided, number)):
+        if partition.wait(info.last_offset + 1, self._request.acks, partial(self._on_decided, number)):
             self._open += 1
             error_code = UNANSWERED
         return PartitionAppendResult(
@@ -196,14 +252,19 @@ class _AppendOperation:
             return
         self._is_waiting = True
         self._handler.waiting += 1
-        # acks=1 waits for this node's disk only, which the client's timeout does not bound in Kafka either.
-        timeout_ms = self._request.timeout_ms if self._request.acks == ALL_REPLICAS else limits.WAIT_MS_MAX
+        timeout_ms = self._request.timeout_ms
+        if self._request.acks != ALL_REPLICAS:
+            # It waits for this node's disk only, which the client's timeout does not bound in Kafka.
+            timeout_ms += limits.ANSWER_GRACE_MS
         if self._parked:
             timeout_ms = limits.OPENING_WAIT_MS_MAX
         seconds = min(timeout_ms, limits.WAIT_MS_MAX) / 1000
         self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
 
     def _on_timeout(self) -> None:
+        queued, self._queued = self._queued, {}
+        for partition, item in queued.values():
+            partition.on_overdue(item)
         for number, result in enumerate(self._result.partitions):
             if number in self._parked:
                 self._settle(number, NOT_LEADER)
@@ -225,6 +286,11 @@ class _AppendOperation:
         if self._span is not None:
             self._span.end()
         self._answer(self._result)
+
+
+def _refused(error: KafkaError) -> PartitionAppendResult:
+    records = error.record_errors if isinstance(error, InvalidRecords) else ()
+    return _refusal(int(error.code), error.message, records)
 
 
 def _refusal(

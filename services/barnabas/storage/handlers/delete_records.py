@@ -6,7 +6,7 @@ The records before it cannot be read from then on; their segments go with the ne
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -24,22 +24,22 @@ HIGH_WATERMARK: Final = -1
 
 
 class DeleteRecordsHandler:
-    """Answers DeleteRecords. `executor` is where leader epochs are written down anew."""
+    """Answers DeleteRecords. Leader epochs are written down anew, in a thread of each log directory."""
 
-    def __init__(self, replicas: Replicas, executor: Executor) -> None:
+    def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._executor = executor
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """One result per partition, in order; no partition's failure touches another."""
-        response = DeleteRecordsResponse()
-        for item in request.partitions:
-            try:
-                result = DeleteRecordsResult(low_watermark=await self._delete(item))
-            except KafkaError as error:
-                result = DeleteRecordsResult(error_code=int(error.code), low_watermark=-1)
-            response.results.append(result)
-        return response
+        return DeleteRecordsResponse(
+            results=await asyncio.gather(*(self._answer(item) for item in request.partitions))
+        )
+
+    async def _answer(self, item: DeleteRecordsPartition) -> DeleteRecordsResult:
+        try:
+            return DeleteRecordsResult(low_watermark=await self._delete(item))
+        except KafkaError as error:
+            return DeleteRecordsResult(error_code=int(error.code), low_watermark=-1)
 
     async def _delete(self, item: DeleteRecordsPartition) -> int:
         partition = self._replicas.find(item.topic_id, item.partition)
@@ -53,8 +53,9 @@ class DeleteRecordsHandler:
                 ErrorCode.offset_out_of_range,
                 f"offset {offset} is not in 0 to {partition.high_watermark}, the high watermark",
             )
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, partition.log.maybe_increment_log_start_offset, offset)
+        assert partition.lane is not None, "a log has its lane"
+        move = partial(partition.log.maybe_increment_log_start_offset, offset)
+        await partition.lane.run(partition.lane.read, move)
         # The lowest start of all replicas; this one is the only one.
         return partition.log.log_start_offset
 

@@ -2,7 +2,7 @@
 
 Requests are answered out of order, each once it has min_bytes, or an error, or its time is over, or its sender
 hurries it; one that its sender withdraws is forgotten. What is in memory is read on the event loop, the rest in
-threads. The gateway keeps the fetch sessions.
+threads of each log directory (`cold_reads`). The gateway keeps the fetch sessions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Executor
 from time import perf_counter
 
 from barnabas.kernel.logs import get_logger
@@ -18,6 +17,7 @@ from barnabas.kernel.tracing import start_span
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.v1.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.storage import limits
+from barnabas.storage.cold_reads import ColdReads
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.delayed_fetch import DelayedFetch, FetchPurgatory
 from barnabas.storage.fetch_encoding import EncodedResult, encode_frame, encode_result
@@ -33,14 +33,11 @@ Write = Callable[[bytes], Awaitable[None]]
 class FetchHandler:
     """Serves Fetch streams; owns the counts of requests."""
 
-    def __init__(
-        self, reader: FetchReader, purgatory: FetchPurgatory, read_executor: Executor, counts: NodeCounts
-    ) -> None:
+    def __init__(self, reader: FetchReader, purgatory: FetchPurgatory, counts: NodeCounts) -> None:
         self.read_times = counts.read_times
         self.stream_counts = counts.streams.fetches
         self.reader = reader
         self.purgatory = purgatory
-        self.read_executor = read_executor
         self.cold_reads = 0
 
     async def serve(self, frames: AsyncIterator[FetchFrame], write: Write, *, is_client: bool = True) -> None:
@@ -68,7 +65,7 @@ class _FetchStream:
         self._fetches: dict[int, DelayedFetch] = {}
         self._woken: deque[DelayedFetch] = deque()
         self._wake = asyncio.Event()
-        self._cold_slots = asyncio.Semaphore(limits.COLD_FETCHES_PER_STREAM)
+        self._cold_reads = ColdReads(handler.reader, self.answers.wait_for_room)
         self._cold_tasks: set[asyncio.Task[None]] = set()
 
     async def take_requests(self, frames: AsyncIterator[FetchFrame]) -> None:
@@ -122,37 +119,29 @@ class _FetchStream:
             return
         started = perf_counter()
         try:
-            outcome = self._handler.reader.read(fetch.request, nowait=True)
-        except BlockingIOError:
-            self._handler.cold_reads += 1
-            task = asyncio.create_task(self._read_cold(fetch), name="cold fetch")
-            self._cold_tasks.add(task)
-            task.add_done_callback(self._cold_tasks.discard)
-            return
+            outcome = self._handler.reader.read(fetch.request)
         except Exception:
             log.exception("fetch failed")
             outcome = failed(fetch.request)
+        if len(outcome.answers) < len(fetch.request.partitions):
+            self._handler.cold_reads += 1
+            task = asyncio.create_task(self._read_cold(fetch, outcome), name="cold fetch")
+            self._cold_tasks.add(task)
+            task.add_done_callback(self._cold_tasks.discard)
+            return
         self._handler.read_times.observe(perf_counter() - started)
         self._settle(fetch, outcome)
 
-    async def _read_cold(self, fetch: DelayedFetch) -> None:
-        """Read what is not in memory, in a thread."""
-        loop = asyncio.get_running_loop()
-        handler = self._handler
-        async with self._cold_slots:
-            await self.answers.wait_for_room()
-            if fetch.is_withdrawn:
-                return
-            try:
-                outcome = await loop.run_in_executor(
-                    handler.read_executor, handler.reader.read, fetch.request
-                )
-            except Exception:
-                log.exception("fetch failed")
-                outcome = failed(fetch.request)
+    async def _read_cold(self, fetch: DelayedFetch, outcome: ReadOutcome) -> None:
+        """Read what is not in memory, in threads."""
+        try:
+            await self._cold_reads.finish(fetch, outcome)
+        except Exception:
+            log.exception("fetch failed")
+            outcome = failed(fetch.request)
         if fetch.is_withdrawn:
             return
-        if handler.reader.is_outdated(fetch.request, outcome):
+        if self._handler.reader.is_outdated(fetch.request, outcome):
             self._read(fetch)
         else:
             self._settle(fetch, outcome)

@@ -2,7 +2,8 @@
 
 Timestamps: -1 latest (the high watermark, or the last stable offset under read committed), -2 earliest, -3 the
 record with the highest timestamp (KIP-734), -4 earliest local (KIP-405), -5 latest tiered (KIP-1005) and -6 earliest
-pending upload; anything else is looked up exact to the record, in a thread.
+pending upload; anything else is looked up exact to the record, in a thread; a log directory that does not
+answer fails its own partitions with KAFKA_STORAGE_ERROR.
 
 Knowingly missing: tiered storage, so that -4 is the log start offset and -5 and -6 find nothing.
 """
@@ -10,7 +11,7 @@ Knowingly missing: tiered storage, so that -4 is the log start offset and -5 and
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -40,9 +41,8 @@ log = get_logger("storage.list_offsets")
 class ListOffsetsHandler:
     """Answers ListOffsets."""
 
-    def __init__(self, replicas: Replicas, read_executor: Executor) -> None:
+    def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._read_executor = read_executor
 
     async def handle(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """One result per partition, in order; no partition's failure touches another.
@@ -50,20 +50,19 @@ class ListOffsetsHandler:
         Waits for logs that are about to be opened: who just created a topic asks so until it can be used.
         """
         await self._replicas.wait_until_open((item.topic_id, item.partition) for item in request.partitions)
-        response = ListOffsetsResponse()
-        for item in request.partitions:
-            try:
-                found = await self._find(item, request.isolation_level)
-            except KafkaError as error:
-                result = ListOffsetsResult(
-                    error_code=int(error.code), offset=-1, timestamp_ms=-1, leader_epoch=-1
-                )
-            else:
-                result = ListOffsetsResult(
-                    offset=found.offset, timestamp_ms=found.timestamp, leader_epoch=found.leader_epoch
-                )
-            response.results.append(result)
-        return response
+        found = await asyncio.gather(
+            *(self._answer(item, request.isolation_level) for item in request.partitions)
+        )
+        return ListOffsetsResponse(results=found)
+
+    async def _answer(self, item: ListOffsetsPartition, isolation_level: int) -> ListOffsetsResult:
+        try:
+            found = await self._find(item, isolation_level)
+        except KafkaError as error:
+            return ListOffsetsResult(error_code=int(error.code), offset=-1, timestamp_ms=-1, leader_epoch=-1)
+        return ListOffsetsResult(
+            offset=found.offset, timestamp_ms=found.timestamp, leader_epoch=found.leader_epoch
+        )
 
     async def _find(self, item: ListOffsetsPartition, isolation_level: int) -> TimestampedOffset:
         partition = self._replicas.find(item.topic_id, item.partition)
@@ -84,8 +83,8 @@ class ListOffsetsHandler:
             return NOTHING
         if wanted < MAX_TIMESTAMP:
             raise KafkaError(ErrorCode.unsupported_version, f"there is no timestamp {wanted}")
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._read_executor, _look_up, partition.log, wanted)
+        assert partition.lane is not None, "a log has its lane"
+        found = await partition.lane.run(partition.lane.read, partial(_look_up, partition.log, wanted))
         return found if found is not None and found.offset < bound else NOTHING
 
 

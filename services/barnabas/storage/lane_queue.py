@@ -1,0 +1,54 @@
+"""What one partition has in the writer thread of its log directory, from being handed over to being delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.kernel.errors import KafkaError
+from barnabas.storage.directory_lane import DirectoryLane, Done, LaneItem
+
+OnWithdrawn = Callable[[KafkaError], None]
+"""Told why an append was taken back before it began."""
+
+
+class LaneQueue:
+    """Owner of one partition's items in `lane`. While there are any, all that follow have to go there too."""
+
+    __slots__ = ("_items", "_lane")
+
+    def __init__(self, lane: DirectoryLane) -> None:
+        self._lane = lane
+        self._items: dict[LaneItem, OnWithdrawn | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def submit(
+        self,
+        work: Callable[[], object],
+        on_done: Done,
+        size_bytes: int = 0,
+        on_withdrawn: OnWithdrawn | None = None,
+    ) -> LaneItem:
+        """As `DirectoryLane.submit`; what comes without `on_withdrawn` cannot be taken back."""
+
+        def leave(result: object, error: BaseException | None) -> None:
+            del self._items[item]
+            on_done(result, error)
+
+        item = self._lane.submit(work, leave, size_bytes)
+        self._items[item] = on_withdrawn
+        return item
+
+    def withdraw(self, item: LaneItem) -> bool:
+        """Take back what has not begun: it never runs, and nobody is told. False when it has begun."""
+        if not self._lane.withdraw(item):
+            return False
+        del self._items[item]
+        return True
+
+    def withdraw_all(self, reason: KafkaError) -> None:
+        """Take back all that has not begun and can be, and tell each of them why."""
+        for item, on_withdrawn in list(self._items.items()):
+            if on_withdrawn is not None and self.withdraw(item):
+                on_withdrawn(reason)
