@@ -244,6 +244,9 @@ def run_case(path: Path, disk: FaultyDisk, operation: Callable[[Case], None], ca
             case.check()
         for size in (5, 60, 20, 20, 20, 20, 20):
             assert is_refused(lambda size=size: case.append(size)) == (not is_trusted)
+        if operation is compact:
+            # A swap that stopped half way must not be met by a removal.
+            assert is_refused(lambda: retention(case)) == (not is_trusted)
         if is_trusted:
             case.check()
         case.reopen(cleanly=call % 2 == 0, expected=is_trusted)
