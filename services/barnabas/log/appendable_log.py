@@ -82,11 +82,11 @@ class AppendableLog(FlushableLog):
         if not self._lock.acquire(may_block):
             raise WouldBlock
         try:
-            if leader_epoch < self.epochs.latest_epoch or leader_epoch < self._next_epoch:
+            latest_epoch = self.epochs.latest_epoch
+            if leader_epoch < latest_epoch or leader_epoch < self._next_epoch:
                 raise KafkaError(
                     ErrorCode.fenced_leader_epoch,
-                    f"leader epoch {leader_epoch} is older than "
-                    f"{max(self.epochs.latest_epoch, self._next_epoch)}",
+                    f"leader epoch {leader_epoch} is older than {max(latest_epoch, self._next_epoch)}",
                 )
             repeated = check_producers(self.producer_state, prepared, origin)
             if repeated is not None:
@@ -101,7 +101,8 @@ class AppendableLog(FlushableLog):
             parts, batches, length = assign_offsets(prepared, first_offset, leader_epoch)
             segment = self._write(parts, batches, length, now_ms, may_block)
             # The batches are in the file: nothing from here on touches the disk, and nothing can fail.
-            self.epochs.assign(leader_epoch, first_offset)
+            if leader_epoch > latest_epoch:
+                self.epochs.assign(leader_epoch, first_offset)
             self._replay(segment, prepared, batches)
             return AppendInfo(
                 first_offset, batches[-1].last_offset, append_time, self._log_start_offset, False
@@ -149,7 +150,9 @@ class AppendableLog(FlushableLog):
         """Write the batches at the log's end, which stays where it is; returns the segment that has them now."""
         self._check_writable()
         segment = self._end[1]
-        newest = max([batch.max_timestamp for batch in batches])
+        newest = batches[0].max_timestamp
+        if len(batches) > 1:
+            newest = max([batch.max_timestamp for batch in batches])
         rolls = segment.should_roll(length, batches[-1].last_offset, newest, now_ms, self._limits)
         if (rolls or self._is_unclear) and not may_block:
             raise WouldBlock
