@@ -30,8 +30,49 @@ MODULE_NAMES_BANNED: Final = {"common", "utils", "util", "helpers", "helper", "m
 SUBPACKAGES_WITHOUT_README: Final = {"v1", "handlers", "core", "store"}
 """The README of the package above says what they are; every service uses the same names."""
 
-EXCEPTIONS: Final[frozenset[tuple[str, str]]] = frozenset()
+FROM_ENVIRONMENT: Final = (
+    "what a service asks of the world comes from its environment (kernel/environment.py)"
+)
+
+EXCEPTIONS: Final[frozenset[tuple[str, str]]] = frozenset(
+    {
+        # The canary is a client: librdkafka waits in threads, and what it measures is the real world.
+        (FROM_ENVIRONMENT, "services/barnabas/canary/gateway_client.py: threading.Thread"),
+        (FROM_ENVIRONMENT, "services/barnabas/canary/gateway_client.py: asyncio.to_thread"),
+        (FROM_ENVIRONMENT, "services/barnabas/canary/probing.py: asyncio.to_thread"),
+    }
+)
 """(rule, place) of what is not tidy yet."""
+
+WITHOUT_ENVIRONMENT: Final = {"cli", "testing", "pipelines"}
+"""Packages of which nothing runs inside a service."""
+
+MAKERS_OF_THE_ENVIRONMENT: Final = {"kernel/clock.py", "kernel/threads.py", "kernel/service.py"}
+
+WORLD: Final = {
+    *(f"time.{name}" for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
+    *(f"uuid.{name}" for name in ("uuid1", "uuid4")),
+    *(
+        "os.urandom",
+        "secrets.token_bytes",
+        "secrets.token_hex",
+        "secrets.token_urlsafe",
+        "random.SystemRandom",
+    ),
+    *(
+        f"random.{name}"
+        for name in ("random", "randint", "randrange", "choice", "shuffle", "sample", "uniform")
+    ),
+    *("threading.Thread", "threading.Timer", "asyncio.to_thread", "concurrent.futures.ThreadPoolExecutor"),
+    "prometheus_client.REGISTRY",
+}
+"""What nothing below the kernel uses. `perf_counter` is no part of it: it measures how long something took, for a
+histogram and never for a decision, and is read several times a request."""
+
+METRICS: Final = {
+    f"prometheus_client.{kind}" for kind in ("Counter", "Gauge", "Histogram", "Summary", "Info")
+}
+"""They belong to the registry that they are given, and without one to all of the process."""
 
 REGISTRIES: Final = [
     ".".join(parts)
@@ -159,6 +200,40 @@ def modules_with_eager_annotations() -> Iterator[str]:
                 yield relative(path)
 
 
+def uses_of_the_world() -> Iterator[str]:
+    for path in python_files():
+        if not path.is_relative_to(PACKAGES):
+            continue
+        module = path.relative_to(PACKAGES)
+        if module.parts[0] in WITHOUT_ENVIRONMENT or module.as_posix() in MAKERS_OF_THE_ENVIRONMENT:
+            continue
+        for name in sorted(names_from_the_world(ast.parse(path.read_text()))):
+            yield f"{relative(path)}: {name}"
+
+
+def names_from_the_world(tree: ast.Module) -> Iterator[str]:
+    """Of what WORLD names, that which the module uses; chance without a seed and metrics without a registry too."""
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    found = {name for name in imported.values() if name in WORLD}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in WORLD:
+            found.add(name)
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            called = imported.get(called, called)
+            is_seeded = called != "random.Random" or node.args
+            has_registry = called not in METRICS or any(each.arg == "registry" for each in node.keywords)
+            uses_default_pool = called.endswith(".run_in_executor") and ast.unparse(node.args[0]) == "None"
+            if not is_seeded or not has_registry or uses_default_pool:
+                found.add(called)
+    yield from found
+
+
 def machine_paths() -> Iterator[str]:
     for path in tracked_files():
         try:
@@ -175,6 +250,7 @@ RULES: Final = {
     "a package has a README.md": packages_without_readme,
     "a top-level folder has a README.md and a row in the README": folders_without_readme,
     "a module is named for what it is": vague_names,
+    FROM_ENVIRONMENT: uses_of_the_world,
     "a module starts with `from __future__ import annotations`": modules_with_eager_annotations,
     "no file names a home directory or a package registry": machine_paths,
 }
@@ -186,6 +262,28 @@ def test_the_tree_is_tidy(rule: str) -> None:
     found = set(RULES[rule]())
     assert sorted(found - excepted) == [], rule
     assert sorted(excepted - found) == [], "tidy now: take it out of EXCEPTIONS"
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import time\nstarted = time.monotonic()", ["time.monotonic"]),
+        ("from time import perf_counter, time_ns", ["time.time_ns"]),
+        ("import uuid\nmade = uuid.uuid4().hex\nread = uuid.UUID(int=1)", ["uuid.uuid4"]),
+        ("import random\nchance: random.Random = random.Random()", ["random.Random"]),
+        ("import random\nchance = random.Random(7)\nx = chance.random()", []),
+        (
+            "from concurrent.futures import Executor, ThreadPoolExecutor",
+            ["concurrent.futures.ThreadPoolExecutor"],
+        ),
+        ("loop.run_in_executor(None, work)\nloop.run_in_executor(pool, work)", ["loop.run_in_executor"]),
+        ("from prometheus_client import Gauge\nUP = Gauge('up', '')", ["prometheus_client.Gauge"]),
+        ("import prometheus_client\ng = prometheus_client.Gauge('up', '', registry=mine)", []),
+        ("from collections import Counter\nseen = Counter()", []),
+    ],
+)
+def test_uses_of_the_world_are_seen(code: str, found: list[str]) -> None:
+    assert sorted(names_from_the_world(ast.parse(code))) == found
 
 
 def test_exceptions_name_rules_that_exist() -> None:

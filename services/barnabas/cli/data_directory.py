@@ -3,7 +3,8 @@
 DIR/.lock          held (flock) by the supervisor and, through inheritance, by every process it started
 DIR/controller/    the controller's metadata store
 DIR/node-N/        the log of storage node N
-DIR/run/           written anew at each start: a properties file per service, `sockets` -> their sockets
+DIR/run/           written anew at each start: a properties file per service, `sockets` -> their sockets; and what
+                   stays, `clock.json`: how far a test has moved the time of this cluster
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import prometheus_client
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -19,13 +19,23 @@ from barnabas.cli.merged_metrics import Page, merge_metrics
 from barnabas.cli.supervisor import SupervisedService
 
 if TYPE_CHECKING:
+    from barnabas.cli.clock_control import ClockControl
     from barnabas.cli.fault_control import FaultControl
 
 
-def make_application(services: Sequence[SupervisedService], faults: FaultControl | None = None) -> Starlette:
+class ClusterControls(NamedTuple):
+    """What tests may do to the cluster."""
+
+    faults: FaultControl
+    clock: ClockControl
+
+
+def make_application(
+    services: Sequence[SupervisedService], controls: ClusterControls | None = None
+) -> Starlette:
     """`/healthz`, `/readyz`, `/metrics` and `/services` for the processes in `services`.
 
-    With `faults` also `/faults`, and `/services/NAME/stop`, `kill` and `start`.
+    With `controls` also `/faults`, `/clock`, and `/services/NAME/stop`, `kill` and `start`.
     """
 
     async def healthz(_: Request) -> Response:
@@ -51,13 +61,17 @@ def make_application(services: Sequence[SupervisedService], faults: FaultControl
             Route("/readyz", readyz),
             Route("/metrics", metrics),
             Route("/services", list_services),
-            *(_fault_routes(services, faults) if faults is not None else ()),
+            *(_test_routes(services, controls) if controls is not None else ()),
         ]
     )
 
 
-def _fault_routes(services: Sequence[SupervisedService], faults: FaultControl) -> list[Route]:
-    """What harms the cluster, for tests."""
+def _test_routes(services: Sequence[SupervisedService], controls: ClusterControls) -> list[Route]:
+    return [*_service_routes(services), *_fault_routes(controls.faults), *_clock_routes(controls.clock)]
+
+
+def _service_routes(services: Sequence[SupervisedService]) -> list[Route]:
+    """Services that a test ends and starts."""
     by_name = {service.spec.name: service for service in services}
 
     async def hold_or_release(request: Request) -> Response:
@@ -72,6 +86,12 @@ def _fault_routes(services: Sequence[SupervisedService], faults: FaultControl) -
         else:
             return PlainTextResponse(f"a service cannot {action}: stop, kill or start it\n", status_code=404)
         return PlainTextResponse("ok\n")
+
+    return [Route("/services/{name}/{action}", hold_or_release, methods=["POST"])]
+
+
+def _fault_routes(faults: FaultControl) -> list[Route]:
+    """What harms the cluster."""
 
     async def list_faults(_: Request) -> Response:
         return JSONResponse(faults.list_all())
@@ -91,11 +111,28 @@ def _fault_routes(services: Sequence[SupervisedService], faults: FaultControl) -
         return JSONResponse({"hits": hits})
 
     return [
-        Route("/services/{name}/{action}", hold_or_release, methods=["POST"]),
         Route("/faults", list_faults),
         Route("/faults", add_fault, methods=["POST"]),
         Route("/faults/{fault_id:int}", remove_fault, methods=["DELETE"]),
     ]
+
+
+def _clock_routes(clock: ClockControl) -> list[Route]:
+    """The cluster's time: POST {"seconds": S} moves it, DELETE has it start from the machine's at the next start."""
+
+    async def advance(request: Request) -> Response:
+        from barnabas.kernel.movable_clock import ClockRefused
+
+        try:
+            return JSONResponse({"advanced_ms": await clock.advance(await request.body())})
+        except ClockRefused as error:
+            return PlainTextResponse(f"{error}\n", status_code=400)
+
+    async def forget(_: Request) -> Response:
+        await clock.forget()
+        return PlainTextResponse("ok\n")
+
+    return [Route("/clock", advance, methods=["POST"]), Route("/clock", forget, methods=["DELETE"])]
 
 
 _ENDINGS: Final = {"stop": signal.SIGTERM, "kill": signal.SIGKILL}

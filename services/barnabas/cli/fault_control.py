@@ -12,20 +12,14 @@ import asyncio
 import itertools
 import json
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from barnabas.cli import unix_http
 from barnabas.cli.plan import faults_file
 from barnabas.cli.supervisor import SupervisedService
+from barnabas.cli.telling import NotTold, tell
 from barnabas.kernel.logs import get_logger
-
-TELL_SECONDS_MAX: Final = 10.0
-"""How long a gateway may take to hear of a change; one that starts needs about half a second."""
-
-TELL_AGAIN_SECONDS: Final = 0.02
 
 log = get_logger("faults")
 
@@ -94,21 +88,13 @@ class FaultControl:
         return text
 
     async def _tell_gateway(self, gateway: SupervisedService, text: bytes) -> None:
-        """Hand over the rules; a gateway that is not running will find them in the file."""
+        """Hand over the rules; a gateway that is not running will find them in the file. Raises FaultRefused."""
         from barnabas.gateway.fault_rule import FaultRefused
 
-        deadline = time.monotonic() + TELL_SECONDS_MAX
-        while gateway.pid is not None and time.monotonic() < deadline:
-            try:
-                status, answer = await unix_http.ask(gateway.spec.http_socket, "PUT", "/faults", text)
-            except OSError:
-                await asyncio.sleep(TELL_AGAIN_SECONDS)
-                continue
-            if status != 200:
-                raise FaultRefused(answer.decode(errors="replace").strip())
-            return
-        if gateway.pid is not None:
-            raise FaultRefused(f"{gateway.spec.name} does not answer: is it paused?")
+        try:
+            await tell(gateway, "/faults", text)
+        except NotTold as error:
+            raise FaultRefused(str(error)) from error
 
 
 def count_hits(rule: Mapping[str, Any]) -> int:

@@ -40,6 +40,11 @@ def faults_file(sockets: Path) -> Path:
     return sockets / "faults.json"
 
 
+def clock_file(directory: DataDirectory) -> Path:
+    """Where the supervisor keeps how far the cluster's clock is ahead, for services that start."""
+    return directory.run / "clock.json"
+
+
 def plan_cluster(options: UpOptions, directory: DataDirectory) -> list[list[ServiceSpec]]:
     """Write every service's config file; returns the services in the stages in which they stop."""
     planner = _Planner(options, directory)
@@ -73,6 +78,7 @@ class _Planner:
             controllers=self._controllers,
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
+            movable_clock_file=self._movable_clock_file,
         )
         return self._service(name, "storage", config, self._broker_settings())
 
@@ -93,6 +99,7 @@ class _Planner:
             etcd_endpoints=self._options.etcd_endpoints,
             http_address=f"unix:{self._http('controller')}",
             log_level=self._log_level,
+            movable_clock_file=self._movable_clock_file,
         )
         return self._overridden(config)
 
@@ -115,6 +122,7 @@ class _Planner:
             controllers=self._controllers,
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
+            movable_clock_file=self._movable_clock_file,
         )
         return self._overridden(config)
 
@@ -132,6 +140,7 @@ class _Planner:
             fault_injection_file=str(faults_file(self._directory.sockets)) if options.fault_injection else "",
             http_address=f"unix:{self._http(name)}",
             log_level=self._log_level,
+            movable_clock_file=self._movable_clock_file,
         )
         return self._overridden(config)
 
@@ -142,6 +151,11 @@ class _Planner:
     @property
     def _log_level(self) -> str:
         return self._options.log_level.value.upper()
+
+    @property
+    def _movable_clock_file(self) -> str:
+        """Tests alone may move the clock."""
+        return str(clock_file(self._directory).absolute()) if self._options.fault_injection else ""
 
     def _grpc(self, name: str) -> str:
         return f"unix:{self._directory.sockets / name}.grpc"

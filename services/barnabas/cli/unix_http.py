@@ -16,13 +16,20 @@ async def get(socket_path: str, target: str) -> tuple[int, bytes]:
     return await ask(socket_path, "GET", target)
 
 
-async def ask(socket_path: str, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
+async def ask(
+    socket_path: str,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    *,
+    seconds_max: float = ANSWER_SECONDS_MAX,
+) -> tuple[int, bytes]:
     """The status and body of a request at the HTTP server behind `socket_path`.
 
     Raises OSError when it does not answer in time, or not with HTTP.
     """
     try:
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             reader, writer = await asyncio.open_unix_connection(socket_path)
             try:
                 # HTTP/1.0: the body comes in one piece and ends with the connection.
@@ -32,7 +39,7 @@ async def ask(socket_path: str, method: str, target: str, body: bytes = b"") -> 
             finally:
                 writer.close()
     except TimeoutError as error:
-        raise OSError(f"no answer within {ANSWER_SECONDS_MAX:g} s") from error
+        raise OSError(f"no answer within {seconds_max:g} s") from error
     answer_head, separator, answer_body = answer.partition(b"\r\n\r\n")
     words = answer_head.split(maxsplit=2)
     if not separator or len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():

@@ -13,13 +13,12 @@ import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Final
 
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.forked import fork_services
 from barnabas.cli.options import WILDCARD_HOSTS, UpOptions, UpRefused, bracketed, describe_ports
-from barnabas.cli.plan import plan_cluster
+from barnabas.cli.plan import clock_file, plan_cluster
 from barnabas.cli.ports import check_ports
 from barnabas.cli.supervisor import Supervisor, Surroundings
 from barnabas.kernel.clock import SystemClock
@@ -50,7 +49,7 @@ def run_up(options: UpOptions, *, started: float) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         forked = fork_services(specs, directory.sockets, directory.lock_descriptor)
         supervisor = Supervisor(stages, surroundings, forked)
-        status = asyncio.run(_run(options, supervisor, directory.sockets, started))
+        status = asyncio.run(_run(options, supervisor, directory, started))
         if supervisor.ended_now:
             shutil.rmtree(options.data_dir, ignore_errors=True)
         return status
@@ -60,7 +59,7 @@ def run_up(options: UpOptions, *, started: float) -> int:
         directory.close()
 
 
-async def _run(options: UpOptions, supervisor: Supervisor, sockets: Path, started: float) -> int:
+async def _run(options: UpOptions, supervisor: Supervisor, directory: DataDirectory, started: float) -> int:
     loop = asyncio.get_running_loop()
     if options.ephemeral:
         _watch_stdin(supervisor)
@@ -68,7 +67,7 @@ async def _run(options: UpOptions, supervisor: Supervisor, sockets: Path, starte
         loop.add_signal_handler(number, supervisor.begin_stopping)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     announced = asyncio.Event()
-    http = asyncio.create_task(_serve_http(options, supervisor, sockets, announced), name="http")
+    http = asyncio.create_task(_serve_http(options, supervisor, directory, announced), name="http")
 
     def on_ready() -> None:
         elapsed = time.monotonic() - started
@@ -84,7 +83,7 @@ async def _run(options: UpOptions, supervisor: Supervisor, sockets: Path, starte
 
 
 async def _serve_http(
-    options: UpOptions, supervisor: Supervisor, sockets: Path, announced: asyncio.Event
+    options: UpOptions, supervisor: Supervisor, directory: DataDirectory, announced: asyncio.Event
 ) -> None:
     await asyncio.sleep(0)  # the services start first: they take longer than this import
     if options.ephemeral:  # a test waits for the services alone: leave them both cores
@@ -93,14 +92,19 @@ async def _serve_http(
     from barnabas.cli.endpoints import make_application
     from barnabas.kernel.http import serve_http
 
-    faults = None
+    controls = None
     if options.fault_injection:
+        from barnabas.cli.clock_control import ClockControl
+        from barnabas.cli.endpoints import ClusterControls
         from barnabas.cli.fault_control import FaultControl
 
-        faults = FaultControl(sockets, supervisor.services)
+        controls = ClusterControls(
+            FaultControl(directory.sockets, supervisor.services),
+            ClockControl(clock_file(directory), supervisor.services),
+        )
     address = f"{bracketed(options.host)}:{options.http_port}"
     try:
-        async with serve_http(make_application(supervisor.services, faults), address):
+        async with serve_http(make_application(supervisor.services, controls), address):
             await asyncio.Event().wait()
     except OSError as error:
         supervisor.begin_stopping()

@@ -67,6 +67,11 @@ class ControllerConfig:
     http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
     log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
+    movable_clock_file: str = setting(
+        "",
+        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
+        "that matters.",
+    )
 
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)

@@ -22,6 +22,11 @@ class CoordinatorConfig:
     http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
     log_level: str = setting("INFO", "The least severe log lines to keep: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting("text", "How log lines look: text or json.")
+    movable_clock_file: str = setting(
+        "",
+        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
+        "that matters.",
+    )
     group_initial_rebalance_delay_ms: int = setting(
         3000,
         "How long a new group waits for more members before its first rebalance. 3000, as in Kafka, spares a "

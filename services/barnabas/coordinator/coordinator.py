@@ -52,6 +52,7 @@ class Coordinator:
         self._group: asyncio.TaskGroup | None = None
         self._deadline_moved = asyncio.Event()
         self._sleeping_until_ms: int | None = None
+        self._clock.on_jump(self._on_jump)
         metrics.watch_shards(self.shards, lambda: len(self._runtimes), self.read_only_partitions)
 
     async def run(self) -> None:
@@ -148,6 +149,11 @@ class Coordinator:
         if task is not None:
             task.cancel()
         log.debug("gave up partition", partition=partition)
+
+    def _on_jump(self, seconds: float) -> None:
+        for runtime in self._runtimes.values():
+            runtime.on_jump(round(seconds * 1000))
+        self._deadline_moved.set()
 
     def _next_deadline_ms(self) -> int | None:
         times = (runtime.next_deadline_ms() for runtime in self._runtimes.values())

@@ -62,6 +62,10 @@ LAG_READ_BYTES_MAX: Final = 32 * 1024 * 1024
 LAG_READS_AT_ONCE: Final = 4
 """Batches, and their bytes, that are read for their timestamps in one measurement."""
 
+AFTER_JUMP_MS: Final = 5_000
+"""How long, after a test moved the clock, a member still has to send a heartbeat, to join or to ask for its assignment,
+if it had so much left: clients send heartbeats every 3 s by default."""
+
 assert GROUP_RECORD_BYTES_MAX + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX

@@ -64,3 +64,8 @@ class GatewayConfig:
     )
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting("text", "text for people, json for collectors.")
+    movable_clock_file: str = setting(
+        "",
+        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
+        "that matters.",
+    )

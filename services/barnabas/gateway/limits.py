@@ -69,3 +69,6 @@ TELEMETRY_RETRY_SECONDS_MIN: Final = 0.5
 
 JOIN_GRACE_SECONDS: Final = 15.0
 """Added to a member's rebalance timeout before a JoinGroup or SyncGroup call is given up."""
+
+AFTER_JUMP_SECONDS: Final = 5.0
+"""How long, after a test moved the clock, a silent connection still has to be used, if it had so much left."""

@@ -140,6 +140,7 @@ class Sockets:
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
         self._connections: set[Connection] = set()
         self._connection_ids = itertools.count(1)
+        parts.clock.on_jump(self._on_jump)
         self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
         self._metrics = RequestMetrics()
         self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
@@ -243,6 +244,16 @@ class Sockets:
     def _resume_all(self) -> None:
         for connection in list(self._connections):
             connection.budget_has_room()
+
+    def _on_jump(self, seconds: float) -> None:
+        """The clock went forward: who was silent through it has a moment left to show that the connection is used."""
+        now, idle_seconds = (
+            asyncio.get_running_loop().time(),
+            self._parts.config.connections_max_idle_ms / 1000,
+        )
+        for connection in self._connections:
+            left = idle_seconds - (now - connection.last_activity)
+            connection.last_activity -= min(seconds, left - min(left, limits.AFTER_JUMP_SECONDS))
 
     async def close_idle_forever(self) -> None:
         """Close connections that were silent for connections.max.idle.ms."""

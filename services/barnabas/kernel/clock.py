@@ -19,14 +19,6 @@ Listener = Callable[[float], None]
 """Called with the seconds by which a clock jumped."""
 
 
-class Timer(Protocol):
-    """A call that is to come."""
-
-    def cancel(self) -> None:
-        """Take it back; nothing happens when it is over."""
-        ...
-
-
 class Clock(Protocol):
     """Wall time for what users see and monotonic time for waiting."""
 
@@ -38,16 +30,12 @@ class Clock(Protocol):
         """Seconds from an arbitrary start; never goes back."""
         ...
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` on the event loop once `seconds` of this clock have passed."""
-        ...
-
     async def sleep(self, seconds: float) -> None:
-        """Return once `seconds` of this clock have passed."""
+        """Rest between two looks at what time decides: until `seconds` of this clock have passed, or it jumped."""
         ...
 
     def on_jump(self, listener: Listener) -> None:
-        """Call `listener` after each jump forward, before the timers that became due by it."""
+        """Call `listener` after each jump forward, before those who sleep are woken."""
         ...
 
 
@@ -60,9 +48,6 @@ class SystemClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(seconds, callback)
-
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
@@ -73,13 +58,13 @@ class SystemClock:
 class ManualClock:
     """A clock that moves only when told to, for tests and simulation.
 
-    Owner of its timers: each is called at its own time, which the clock then shows.
+    Owner of those who sleep: each is woken at its own time.
     """
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
         self._monotonic = 0.0
-        self._timers: list[tuple[float, int, _ManualTimer]] = []
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
 
     def now_ms(self) -> int:
@@ -88,38 +73,24 @@ class ManualClock:
     def monotonic(self) -> float:
         return self._monotonic
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        timer = _ManualTimer(callback)
-        heapq.heappush(self._timers, (self._monotonic + seconds, next(self._numbers), timer))
-        return timer
-
     async def sleep(self, seconds: float) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.call_later(seconds, lambda: None if woken.done() else woken.set_result(None))
-        try:
-            await woken
-        finally:
-            timer.cancel()
+        heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._numbers), woken))
+        await woken
 
     def on_jump(self, listener: Listener) -> None:
-        """It passes through every moment, so it never jumps."""
+        """It has no jumps: who waits for a time wakes when it comes."""
 
     def advance(self, milliseconds: int) -> None:
-        """Move both clocks forward by `milliseconds`, from timer to timer."""
+        """Move both clocks forward by `milliseconds`."""
         assert milliseconds >= 0, "a clock does not go back"
-        end_ms, end = self._now_ms + milliseconds, self._monotonic + milliseconds / 1000
-        while self._timers and self._timers[0][0] <= end:
-            due, _, timer = heapq.heappop(self._timers)
-            self._now_ms = end_ms - round((end - due) * 1000)
-            self._monotonic = max(self._monotonic, due)
-            if timer.callback is not None:
-                timer.callback()
-        self._now_ms, self._monotonic = end_ms, end
+        self._now_ms += milliseconds
+        self._monotonic += milliseconds / 1000
+        while self._sleepers and self._sleepers[0][0] <= self._monotonic:
+            wake(heapq.heappop(self._sleepers)[2])
 
 
-class _ManualTimer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
+def wake(sleeper: asyncio.Future[None]) -> None:
+    """End a sleep, unless it has ended already."""
+    if not sleeper.done():
+        sleeper.set_result(None)

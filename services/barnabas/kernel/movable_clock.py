@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
-from barnabas.kernel.clock import Listener, SystemClock, Timer
+from barnabas.kernel.clock import Listener, SystemClock, wake
 
 SETTLING_SECONDS_MAX: Final = 5.0
 """How long a jump waits for the work that it set off, such as a look for segments past their retention."""
@@ -23,19 +21,18 @@ class ClockRefused(Exception):
 
 
 class MovableClock(SystemClock):
-    """Owner of how far it is ahead of the system's clock, and of its timers, which follow each jump.
+    """Owner of how far it is ahead of the system's clock, and of those who sleep.
 
-    Timers that a jump makes due are called in the order of their times, when the clock shows its new time already:
-    as on a machine that wakes up after a long sleep.
+    Who sleeps is woken by every jump, once, however long the rest would have been and however often it would have been
+    over: as on a machine that wakes up after a long sleep, what time decides is looked at with the new time.
     """
 
     def __init__(self, advanced_ms: int = 0) -> None:
         self.advanced_ms = advanced_ms
         """How far it is ahead, in ms; never less than before."""
-        self._timers: dict[int, _MovableTimer] = {}
-        self._numbers = itertools.count()
+        self._sleepers: dict[asyncio.Future[None], None] = {}
         self._listeners: list[Listener] = []
-        self._at_work: set[asyncio.Task[Any]] = set()
+        self._at_work: dict[asyncio.Task[Any], None] = {}
         self._settled = asyncio.Event()
 
     def now_ms(self) -> int:
@@ -44,33 +41,19 @@ class MovableClock(SystemClock):
     def monotonic(self) -> float:
         return super().monotonic() + self.advanced_ms / 1000
 
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        number = next(self._numbers)
-
-        def fire() -> None:
-            del self._timers[number]
-            callback()
-
-        timer = _MovableTimer(
-            self.monotonic() + seconds,
-            fire,
-            asyncio.get_running_loop().call_later(seconds, fire),
-            lambda: self._timers.pop(number, None),
-        )
-        self._timers[number] = timer
-        return timer
-
     async def sleep(self, seconds: float) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._rest(task)
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self.call_later(seconds, lambda: None if woken.done() else woken.set_result(None))
+        handle = asyncio.get_running_loop().call_later(seconds, wake, woken)
+        self._sleepers[woken] = None
         jumps = self.advanced_ms
         try:
             await woken
         finally:
-            timer.cancel()
+            handle.cancel()
+            del self._sleepers[woken]
         if self.advanced_ms != jumps:
             self._work(task)
 
@@ -93,13 +76,8 @@ class MovableClock(SystemClock):
         self.advanced_ms = advanced_ms
         for listener in self._listeners:
             listener(seconds)
-        now, loop = self.monotonic(), asyncio.get_running_loop()
-        for timer in sorted(self._timers.values(), key=lambda timer: timer.due):
-            timer.handle.cancel()
-            if timer.due <= now:
-                timer.handle = loop.call_soon(timer.fire)
-            else:
-                timer.handle = loop.call_later(timer.due - now, timer.fire)
+        for woken in self._sleepers:
+            wake(woken)
         await self._settle()
 
     async def _settle(self) -> None:
@@ -113,12 +91,12 @@ class MovableClock(SystemClock):
 
     def _work(self, task: asyncio.Task[Any]) -> None:
         if task not in self._at_work:
-            self._at_work.add(task)
+            self._at_work[task] = None
             task.add_done_callback(self._rest)
 
     def _rest(self, task: asyncio.Task[Any]) -> None:
         if task in self._at_work:
-            self._at_work.discard(task)
+            del self._at_work[task]
             task.remove_done_callback(self._rest)
             if not self._at_work:
                 self._settled.set()
@@ -135,21 +113,7 @@ class MovableClock(SystemClock):
 
 
 _TURNS_TO_WAKE: Final = 3
-"""Turns of the event loop until a task whose timer is due runs: the timer, the future, the task."""
-
-
-class _MovableTimer:
-    def __init__(
-        self, due: float, fire: Callable[[], None], handle: asyncio.Handle, forget: Callable[[], object]
-    ) -> None:
-        self.due = due
-        self.fire = fire
-        self.handle = handle
-        self._forget = forget
-
-    def cancel(self) -> None:
-        self.handle.cancel()
-        self._forget()
+"""Turns of the event loop until a task that was woken runs, and a little more."""
 
 
 def advanced_document(advanced_ms: int) -> bytes:

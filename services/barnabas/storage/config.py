@@ -30,6 +30,11 @@ class StorageConfig:
     http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
     log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
+    movable_clock_file: str = setting(
+        "",
+        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
+        "that matters.",
+    )
     num_recovery_threads_per_data_dir: int = setting(
         2, "Threads for each log directory that recover partitions at start."
     )

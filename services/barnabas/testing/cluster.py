@@ -87,7 +87,8 @@ class Cluster(ClusterProcess):
     ) -> list[Record]:
         """Send values, or (key, value) pairs, and return the records with their offsets once all are acknowledged.
 
-        Without `partition` the key chooses; without `timestamp_ms` records carry the time of now.
+        Without `partition` the key chooses; without `timestamp_ms` records carry the time of now, which is the
+        cluster's where `advance` has moved that.
         """
         if isinstance(values, str | bytes):
             values = [values]
@@ -96,7 +97,7 @@ class Cluster(ClusterProcess):
             values,
             partition=partition,
             headers=list(headers),
-            timestamp_ms=timestamp_ms,
+            timestamp_ms=timestamp_ms or self._now_ms(),
             timeout=timeout,
         )
 
@@ -201,7 +202,6 @@ class Cluster(ClusterProcess):
         """Take back all harm that is still being done: pauses, faults, services that are down or all of them."""
         if not self.ready_line():
             self.start()
-            return
         self.resume()
         for service in self.services().values():
             if service.pid is None:
@@ -209,7 +209,13 @@ class Cluster(ClusterProcess):
         for fault in json.loads(self._ask("GET", "/faults")):
             self._remove_fault(fault["fault_id"])
         self.wait_ready()
+        if self.advanced_ms:
+            self._take_time_back()
         self.harmed = False
+
+    def _now_ms(self) -> int:
+        """What a record's timestamp is to be; 0 leaves it to the client, whose clock is the machine's."""
+        return round(time.time() * 1000) + self.advanced_ms if self.advanced_ms else 0
 
     def _fault_hits(self, number: int) -> int:
         faults = json.loads(self._ask("GET", "/faults"))

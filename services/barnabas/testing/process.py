@@ -77,6 +77,8 @@ class ClusterProcess:
         self._paused: set[int] = set()
         self.harmed = False
         """Whether something may have to be taken back: see `Cluster.heal`."""
+        self.advanced_ms = 0
+        """How far the cluster's time is ahead of the machine's: see `advance`."""
         self._ports: ReservedPorts
         self._choose_ports()
 
@@ -309,6 +311,26 @@ class ClusterProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         self._paused -= pids
+
+    # --- time
+
+    def advance(self, seconds: float) -> None:
+        """Move the time of all services forward by `seconds`, now; docs/testing.md says what follows it and what not.
+
+        Returns when retention, expiry of producers and compaction have seen the new time; committed offsets and members
+        of groups that are due go moments later. Raises ValueError for less than 0.
+        """
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"advance({seconds:g}): time goes forward only, by 0 seconds or more")
+        self.harmed = True
+        answer = json.loads(self._ask("POST", "/clock", {"seconds": seconds}))
+        self.advanced_ms = answer["advanced_ms"]
+
+    def _take_time_back(self) -> None:
+        """Let the cluster have the machine's time again, which takes a restart: a clock that runs never goes back."""
+        self._ask("DELETE", "/clock")
+        self.advanced_ms = 0
+        self.restart()
 
     def _pid(self, name: str) -> int:
         services = self.services()

@@ -14,7 +14,8 @@ import pytest
 
 from barnabas.cli import unix_http
 from barnabas.cli.child import ServiceSpec
-from barnabas.cli.endpoints import make_application
+from barnabas.cli.clock_control import ClockControl
+from barnabas.cli.endpoints import ClusterControls, make_application
 from barnabas.cli.fault_control import FaultControl
 from barnabas.cli.plan import faults_file
 from barnabas.cli.supervisor import SupervisedService, Surroundings
@@ -73,7 +74,10 @@ async def test_a_rule_is_told_written_counted_and_removed(folder: Path, gateway:
 async def test_over_http(folder: Path, gateway: SupervisedService) -> None:
     await gateway.hold(signal.SIGKILL)
     address = f"{folder}/cluster.http"
-    async with serve_http(make_application([gateway], FaultControl(folder, [gateway])), f"unix:{address}"):
+    controls = ClusterControls(
+        FaultControl(folder, [gateway]), ClockControl(folder / "clock.json", [gateway])
+    )
+    async with serve_http(make_application([gateway], controls), f"unix:{address}"):
         while not Path(address).exists():
             await asyncio.sleep(0)
         status, body = await unix_http.ask(address, "POST", "/faults", DROP)

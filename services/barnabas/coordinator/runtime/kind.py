@@ -38,6 +38,10 @@ class Shard(Protocol[RecordT_contra]):
         """When time is needed next, in monotonic ms, or a little earlier; None for never."""
         ...
 
+    def on_jump(self, now_ms: int, jumped_ms: int) -> None:
+        """A test moved the clock to `now_ms` (monotonic): who is waited for must get the time to show that he lives."""
+        ...
+
 
 ShardT = TypeVar("ShardT", bound=Shard[Any])
 TurnT = TypeVar("TurnT", bound=Turn[Any])

@@ -191,6 +191,10 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
         if next_ms is not None and next_ms <= self._monotonic_ms():
             self.do(self._kind.on_time)
 
+    def on_jump(self, jumped_ms: int) -> None:
+        """The clock went forward by `jumped_ms` at once."""
+        self._shard.on_jump(self._monotonic_ms(), jumped_ms)
+
     def next_deadline_ms(self) -> int | None:
         """When `on_time` is needed next, in monotonic ms; None for never."""
         return self._shard.next_deadline_ms() if self.state is PartitionState.SERVING else None

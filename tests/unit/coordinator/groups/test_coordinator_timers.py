@@ -35,6 +35,41 @@ def test_timers_agree_with_a_plain_dictionary(steps: list[tuple[Deadline, int | 
         assert not model or (next_ms is not None and now < next_ms <= min(model.values()))
 
 
+SECOND = 1_000
+SESSION = Deadline(DeadlineKind.SESSION, "g", "m")
+EXPIRATION = Deadline(DeadlineKind.EXPIRATION)
+
+
+@pytest.mark.parametrize(
+    ("left_before", "jump", "left_after"),
+    [
+        (45, 46, 5),  # late by the jump alone: time for one more heartbeat
+        (45, 43, 5),  # nearly so: a live member sends its next one in 3 s
+        (45, 30, 15),
+        (3, 86_400, 3),  # no more than it had
+        (-1, 10, 0),  # it was late already
+    ],
+)
+def test_a_jump_of_the_clock_leaves_members_the_time_to_show_that_they_live(
+    left_before: int, jump: int, left_after: int
+) -> None:
+    timers, before, now = Timers(), 100 * SECOND, (100 + jump) * SECOND
+    timers.schedule(SESSION, before + left_before * SECOND)
+    timers.spare(now, jump * SECOND, 5 * SECOND)
+    due = now + left_after * SECOND
+    assert timers.time_of(SESSION) == due
+    assert timers.pop_due(due - 1) is None
+    assert timers.pop_due(due) == SESSION
+
+
+def test_after_a_jump_expired_offsets_are_looked_for_at_once() -> None:
+    timers = Timers()
+    timers.schedule(EXPIRATION, 600 * SECOND)
+    timers.spare(10 * SECOND, 1 * SECOND, 5 * SECOND)
+    assert timers.next_ms() == 10 * SECOND
+    assert timers.pop_due(10 * SECOND) == EXPIRATION
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.group import Group, Member
 from barnabas.coordinator.groups.core.records import (
@@ -52,6 +53,10 @@ class GroupShard:
     def next_deadline_ms(self) -> int | None:
         """When time is needed next, in monotonic ms, or a little earlier; None for never."""
         return self.timers.next_ms()
+
+    def on_jump(self, now_ms: int, jumped_ms: int) -> None:
+        """Members that are alive keep their sessions; those that are not lose them limits.AFTER_JUMP_MS later."""
+        self.timers.spare(now_ms, jumped_ms, limits.AFTER_JUMP_MS)
 
     def replay(self, record: CoordinatorRecord) -> None:
         """Take in one record of the log."""

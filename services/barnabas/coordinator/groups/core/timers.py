@@ -55,6 +55,20 @@ class Timers:
         """When `deadline` is due; None when it is not scheduled."""
         return self._times.get(deadline)
 
+    def spare(self, now_ms: int, jumped_ms: int, left_ms_max: int) -> None:
+        """The clock jumped by `jumped_ms` to `now_ms`: keep what was left to each deadline, up to `left_ms_max`.
+
+        Nobody could do in the time of the jump what would have kept the deadline away, such as sending a heartbeat.
+        Looking for expired offsets waits for nobody, and is due at once.
+        """
+        before_ms = now_ms - jumped_ms
+        for deadline, at_ms in list(self._times.items()):
+            if deadline.kind is DeadlineKind.EXPIRATION:
+                self.schedule(deadline, min(at_ms, now_ms))
+            else:
+                left_ms = min(max(at_ms - before_ms, 0), left_ms_max)
+                self._times[deadline] = max(at_ms, now_ms + left_ms)
+
     def pop_due(self, now_ms: int) -> Deadline | None:
         """Remove and return the earliest deadline that is due at `now_ms`; None when there is none."""
         while self._heap and self._heap[0][0] <= now_ms:
