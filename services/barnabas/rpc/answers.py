@@ -38,6 +38,8 @@ class AnswerQueue(Generic[ResultT]):
         self._bytes_max = bytes_max
         self._results: deque[tuple[ResultT, int]] = deque()
         self._queued_bytes = 0
+        self._write_started = 0.0
+        """When the write that is under way began, by perf_counter; 0 while there is none."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -55,20 +57,29 @@ class AnswerQueue(Generic[ResultT]):
         await self._room.wait()
 
     async def write_forever(self, write: Callable[[Any], Awaitable[None]]) -> None:
-        """Write frames with `write` until cancelled. Raises PeerStalled."""
+        """Write frames with `write` until cancelled. Raises a group with what `write` raised, or with PeerStalled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_frames(write))
+            tasks.create_task(self._watch_writes())
+
+    async def _write_frames(self, write: Callable[[Any], Awaitable[None]]) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._results:
                 frame = self._next_frame()
-                started = perf_counter()
-                try:
-                    async with asyncio.timeout(limits.STALLED_WRITE_SECONDS_MAX):
-                        await write(frame)
-                except TimeoutError:
-                    raise PeerStalled("the peer takes no answers") from None
+                started = self._write_started = perf_counter()
+                await write(frame)
+                self._write_started = 0.0
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
+
+    async def _watch_writes(self) -> None:
+        while True:
+            await asyncio.sleep(limits.STALLED_WRITE_SECONDS_MAX / 8)
+            started = self._write_started
+            if started and perf_counter() - started > limits.STALLED_WRITE_SECONDS_MAX:
+                raise PeerStalled("the peer takes no answers")
 
     def _next_frame(self) -> Any:
         results: list[ResultT] = []

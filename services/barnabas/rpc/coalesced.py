@@ -96,6 +96,8 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self._deadlines = Deadlines(self._on_passed)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._write_started = 0.0
+        """When the write that is under way began, by perf_counter; 0 while there is none."""
         self._connected = False
         self._closed = False
         self.is_silent = False
@@ -195,12 +197,14 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(call))
                 tasks.create_task(self._write(call))
+                tasks.create_task(self._watch_writes())
         except grpc.aio.AioRpcError as rpc_error:
             error = self._break_error(rpc_error)
         except ExceptionGroup as group:
             error = self._break_error(group.exceptions[0])
         finally:
             self._connected = False
+            self._write_started = 0.0
             call.cancel()
             self._fail_all(error)
 
@@ -270,14 +274,19 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             await self._wake.wait()
             self._wake.clear()
             while (frame := self._next_frame()) is not None:
-                started = perf_counter()
-                try:
-                    async with asyncio.timeout(limits.STALLED_WRITE_SECONDS_MAX):
-                        await call.write(frame)
-                except TimeoutError:
-                    raise OutcomeUnknown(f"{self._name}: the peer takes nothing") from None
+                started = self._write_started = perf_counter()
+                await call.write(frame)
+                self._write_started = 0.0
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
+
+    async def _watch_writes(self) -> None:
+        """Give the stream up when a write does not end; a time-out for each write would cost more than the write."""
+        while True:
+            await asyncio.sleep(limits.STALLED_WRITE_SECONDS_MAX / 8)
+            started = self._write_started
+            if started and perf_counter() - started > limits.STALLED_WRITE_SECONDS_MAX:
+                raise OutcomeUnknown(f"{self._name}: the peer takes nothing")
 
     def _next_frame(self) -> Any:
         """What is to be written next; None when there is nothing, or no room on the way."""

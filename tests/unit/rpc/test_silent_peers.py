@@ -273,5 +273,5 @@ async def test_a_peer_that_takes_no_answers_is_given_up(monkeypatch: pytest.Monk
         await asyncio.Event().wait()
 
     async with asyncio.timeout(10):
-        with pytest.raises(PeerStalled):
+        with pytest.RaisesGroup(PeerStalled):
             await queue.write_forever(write)
