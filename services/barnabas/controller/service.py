@@ -44,7 +44,9 @@ class Controller:
             shared=bool(config.etcd_endpoints),
         )
         process_id = str(environment.new_id())
-        self._election = Election(store, address, config.election_lease_ms, environment.clock, process_id)
+        self._election = Election(
+            store, address, config.election_lease_ms, asyncio.get_running_loop().time, process_id
+        )
         self._active: ActiveController | None = None
         self._known = MetadataImage()
         """What this process led with last: the store must continue it."""

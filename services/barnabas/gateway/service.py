@@ -247,12 +247,9 @@ class Sockets:
 
     def _on_jump(self, seconds: float) -> None:
         """The clock went forward: who was silent through it has a moment left to show that the connection is used."""
-        now, idle_seconds = (
-            asyncio.get_running_loop().time(),
-            self._parts.config.connections_max_idle_ms / 1000,
-        )
+        now, idle_ms = asyncio.get_running_loop().time(), self._parts.config.connections_max_idle_ms
         for connection in self._connections:
-            left = idle_seconds - (now - connection.last_activity)
+            left = idle_ms / 1000 - (now - connection.last_activity)
             connection.last_activity -= min(seconds, left - min(left, limits.AFTER_JUMP_SECONDS))
 
     async def close_idle_forever(self) -> None:

@@ -40,7 +40,9 @@ async def keep(
         clock.advance(round(seconds * 1000))
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    election = Election(cast(Store, Answers(clock, list(answers))), "here", LEASE.ttl_ms, clock, "one")
+    election = Election(
+        cast(Store, Answers(clock, list(answers))), "here", LEASE.ttl_ms, clock.monotonic, "one"
+    )
     with pytest.raises(LeadershipLost) as lost:
         await election.keep(Leadership(LEASE, 1))
     return pauses, str(lost.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -15,7 +16,7 @@ from barnabas.controller.fanout import Fanout, Receiver, StreamEnded
 from barnabas.controller.store.protocol import Put, Store
 from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import MetadataWriter
-from barnabas.kernel.clock import ManualClock, SystemClock
+from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta
@@ -33,7 +34,7 @@ def storing(*records: MetadataRecord, response: str = "done") -> Callable[[Metad
 
 
 async def elected(store: Store, address: str = "here", process_id: str = "one") -> Leadership:
-    return await Election(store, address, 1000, SystemClock(), process_id).campaign()
+    return await Election(store, address, 1000, time.monotonic, process_id).campaign()
 
 
 @asynccontextmanager
@@ -137,7 +138,9 @@ async def test_a_deposed_controller_can_write_nothing(open_store: StoreFactory) 
 
 
 async def test_election_has_one_winner_and_a_successor(open_store: StoreFactory) -> None:
-    first, second = [Election(await open_store(), name, 1000, SystemClock(), name) for name in ("one", "two")]
+    first, second = [
+        Election(await open_store(), name, 1000, time.monotonic, name) for name in ("one", "two")
+    ]
     leadership = await first.campaign()
     waiting = asyncio.create_task(second.campaign())
     async with asyncio.timeout(15):
@@ -161,7 +164,8 @@ async def test_two_processes_of_one_address_do_not_take_the_election_from_each_o
     open_store: StoreFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = [
-        Election(await open_store(), "same:1", 60_000, SystemClock(), process_id) for process_id in ("a", "b")
+        Election(await open_store(), "same:1", 60_000, time.monotonic, process_id)
+        for process_id in ("a", "b")
     ]
     leadership = await first.campaign()
     waiting = asyncio.create_task(second.campaign())

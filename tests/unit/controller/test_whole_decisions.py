@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,6 @@ from barnabas.controller.store.protocol import Compare, Operation, Put, Store, S
 from barnabas.controller.store.sqlite import SqliteStore
 from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import Decide, MetadataWriter
-from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.threads import SystemThreads
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage, topic_key
 from barnabas.rpc.v1 import controller_pb2 as pb
@@ -191,7 +191,7 @@ async def run_term(
     store: Store, decide: Decide[Any] | None
 ) -> tuple[MetadataImage, list[MetadataDelta], bool]:
     """One term that decides, and what it leaves: (image it loaded, deltas it published, whether it answered)."""
-    leadership = await Election(store, "here", 60_000, SystemClock(), "one").campaign()
+    leadership = await Election(store, "here", 60_000, time.monotonic, "one").campaign()
     image = await load_image(store, leadership)
     published: list[MetadataDelta] = []
     writer = MetadataWriter(store, leadership, image, published.append)

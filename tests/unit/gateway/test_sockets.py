@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from barnabas.gateway.faults import Faults
 from barnabas.gateway.service import Sockets
+from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
 from barnabas.metadata.image import MetadataImage
 from barnabas.testing.ports import free_ports
@@ -44,3 +45,34 @@ async def test_a_port_that_is_taken_is_found_out_before_there_are_metadata() -> 
     with pytest.raises(StartError, match=f"cannot listen at 127.0.0.1:{port}"):
         await sockets.open(MetadataImage())
     server.close()
+
+
+@pytest.mark.parametrize(
+    ("silent", "jump", "left"),
+    [
+        (0.0, 3600.0, 5.0),  # idle by the jump alone: a moment to show that it is used
+        (0.0, 100.0, 500.0),
+        (598.0, 3600.0, 2.0),  # no more than it had
+    ],
+)
+async def test_a_jump_of_the_clock_closes_what_stays_silent(silent: float, jump: float, left: float) -> None:
+    parts, port = Gateway().parts, free_ports(1)
+    clock = MovableClock()
+    sockets = Sockets(
+        replace(parts, clock=clock), (replace(LISTENER, port=port),), Faults(), CollectorRegistry()
+    )
+    await sockets.open(IMAGE)
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not sockets._connections:
+            await asyncio.sleep(0)
+        (connection,) = sockets._connections
+        now = connection.last_activity = asyncio.get_running_loop().time()
+        connection.last_activity -= silent
+        await clock.advance_to(round(jump * 1000))
+        idle_since = now - connection.last_activity
+        assert parts.config.connections_max_idle_ms / 1000 - idle_since == pytest.approx(left, abs=1)
+        writer.close()
+        await writer.wait_closed()
+    finally:
+        await sockets.close()
