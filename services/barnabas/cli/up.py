@@ -88,7 +88,8 @@ async def _serve_http(
     await asyncio.sleep(0)  # the services start first: they take longer than this import
     if options.ephemeral:  # a test waits for the services alone: leave them both cores
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(announced.wait(), HTTP_DELAY_SECONDS_MAX)
+            async with asyncio.timeout(HTTP_DELAY_SECONDS_MAX):
+                await announced.wait()
     from barnabas.cli.endpoints import make_application
     from barnabas.kernel.http import serve_http
 

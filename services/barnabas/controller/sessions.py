@@ -106,7 +106,8 @@ class Sessions:
         session = self._sessions.get(member)
         if session is not None and session.receiver is not None and session.incarnation_id != incarnation_id:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(session.detached.wait(), self._timeouts_ms[member.kind] / 1000)
+                async with asyncio.timeout(self._timeouts_ms[member.kind] / 1000):
+                    await session.detached.wait()
             session = self._sessions.get(member)
             if session is not None and session.receiver is not None:
                 raise AlreadyRegistered(

@@ -172,7 +172,9 @@ class Coordinator:
             if self._sleeping_until_ms is not None:
                 seconds = max(self._sleeping_until_ms / 1000 - self._clock.monotonic(), 0.001)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._deadline_moved.wait(), seconds)
+                # Not wait_for: in Python 3.11 that loses a cancellation which comes together with the event.
+                async with asyncio.timeout(seconds):
+                    await self._deadline_moved.wait()
 
 
 def _deleted_topics(old: MetadataImage, new: MetadataImage) -> list[str]:

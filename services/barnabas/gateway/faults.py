@@ -135,7 +135,8 @@ class Faults:
         rule = active.rule
         if rule.delay_seconds:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(active.removed.wait(), rule.delay_seconds)
+                async with asyncio.timeout(rule.delay_seconds):
+                    await active.removed.wait()
         if rule.hang:
             await active.removed.wait()
         if rule.hang or rule.drop:

@@ -202,7 +202,8 @@ async def _serve_health(config: ServiceConfig, context: ServiceContext, announce
     # The HTTP library takes a third of a service's start: whoever waits for readiness need not wait for it too. A
     # service that does not become ready must still be able to say why.
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(announced.wait(), HTTP_DELAY_SECONDS_MAX)
+        async with asyncio.timeout(HTTP_DELAY_SECONDS_MAX):
+            await announced.wait()
     from barnabas.kernel.http import health_application, serve_http
     from barnabas.kernel.metrics import ProcessMetrics, render
 

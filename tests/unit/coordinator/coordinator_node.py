@@ -32,8 +32,14 @@ TOPIC_ID = b"o" * 16
 class Node:
     """One coordinator process."""
 
-    def __init__(self, name: str, log: LogInMemory, config: CoordinatorConfig | None = None) -> None:
-        self.clock = ManualClock()
+    def __init__(
+        self,
+        name: str,
+        log: LogInMemory,
+        config: CoordinatorConfig | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.clock = clock or ManualClock()
         environment = seeded_environment(clock=self.clock)
         self.registry = environment.registry
         config = config or CoordinatorConfig(coordinator_id=name, group_initial_rebalance_delay_ms=0)
