@@ -31,6 +31,10 @@ LOG_BYTES_SHOWN: Final = 20_000
 START_ATTEMPTS: Final = 3
 """How often other ports are tried when somebody took one of ours between check and use."""
 
+_STOP_POLL_SECONDS: Final = 0.001
+_STATES_AT_REST: Final = "TtZX"
+"""Of a thread, in proc(5): stopped by a signal, stopped by a debugger, and ended."""
+
 _PORT_TAKEN: Final = " is taken: stop what listens there"
 _HOST: Final = "127.0.0.1"
 
@@ -296,11 +300,12 @@ class ClusterProcess:
             self.start_service(name)
 
     def pause(self, name: str) -> None:
-        """Freeze one service (SIGSTOP): connections to it stay open, and nothing answers."""
+        """Freeze one service (SIGSTOP): connections to it stay open, and nothing answers from now on."""
         pid = self._pid(name)
         self.harmed = True
-        os.kill(pid, signal.SIGSTOP)
         self._paused.add(pid)
+        os.kill(pid, signal.SIGSTOP)
+        wait_until_stopped(pid)
 
     def resume(self, name: str | None = None) -> None:
         """Let a service that was paused go on; without a name, all of them."""
@@ -376,3 +381,24 @@ class ClusterProcess:
             return 0, str(error)
         finally:
             connection.close()
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Return when no thread of a process runs after SIGSTOP: until it takes effect, some answer a call or two more.
+
+    Raises ClusterFailed when that takes longer than STOP_SECONDS_MAX; a process that ended runs nothing either.
+    """
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    while not all(state in _STATES_AT_REST for state in thread_states(pid)):
+        if time.monotonic() > deadline:
+            raise ClusterFailed(f"process {pid} still runs {STOP_SECONDS_MAX:g} s after SIGSTOP")
+        time.sleep(_STOP_POLL_SECONDS)
+
+
+def thread_states(pid: int) -> Iterator[str]:
+    """One letter for each thread, as in proc(5); none for a process that is gone, or on a system without /proc."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                # The name of the program is between brackets, and may contain any; the state follows the last one.
+                yield (thread / "stat").read_text().rpartition(")")[2].split()[0]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import mmap
+import os
+import signal
 import socket
+import subprocess
 import sys
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from barnabas import testing
+from barnabas.testing import process
 from barnabas.testing.fault import Fault
 from barnabas.testing.ports import ReservedPorts
 
@@ -31,6 +38,43 @@ def test_ports_are_in_a_row_free_and_claimed_by_one_alone() -> None:
             owner.close()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         claim.bind(f"\0barnabas-port-{ports[0]}")
+
+
+COUNTING: Final = """
+import mmap, os, sys, threading
+file = os.open(sys.argv[1], os.O_RDWR)
+counters = memoryview(mmap.mmap(file, 32)).cast("Q")
+def count(place):
+    while True:
+        counters[place] += 1
+for place in range(3):
+    threading.Thread(target=count, args=(place,), daemon=True).start()
+count(3)
+"""
+
+
+def test_a_process_that_is_paused_does_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    path.write_bytes(bytes(32))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 32) as shared, memoryview(shared) as counters:
+        counting = subprocess.Popen([sys.executable, "-c", COUNTING, str(path)])
+        try:
+            while bytes(8) in [bytes(counters[at : at + 8]) for at in range(0, 32, 8)]:
+                os.sched_yield()
+            for _ in range(50):
+                os.kill(counting.pid, signal.SIGSTOP)
+                process.wait_until_stopped(counting.pid)
+                stopped = bytes(counters)
+                os.sched_yield()
+                assert bytes(counters) == stopped
+                assert set(process.thread_states(counting.pid)) == {"T"}
+                os.kill(counting.pid, signal.SIGCONT)
+                while bytes(counters) == stopped:
+                    os.sched_yield()
+        finally:
+            counting.kill()
+            counting.wait()
+    process.wait_until_stopped(counting.pid)  # what is gone does nothing either
 
 
 def test_a_record_in_other_forms() -> None:
