@@ -189,6 +189,15 @@ def vague_names() -> Iterator[str]:
             yield relative(path)
 
 
+def repeated_names_of_tests() -> Iterator[str]:
+    """pytest imports a test module by its bare name: the second of a name ends a run of all of them."""
+    places: dict[str, list[str]] = {}
+    for path in python_files():
+        if path.name.startswith("test_"):
+            places.setdefault(path.name, []).append(relative(path))
+    yield from (", ".join(each) for each in places.values() if len(each) > 1)
+
+
 def modules_with_eager_annotations() -> Iterator[str]:
     for path in python_files():
         text = path.read_text()
@@ -250,6 +259,7 @@ RULES: Final = {
     "a package has a README.md": packages_without_readme,
     "a top-level folder has a README.md and a row in the README": folders_without_readme,
     "a module is named for what it is": vague_names,
+    "no two modules of tests have one name": repeated_names_of_tests,
     FROM_ENVIRONMENT: uses_of_the_world,
     "a module starts with `from __future__ import annotations`": modules_with_eager_annotations,
     "no file names a home directory or a package registry": machine_paths,
