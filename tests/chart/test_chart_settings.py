@@ -24,8 +24,8 @@ from rendered_chart import (
 from barnabas.canary.config import CanaryConfig
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.gateway.clients.listeners import parse_listeners
 from barnabas.gateway.config import GatewayConfig
-from barnabas.gateway.listeners import parse_listeners
 from barnabas.kernel.config import load_config
 from barnabas.storage.config import StorageConfig
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from golden_answers import Plain, rows_by_identity
 from golden_session import CLOSED, NO_ANSWER, Step
 
-from barnabas.gateway.differences import DIFFERENCES, Difference
+from barnabas.gateway.parity.differences import DIFFERENCES, Difference
 from barnabas.wire.schema import api_name
 
 ABSENT: Final = "absent"

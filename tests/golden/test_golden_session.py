@@ -70,7 +70,7 @@ def test_every_difference_is_explained(found: list[Found]) -> None:
     unexplained, _ = sort_out(found)
     shown = summary(unexplained)
     assert not unexplained, (
-        f"{len(unexplained)} differences that gateway/differences.py does not explain:\n"
+        f"{len(unexplained)} differences that gateway/parity/differences.py does not explain:\n"
         + "\n".join(shown[:SHOWN_MAX])
     )
 
@@ -78,7 +78,9 @@ def test_every_difference_is_explained(found: list[Found]) -> None:
 def test_every_explanation_explains_something(found: list[Found]) -> None:
     _, used = sort_out(found)
     idle = [known for known, explained in used.items() if not explained]
-    assert idle == [], "these differences are gone: take their explanations out of gateway/differences.py"
+    assert idle == [], (
+        "these differences are gone: take their explanations out of gateway/parity/differences.py"
+    )
 
 
 def test_every_served_version_is_asked(sides: tuple[Cluster, Cluster]) -> None:

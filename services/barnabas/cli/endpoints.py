@@ -97,7 +97,7 @@ def _fault_routes(faults: FaultControl) -> list[Route]:
         return JSONResponse(faults.list_all())
 
     async def add_fault(request: Request) -> Response:
-        from barnabas.gateway.fault_rule import FaultRefused
+        from barnabas.gateway.faults.rule import FaultRefused
 
         try:
             return JSONResponse({"fault_id": await faults.add(await request.body())}, status_code=201)

@@ -40,7 +40,7 @@ class FaultControl:
 
     async def add(self, body: bytes) -> int:
         """Add the rule in the JSON `body` and return its id; raises FaultRefused."""
-        from barnabas.gateway.fault_rule import FaultRefused, parse_rule, to_document
+        from barnabas.gateway.faults.rule import FaultRefused, parse_rule, to_document
 
         try:
             document = json.loads(body)
@@ -89,7 +89,7 @@ class FaultControl:
 
     async def _tell_gateway(self, gateway: SupervisedService, text: bytes) -> None:
         """Hand over the rules; a gateway that is not running will find them in the file. Raises FaultRefused."""
-        from barnabas.gateway.fault_rule import FaultRefused
+        from barnabas.gateway.faults.rule import FaultRefused
 
         try:
             await tell(gateway, "/faults", text)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import grpc.aio
 
-from barnabas.gateway.answer_errors import error_codes
-from barnabas.gateway.connection import CloseConnection, Pieces
-from barnabas.gateway.error_answers import error_answer, top_error_answer
-from barnabas.gateway.faults import Faults
+from barnabas.gateway.answers.cluster_faults import error_codes
+from barnabas.gateway.answers.with_error import error_answer, top_error_answer
+from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Client, Handler, Request

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from barnabas.gateway.answer_errors import CLUSTER_FAULTS
+from barnabas.gateway.answers.cluster_faults import CLUSTER_FAULTS
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram, histogram_family

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from barnabas.gateway.budget import RefusalPace
+from barnabas.gateway.clients.budget import RefusalPace
+from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.config import GatewayConfig
-from barnabas.gateway.fetch_sessions import FetchSessions
-from barnabas.gateway.links import Links
-from barnabas.gateway.producer_ids import ProducerIds
-from barnabas.gateway.telemetry import ClientTelemetry
+from barnabas.gateway.inside.links import Links
+from barnabas.gateway.inside.producer_ids import ProducerIds
+from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.kernel.clock import Clock
 from barnabas.metadata.subscription import MetadataSubscription
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.gateway.faults import Faults
+from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.links.near_storage import NearStorage
 from barnabas.metadata.image import MetadataImage

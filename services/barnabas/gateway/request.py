@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.gateway import limits
-from barnabas.gateway.budget import Held
-from barnabas.gateway.listeners import Endpoint, Listener, one_broker_id, visible_brokers
+from barnabas.gateway.clients.budget import Held
+from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import socket
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from barnabas.gateway import limits
-from barnabas.gateway.budget import ByteBudget, node_share_bytes
+from barnabas.gateway.clients.budget import node_share_bytes
+from barnabas.gateway.clients.fetch_sessions import FetchSessions
+from barnabas.gateway.clients.listeners import parse_listeners
+from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.config import GatewayConfig
-from barnabas.gateway.connection import AnswerAtOnce, Connection
-from barnabas.gateway.connection_metrics import ConnectionMetrics
-from barnabas.gateway.dispatch import Dispatcher
-from barnabas.gateway.fault_rule import FaultRefused
-from barnabas.gateway.faults import Faults
-from barnabas.gateway.fetch_sessions import FetchSessions
-from barnabas.gateway.handlers.table import HANDLERS
-from barnabas.gateway.links import Links
-from barnabas.gateway.listeners import Listener, parse_listeners
-from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.faults.rule import FaultRefused
+from barnabas.gateway.inside.links import Links
+from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.parts import GatewayParts
-from barnabas.gateway.plain_produce import PlainProduces
-from barnabas.gateway.producer_ids import ProducerIds
-from barnabas.gateway.request import Client
-from barnabas.gateway.telemetry import ClientTelemetry
-from barnabas.gateway.telemetry_service import client_telemetry
+from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
+from barnabas.gateway.telemetry.service import client_telemetry
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
-from barnabas.kernel.tracing import is_tracing
 from barnabas.links.near_storage import StorageBeside
-from barnabas.metadata.effective import dynamic_broker_value
-from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.stream_counts import StorageStreamCounts
@@ -40,12 +26,7 @@ from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import GatewayRecord
 
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
 log = get_logger("gateway")
-
-ACCEPT_BACKLOG = 1024
 
 
 async def serve(
@@ -118,152 +99,3 @@ async def _follow_metadata(metadata: MetadataSubscription) -> None:
         await metadata.run()
     except RegistrationRefused as error:
         raise StartError(str(error)) from error
-
-
-class Sockets:
-    """Owns the listening sockets and the connections.
-
-    Every listener has one port for each position that a node may have (DESIGN: advertise by port), opened as nodes
-    join; all of them lead to the same dispatcher.
-    """
-
-    def __init__(
-        self,
-        parts: GatewayParts,
-        listeners: tuple[Listener, ...],
-        faults: Faults,
-        registry: CollectorRegistry,
-        beside: StorageBeside | None = None,
-    ) -> None:
-        self._parts = parts
-        self._listeners = listeners
-        self._servers: dict[tuple[str, int], asyncio.Server] = {}
-        self._connections: set[Connection] = set()
-        self._connection_ids = itertools.count(1)
-        parts.clock.on_jump(self._on_jump)
-        self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
-        self._metrics = RequestMetrics()
-        self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
-        self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
-        self._answer_at_once: AnswerAtOnce | None = None
-        if beside is not None and not is_tracing():
-            self._answer_at_once = PlainProduces(parts.metadata, beside.near, self._metrics, faults).answer
-        for collector in (self._metrics, self._connection_metrics):
-            registry.register(collector)
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether clients are let in at every port."""
-        return bool(self._servers) and all(server.is_serving() for server in self._servers.values())
-
-    async def open(self, image: MetadataImage) -> None:
-        """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port.
-
-        Until there are metadata the ports are only taken: whoever was let in would learn of a cluster without
-        brokers, and librdkafka then asks nobody again for as long as it has that connection.
-        """
-        for listener in self._listeners:
-            for position in self._positions(image) if listener.port_per_node else (0,):
-                if (listener.name, position) not in self._servers:
-                    self._servers[listener.name, position] = await self._listen(listener, position)
-        if image.revision > 0:
-            for server in self._servers.values():
-                if not server.is_serving():
-                    await server.start_serving()
-
-    def _positions(self, image: MetadataImage) -> Iterable[int]:
-        """The positions whose ports are opened here: those of all nodes, or that of the node in this process."""
-        config = self._parts.config
-        if config.own_position_only >= 0:
-            return (config.own_position_only,)
-        return range(max(config.ports_per_listener, *(node.position + 1 for node in image.nodes.values()), 0))
-
-    async def follow(self, metadata: MetadataSubscription) -> None:
-        """Open more ports as nodes join."""
-        revision = -1
-        while True:
-            wanted = revision
-            image = await metadata.wait_until(lambda image, wanted=wanted: image.revision > wanted)  # type: ignore[misc]
-            revision = image.revision
-            try:
-                await self.open(image)
-            except StartError as error:
-                log.error("cannot open a port for a node", reason=str(error))
-
-    async def _listen(self, listener: Listener, position: int) -> asyncio.Server:
-        port = listener.port + position
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: self._accept(listener, position),
-                host=listener.host or None,
-                port=port,
-                backlog=ACCEPT_BACKLOG,
-                reuse_port=True,
-                start_serving=False,
-            )
-        except OSError as error:
-            raise StartError(f"cannot listen at {listener.host}:{port}: {error.strerror or error}") from error
-        log.info("listening", listener=listener.name, address=f"{listener.host}:{port}")
-        return server
-
-    def _accept(self, listener: Listener, position: int) -> Connection:
-        connection = Connection(
-            lambda transport: self._admit(connection, transport, listener, position),
-            self._dispatcher.serve,
-            self._budget,
-            lambda lost: self._on_lost(lost, listener),
-            self._parts.config.socket_request_max_bytes,
-            self._metrics,
-            self._connection_metrics,
-            self._answer_at_once,
-        )
-        return connection
-
-    def _on_lost(self, connection: Connection, listener: Listener) -> None:
-        self._connections.discard(connection)
-        self._connection_metrics.on_closed(listener.name)
-
-    def _admit(
-        self, connection: Connection, transport: asyncio.Transport, listener: Listener, position: int
-    ) -> Client:
-        sock: socket.socket = transport.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        limit = dynamic_broker_value(
-            self._parts.metadata.image, "max.connections", self._parts.config.max_connections
-        )
-        if len(self._connections) >= limit:
-            log.warning("too many connections", limit=limit)
-            asyncio.get_running_loop().call_soon(connection.close)
-        self._connections.add(connection)
-        self._connection_metrics.on_opened(listener.name)
-        host, port = peer[:2] if peer else ("", 0)
-        local_host = local[0] if local else ""
-        return Client(next(self._connection_ids), host, local_host, listener, position, port)
-
-    def _resume_all(self) -> None:
-        for connection in list(self._connections):
-            connection.budget_has_room()
-
-    def _on_jump(self, seconds: float) -> None:
-        """The clock went forward: who was silent through it has a moment left to show that the connection is used."""
-        now, idle_ms = asyncio.get_running_loop().time(), self._parts.config.connections_max_idle_ms
-        for connection in self._connections:
-            left = idle_ms / 1000 - (now - connection.last_activity)
-            connection.last_activity -= min(seconds, left - min(left, limits.AFTER_JUMP_SECONDS))
-
-    async def close_idle_forever(self) -> None:
-        """Close connections that were silent for connections.max.idle.ms."""
-        loop, idle_seconds = asyncio.get_running_loop(), self._parts.config.connections_max_idle_ms / 1000
-        while True:
-            await asyncio.sleep(limits.IDLE_CHECK_SECONDS)
-            for connection in list(self._connections):
-                if connection.is_idle and loop.time() - connection.last_activity > idle_seconds:
-                    connection.close()
-
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
-        for server in self._servers.values():
-            server.close()
-        for connection in list(self._connections):
-            connection.close()

@@ -19,8 +19,8 @@ from barnabas.cli.endpoints import ClusterControls, make_application
 from barnabas.cli.fault_control import FaultControl
 from barnabas.cli.plan import faults_file
 from barnabas.cli.supervisor import SupervisedService, Surroundings
-from barnabas.gateway.fault_rule import FaultRefused
-from barnabas.gateway.faults import Faults
+from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.faults.rule import FaultRefused
 from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.health import Health
 from barnabas.kernel.http import health_application, serve_http

@@ -15,19 +15,19 @@ from typing import Any, cast
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
+from barnabas.gateway.clients.fetch_sessions import FetchSessions
+from barnabas.gateway.clients.listeners import Listener
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.dispatch import Dispatcher
-from barnabas.gateway.fetch_sessions import FetchSessions
 from barnabas.gateway.handlers.table import HANDLERS
-from barnabas.gateway.links import Links
-from barnabas.gateway.listeners import Listener
+from barnabas.gateway.inside.links import Links
+from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
-from barnabas.gateway.producer_ids import ProducerIds
 from barnabas.gateway.request import Client
-from barnabas.gateway.telemetry import ClientTelemetry
-from barnabas.gateway.telemetry_export import TelemetryForwarder
-from barnabas.gateway.telemetry_metrics import TelemetryCounts
+from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
+from barnabas.gateway.telemetry.counts import TelemetryCounts
+from barnabas.gateway.telemetry.export import TelemetryForwarder
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.links.errors import Unreachable

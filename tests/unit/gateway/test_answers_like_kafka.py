@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from gateway_harness import FakeStream, Gateway, topic_id
 
-from barnabas.gateway.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
-from barnabas.gateway.differences import DIFFERENCES, Difference
+from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from barnabas.gateway.parity.differences import DIFFERENCES, Difference
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.controller_pb2 import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gateway_harness import Gateway
 
-from barnabas.gateway.compatibility import KAFKA_VERSIONS, page
 from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.gateway.parity.compatibility import KAFKA_VERSIONS, page
 from barnabas.wire.schema import version_range
 
 PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
 def test_committed_page_is_the_handler_tables() -> None:
     assert PAGE.read_text() == page(HANDLERS), (
-        "write it anew: python -m barnabas.gateway.compatibility > docs/compatibility.md"
+        "write it anew: python -m barnabas.gateway.parity.compatibility > docs/compatibility.md"
     )
 
 

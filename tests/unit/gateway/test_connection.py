@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from gateway_harness import LISTENER
 
-from barnabas.gateway import connection as connection_module
-from barnabas.gateway.budget import ByteBudget
-from barnabas.gateway.connection import CloseConnection, Connection
-from barnabas.gateway.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients import connection as connection_module
+from barnabas.gateway.clients.budget import ByteBudget
+from barnabas.gateway.clients.connection import CloseConnection, Connection
+from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes

@@ -17,7 +17,7 @@ from kio.index import load_request_schema
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader
 
-from barnabas.gateway.error_answers import error_answer, top_error_answer
+from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.kernel.errors import ErrorCode
 from barnabas.wire.responses import encode_response
 from barnabas.wire.schema import api_name, is_flexible, response_schema, version_range

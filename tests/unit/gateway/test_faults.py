@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.gateway.connection import CloseConnection, Pieces
-from barnabas.gateway.fault_answers import subject_of
-from barnabas.gateway.fault_rule import FaultRefused, FaultRule, Subject, parse_rule, to_document
-from barnabas.gateway.fault_sequences import SequenceGaps
-from barnabas.gateway.faults import Faults
-from barnabas.gateway.fetch_sessions import FetchSessions
+from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.fetch_sessions import FetchSessions
+from barnabas.gateway.faults.injected_answers import subject_of
+from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.faults.rule import FaultRefused, FaultRule, Subject, parse_rule, to_document
+from barnabas.gateway.faults.sequence_gaps import SequenceGaps
 from barnabas.kernel.errors import ErrorCode
 from barnabas.wire.requests import RequestHeader
 

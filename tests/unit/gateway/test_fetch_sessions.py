@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from barnabas.gateway.fetch_sessions import FetchSession, FetchSessions, WantedPartition
+from barnabas.gateway.clients.fetch_sessions import FetchSession, FetchSessions, WantedPartition
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
 

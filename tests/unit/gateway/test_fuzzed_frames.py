@@ -14,7 +14,7 @@ from gateway_harness import Gateway, decode_answer, request_frame, request_heade
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.gateway.connection import CloseConnection
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.request import Request
 from barnabas.wire.frame_check import ITEMS_MAX
@@ -37,7 +37,7 @@ each_version = pytest.mark.parametrize(("api_key", "version"), VERSIONS, ids=lam
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     """A gateway whose every call fails at once, and where time does not pass."""
     monkeypatch.setattr("barnabas.gateway.limits.IMAGE_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr("barnabas.gateway.handlers.fetch_read.FetchRead._max_wait_ms", lambda _: 0)
+    monkeypatch.setattr("barnabas.gateway.inside.fetch_read.FetchRead._max_wait_ms", lambda _: 0)
     return Gateway()
 
 

@@ -10,7 +10,7 @@ import pytest
 from gateway_harness import Gateway, coordinator_record, request_frame, small_cluster, topic_id
 
 from barnabas.gateway import limits
-from barnabas.gateway.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
+from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1 import coordinator_pb2 as pb

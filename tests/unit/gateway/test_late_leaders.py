@@ -10,7 +10,7 @@ from gateway_harness import FakeStream, Gateway, request_frame
 from test_produce_and_fetch import append_all, fetch_all, fetch_body, fetched, produce_body, produced
 
 from barnabas.gateway import limits
-from barnabas.gateway.budget import RefusalPace, node_share_bytes
+from barnabas.gateway.clients.budget import RefusalPace, node_share_bytes
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import DeadlinePassed, NotSentInTime
 from barnabas.rpc.v1.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult

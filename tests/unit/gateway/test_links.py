@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from gateway_harness import node_record
 
-from barnabas.gateway.links import Links
+from barnabas.gateway.inside.links import Links
 from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from gateway_harness import FakeMetadata, small_cluster, topic_id
 
-from barnabas.gateway.budget import Held
-from barnabas.gateway.connection import Connection
-from barnabas.gateway.faults import Faults
+from barnabas.gateway.clients.budget import Held
+from barnabas.gateway.clients.connection import Connection
+from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.links.near_storage import Placed
@@ -176,8 +176,8 @@ class FakeTransport(asyncio.Transport):
 
 async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
     """The second waits; so the third, which could be answered at once, must not overtake it."""
-    from barnabas.gateway.budget import ByteBudget
-    from barnabas.gateway.connection_metrics import ConnectionMetrics
+    from barnabas.gateway.clients.budget import ByteBudget
+    from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 
     budget = ByteBudget(1 << 20, lambda: None)
     released = asyncio.Event()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gateway_harness import FakeStream, Gateway, request_frame, topic_id
 
-from barnabas.gateway.connection import CloseConnection
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched

@@ -10,7 +10,7 @@ from gateway_harness import FakeStream, Gateway, request_frame
 from prometheus_client.metrics_core import Metric
 
 from barnabas.gateway import request_times
-from barnabas.gateway.answer_errors import error_codes
+from barnabas.gateway.answers.cluster_faults import error_codes
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request_times import RequestTimes, run_measured
 from barnabas.kernel.errors import ErrorCode

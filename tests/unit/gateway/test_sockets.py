@@ -9,8 +9,8 @@ import pytest
 from gateway_harness import LISTENER, Gateway, node_record
 from prometheus_client import CollectorRegistry
 
-from barnabas.gateway.faults import Faults
-from barnabas.gateway.service import Sockets
+from barnabas.gateway.clients.sockets import Sockets
+from barnabas.gateway.faults.injection import Faults
 from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
 from barnabas.metadata.image import MetadataImage

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
 )
 
 from barnabas.gateway import limits
-from barnabas.gateway.telemetry_export import (
+from barnabas.gateway.telemetry.export import (
     ExportSettings,
     OtlpSender,
     TelemetryForwarder,
@@ -26,7 +26,7 @@ from barnabas.gateway.telemetry_export import (
     send_to_console,
     with_resource_attributes,
 )
-from barnabas.gateway.telemetry_service import client_telemetry
+from barnabas.gateway.telemetry.service import client_telemetry
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.service import StartError

@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from barnabas.gateway import limits
 from barnabas.gateway.request import Client
-from barnabas.gateway.telemetry_export import TelemetryForwarder
+from barnabas.gateway.telemetry.export import TelemetryForwarder
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.compression import Compression, compress
 

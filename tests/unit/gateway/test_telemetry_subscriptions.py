@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.gateway.telemetry_subscriptions import (
+from barnabas.gateway.telemetry.subscriptions import (
     PUSH_INTERVAL_MS_DEFAULT,
     Assignment,
     assign,

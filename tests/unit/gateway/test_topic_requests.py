@@ -36,7 +36,7 @@ class Seconds:
 def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     """They pass when a test says so."""
     time = Seconds()
-    monkeypatch.setattr("barnabas.gateway.controller_calls._now", lambda: time.passed)
+    monkeypatch.setattr("barnabas.gateway.inside.controller_calls._now", lambda: time.passed)
     return time
 
 
@@ -172,7 +172,7 @@ async def test_lost_controller_is_each_topics_error(status: grpc.StatusCode, cod
 
 
 async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.gateway.controller_calls.RETRY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("barnabas.gateway.inside.controller_calls.RETRY_PAUSE_SECONDS", 0)
     gateway = Gateway()
     attempts = []
 
@@ -191,7 +191,7 @@ async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.
 async def test_controller_that_never_takes_the_request_is_given_up(
     monkeypatch: pytest.MonkeyPatch, seconds: Seconds
 ) -> None:
-    monkeypatch.setattr("barnabas.gateway.controller_calls.RETRY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("barnabas.gateway.inside.controller_calls.RETRY_PAUSE_SECONDS", 0)
     gateway = Gateway()
 
     def answer(_: Any) -> Any:

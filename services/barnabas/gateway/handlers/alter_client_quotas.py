@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from barnabas.gateway.controller_calls import call_controller, wait_for_image
+from barnabas.gateway.inside.controller_calls import call_controller, wait_for_image
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.client_quotas import IP, QuotaEntity, quota_entity

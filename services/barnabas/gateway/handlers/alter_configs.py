@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from barnabas.gateway.controller_calls import call_controller, wait_for_image
+from barnabas.gateway.inside.controller_calls import call_controller, wait_for_image
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway.controller_calls import (
+from barnabas.gateway.inside.controller_calls import (
     call_controller,
     controller_timeout_seconds,
     wait_for_image,
     wait_seconds,
 )
+from barnabas.gateway.inside.topic_creation import wait_for_leaders
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.topic_creation import wait_for_leaders
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import (

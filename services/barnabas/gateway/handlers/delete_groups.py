@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.gateway import limits
-from barnabas.gateway.group_calls import call_coordinator
+from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.rpc.v1.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from barnabas.gateway.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway.config_resources import config_entry, described_settings
+from barnabas.gateway.answers.config_resources import config_entry, described_settings
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
-from barnabas.gateway.group_calls import call_coordinator
+from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
+from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.gateway import limits
-from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.inside.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.image import MetadataImage

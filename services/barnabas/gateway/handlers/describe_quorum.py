@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from barnabas.gateway.controller_calls import call_controller
+from barnabas.gateway.inside.controller_calls import call_controller
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse, QuorumReplica

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
+from barnabas.gateway.answers.authorized_operations import NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.gateway.handlers.metadata import describe_partition
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError

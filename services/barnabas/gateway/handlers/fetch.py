@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from barnabas.gateway.fetch_sessions import (
+from barnabas.gateway.clients.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -19,7 +19,7 @@ from barnabas.gateway.fetch_sessions import (
     TopicKey,
     WantedPartition,
 )
-from barnabas.gateway.handlers.fetch_read import FetchRead
+from barnabas.gateway.inside.fetch_read import FetchRead
 from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from barnabas.gateway.inside.topic_creation import ensure_group_metadata_topic
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.topic_creation import ensure_group_metadata_topic
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC

@@ -7,7 +7,7 @@ that match it. Shown in ApiVersions when metrics are exported; answered in any c
 from __future__ import annotations
 
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.telemetry import ACCEPTED_COMPRESSIONS
+from barnabas.gateway.telemetry.client_telemetry import ACCEPTED_COMPRESSIONS
 from barnabas.kernel.errors import ErrorCode
 
 

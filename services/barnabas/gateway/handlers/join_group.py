@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.gateway.group_calls import call_coordinator, client_identity, rebalance_deadline_seconds
+from barnabas.gateway.inside.group_calls import call_coordinator, client_identity, rebalance_deadline_seconds
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import GroupProtocol, JoinGroupRequest, JoinGroupResponse

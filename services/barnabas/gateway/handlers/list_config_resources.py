@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.gateway.config_resources import BROKER_LOGGER_RESOURCE
+from barnabas.gateway.answers.config_resources import BROKER_LOGGER_RESOURCE
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE

@@ -13,7 +13,7 @@ from typing import Any
 import grpc.aio
 
 from barnabas.gateway import limits
-from barnabas.gateway.group_calls import not_answered
+from barnabas.gateway.inside.group_calls import not_answered
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from barnabas.gateway.handlers.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.inside.by_leader import PartitionRef, call_leaders
+from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult

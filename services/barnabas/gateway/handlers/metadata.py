@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from barnabas.gateway.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from barnabas.gateway.inside.topic_creation import create_missing_topics
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.gateway.topic_creation import create_missing_topics
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import MetadataImage, TopicImage

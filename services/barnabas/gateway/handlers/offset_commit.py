@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.group_calls import call_coordinator
+from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage, TopicImage

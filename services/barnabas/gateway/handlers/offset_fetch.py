@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.group_calls import call_coordinator
+from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage

@@ -12,9 +12,9 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.connection import CloseConnection
+from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
-from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.gateway.group_calls import LONGEST_REBALANCE_SECONDS, call_coordinator
+from barnabas.gateway.inside.group_calls import LONGEST_REBALANCE_SECONDS, call_coordinator
 from barnabas.gateway.limits import JOIN_GRACE_SECONDS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.gateway.controller_calls import call_controller, controller_timeout_seconds, wait_for_image
+from barnabas.gateway.inside.controller_calls import (
+    call_controller,
+    controller_timeout_seconds,
+    wait_for_image,
+)
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.v1.controller_pb2 import FeatureUpdate, UpdateFeaturesRequest

@@ -9,9 +9,9 @@ from typing import Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.request import Request
-from barnabas.gateway.telemetry_export import TelemetryForwarder, with_resource_attributes
-from barnabas.gateway.telemetry_metrics import TelemetryCounts
-from barnabas.gateway.telemetry_subscriptions import (
+from barnabas.gateway.telemetry.counts import TelemetryCounts
+from barnabas.gateway.telemetry.export import TelemetryForwarder, with_resource_attributes
+from barnabas.gateway.telemetry.subscriptions import (
     CLIENT_ID,
     CLIENT_INSTANCE_ID,
     CLIENT_SOFTWARE_NAME,

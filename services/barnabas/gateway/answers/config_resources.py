@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from barnabas.gateway.listeners import Endpoint
+from barnabas.gateway.clients.listeners import Endpoint
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.broker_rules import is_dynamic
 from barnabas.metadata.broker_settings import BROKER_SETTINGS

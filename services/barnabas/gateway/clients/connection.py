@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from barnabas.gateway import limits
-from barnabas.gateway.budget import ByteBudget
-from barnabas.gateway.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients.budget import ByteBudget
+from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes

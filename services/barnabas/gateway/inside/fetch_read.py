@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.fetch_sessions import FINAL_EPOCH, NO_SESSION, PartitionKey, WantedPartition
+from barnabas.gateway.clients.fetch_sessions import FINAL_EPOCH, NO_SESSION, PartitionKey, WantedPartition
+from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.request import Request, milliseconds
-from barnabas.gateway.storage_codes import client_code
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable

@@ -1,4 +1,4 @@
-"""docs/compatibility.md, written from the handler table: `python -m barnabas.gateway.compatibility`."""
+"""docs/compatibility.md, written from the handler table: `python -m barnabas.gateway.parity.compatibility`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from barnabas.gateway.differences import BY_DESIGN, DIFFERENCES
 from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.gateway.parity.differences import BY_DESIGN, DIFFERENCES
 from barnabas.gateway.request import Handler
 from barnabas.wire.schema import api_name
 
@@ -27,7 +27,8 @@ KAFKA_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
 _INTRODUCTION: Final = """\
 # Compatibility with Apache Kafka
 
-Written by `python -m barnabas.gateway.compatibility` from the gateway's handler table; a test holds this page to it.
+Written by `python -m barnabas.gateway.parity.compatibility` from the gateway's handler table; a test holds this
+page to it.
 
 The right column says what is knowingly missing. An API that is not served is not shown in ApiVersions, and a request
 for it ends the connection, as it does at a Kafka broker that does not know the API.

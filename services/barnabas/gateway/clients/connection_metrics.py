@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from barnabas.gateway.budget import ByteBudget
+from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.kernel.pauses import PauseTimes
 
 _PREFIX: Final = "kafka_server_socketservermetrics_connection_"

@@ -1,8 +1,8 @@
 """For any request, the answer in which everything that was asked for carries one error code.
 
 Most answers have one place for an error of the request as a whole. The others have a place for each topic, partition,
-group or resource that was asked for, so the answer repeats them; `error_answer_rows` says which of the request's fields
-it repeats where. The shapes are those that Kafka's AbstractRequest.getErrorResponse gives.
+group or resource that was asked for, so the answer repeats them; `error_rows` says which of the request's fields it
+repeats where. The shapes are those that Kafka's AbstractRequest.getErrorResponse gives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from barnabas.gateway.error_answer_rows import ROWS, TOP_VALUES, Rows
+from barnabas.gateway.answers.error_rows import ROWS, TOP_VALUES, Rows
 from barnabas.kernel.errors import ErrorCode
 from barnabas.wire.responses import Body
 from barnabas.wire.schema import response_schema

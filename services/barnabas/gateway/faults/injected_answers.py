@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from barnabas.gateway.connection import CloseConnection, Pieces
-from barnabas.gateway.error_answers import error_answer
-from barnabas.gateway.fault_rule import Subject
-from barnabas.gateway.fetch_sessions import NO_SESSION, PartitionKey, TopicKey
+from barnabas.gateway.answers.with_error import error_answer
+from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.fetch_sessions import NO_SESSION, PartitionKey, TopicKey
+from barnabas.gateway.faults.rule import Subject
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response

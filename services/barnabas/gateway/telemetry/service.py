@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
-from barnabas.gateway.telemetry import ClientTelemetry
-from barnabas.gateway.telemetry_export import (
+from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
+from barnabas.gateway.telemetry.counts import TelemetryCounts
+from barnabas.gateway.telemetry.export import (
     ExportSettings,
     OtlpSender,
     TelemetryForwarder,
     export_settings,
     send_to_console,
 )
-from barnabas.gateway.telemetry_metrics import TelemetryCounts
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
