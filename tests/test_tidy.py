@@ -172,6 +172,27 @@ def packages_without_readme() -> Iterator[str]:
             yield relative(package)
 
 
+def modules_not_in_readme() -> Iterator[str]:
+    """Modules that the README of their folder does not name in code quotes, with or without `.py`.
+
+    A folder without a README of its own is described by the one above. What is in `handlers/` bears the name of the
+    request that it serves and needs no list; a package's own `__init__` and `__main__` neither.
+    """
+    for path in python_files():
+        package = path.parent
+        if (
+            not package.is_relative_to(PACKAGES)
+            or package == PACKAGES
+            or package.name == "handlers"
+            or path.stem in {"__init__", "__main__"}
+        ):
+            continue
+        readme = next(folder / "README.md" for folder in path.parents if (folder / "README.md").is_file())
+        quoted = " ".join(re.findall(r"`[^`\n]+`", readme.read_text()))
+        if not re.search(rf"(?<![\w.]){path.stem}(?:\.py)?(?![\w.])", quoted):
+            yield relative(path)
+
+
 def folders_without_readme() -> Iterator[str]:
     """Top-level folders, of which the README has one row each."""
     rows = (ROOT / "README.md").read_text()
@@ -257,6 +278,7 @@ RULES: Final = {
     f"a file has at most {FILE_LINES_MAX} lines": long_files,
     f"a function has at most {FUNCTION_LINES_MAX} lines": long_functions,
     "a package has a README.md": packages_without_readme,
+    "a README.md names every module of its folder": modules_not_in_readme,
     "a top-level folder has a README.md and a row in the README": folders_without_readme,
     "a module is named for what it is": vague_names,
     "no two modules of tests have one name": repeated_names_of_tests,
