@@ -1,4 +1,4 @@
-"""What a run of all tests leaves out, and what the programs that tests start are given."""
+"""What a run of all tests leaves out, what the programs that tests start are given, and Hypothesis' profile."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 TESTS: Final = Path(__file__).parent
 ONLY_BY_NAME: Final = frozenset({TESTS / "containers", TESTS / "kubernetes"})
 """Folders that run when they are named: they need an engine or root, some minutes, and the machine's network."""
+
+
+# How long an example takes says more of the machine than of the code: a busy one is no failure. What Hypothesis itself
+# has chosen (in CI: always the same examples) stays.
+settings.register_profile("barnabas", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
+settings.load_profile("barnabas")
 
 
 def pytest_configure() -> None:

@@ -228,5 +228,5 @@ class Cluster(RuleBasedStateMachine):
         assert sorted(positions) == list(range(len(positions)))
 
 
-Cluster.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+Cluster.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestCluster = Cluster.TestCase

@@ -84,7 +84,7 @@ async def test_flipped_bytes_and_random_bodies(gateway: Gateway, api_key: int, v
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_random_frames(frame: bytes) -> None:
     async def run() -> None:
         await serve(Gateway(), frame)

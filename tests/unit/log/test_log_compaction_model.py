@@ -104,7 +104,7 @@ class Model:
             assert self.log.append_as_leader(batch, 0).duplicate, producer
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, size=st.sampled_from([250, 600, 5_000]))
 def test_of_each_key_the_last_record_stays(steps: list[tuple[str, object, int]], size: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

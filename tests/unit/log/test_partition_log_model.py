@@ -22,7 +22,7 @@ from barnabas.records.record import Record, decode_records, encode_batch
 
 TOPIC_ID = uuid.UUID(int=7)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, message_timestamp_after_max_ms=2**60)
-RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+RELAXED = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 def open_log(

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.kernel.clock import ManualClock
@@ -243,7 +243,6 @@ def plain(entry: ProducerEntry) -> tuple[int, ...]:
     return tuple(getattr(entry, name) for name in ProducerEntry.__slots__ if name != "batches")
 
 
-@settings(deadline=None)
 @given(entries=st.lists(ENTRIES, max_size=5), at=st.integers(0), flip=st.integers(1, 255))
 def test_snapshots_round_trip_and_notice_damage(entries: list[ProducerEntry], at: int, flip: int) -> None:
     data = encode_snapshot(entries)

@@ -16,7 +16,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.recovery import Gap
 from barnabas.records.record import encode_batch
 
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+RELAXED = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def test_a_lost_tail_at_a_batch_boundary_is_reported_and_the_rest_is_kept(

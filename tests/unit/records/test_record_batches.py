@@ -6,7 +6,7 @@ import struct
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -29,7 +29,6 @@ RECORDS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(records=RECORDS, codec=st.sampled_from(Compression), base=st.integers(0, 2**50))
 def test_what_is_encoded_decodes_to_the_same(
     records: list[RecordParts], codec: Compression, base: int
@@ -46,7 +45,6 @@ def test_what_is_encoded_decodes_to_the_same(
     assert [r.offset for r in decoded] == list(range(base, base + len(records)))
 
 
-@settings(deadline=None)
 @given(records=RECORDS, cut=st.data())
 def test_broken_records_never_read_outside(records: list[RecordParts], cut: st.DataObject) -> None:
     data = bytearray(encode_batch(records))
