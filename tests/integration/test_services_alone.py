@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from running_cluster import free_ports
 from running_services import LooseCluster, ServiceProcess, loose_cluster
@@ -100,6 +100,30 @@ def test_stopped_and_started_again_with_the_same_settings(
         seen += len(client.consume(50, 0.2))
     client.close()
     assert seen == 50
+
+
+def test_a_client_keeps_its_coordinator_while_the_only_storage_node_is_fenced(cluster: LooseCluster) -> None:
+    """A client that is told of no broker closes its connections, and librdkafka opens new ones ten seconds later."""
+    cluster.settings["controller"]["broker.session.timeout.ms"] = "200"
+    cluster.start()
+    cluster.wait_ready()
+    produce_and_consume(cluster.bootstrap, "fenced", 10)
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "stays", "auto.offset.reset": "earliest"}
+    client = Consumer({**settings, "enable.auto.commit": False})
+    client.subscribe(["fenced"])
+    assert len(client.consume(10, WAIT_SECONDS)) == 10
+    client.commit(asynchronous=False)
+    cluster.services["storage"].kill()
+    deadline = time.monotonic() + WAIT_SECONDS
+    while client.list_topics("fenced", WAIT_SECONDS).topics["fenced"].partitions[0].leader >= 0:
+        assert time.monotonic() < deadline, "the storage node was not fenced"
+        time.sleep(0.05)
+    assert list(client.list_topics("fenced", WAIT_SECONDS).brokers) == [1]
+    cluster.start("storage")
+    cluster.wait_ready()
+    offsets = [TopicPartition("fenced", 0, 1)]
+    assert [position.error for position in client.commit(offsets=offsets, asynchronous=False)] == [None]
+    client.close()
 
 
 @pytest.mark.parametrize("name", SERVICES)

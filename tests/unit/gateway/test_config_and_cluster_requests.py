@@ -6,7 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from gateway_harness import ONE_BROKER_LISTENER, Gateway, config_record, small_cluster, topic_records
+from gateway_harness import (
+    ONE_BROKER_LISTENER,
+    Gateway,
+    config_record,
+    node_record,
+    small_cluster,
+    topic_records,
+)
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
@@ -210,6 +217,18 @@ async def test_describe_cluster(version: int) -> None:
         assert brokers[3].port == 9094
     else:
         assert brokers.keys() == {1, 2}
+
+
+@pytest.mark.parametrize("include_fenced", [False, True])
+async def test_describe_cluster_while_every_broker_is_fenced(include_fenced: bool) -> None:
+    gateway = Gateway([*small_cluster(), *(node_record(node_id, fenced=True) for node_id in (1, 2, 3))])
+    body = {"endpoint_type": 1, "include_fenced_brokers": include_fenced}
+    answer = await gateway.ask(DESCRIBE_CLUSTER, 2, body)
+    assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
 
 
 async def test_describe_cluster_under_one_broker() -> None:

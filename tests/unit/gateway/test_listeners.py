@@ -77,6 +77,14 @@ def test_auto_names_the_address_that_the_client_used() -> None:
     }
 
 
+def test_while_every_node_is_fenced_all_are_shown() -> None:
+    known = image(node_record(1, fenced=True), node_record(2, fenced=True))
+    assert shown(listener(), known) == {
+        1: Endpoint(1, "10.9.9.9", 9092, None),
+        2: Endpoint(2, "10.9.9.9", 9093, None),
+    }
+
+
 def test_one_broker_is_the_lowest_that_ever_registered() -> None:
     known = image(node_record(1, fenced=True), node_record(2))
     assert shown(listener(port_per_node=False), known) == {1: Endpoint(1, "10.9.9.9", 9092, None)}

@@ -90,8 +90,10 @@ def visible_brokers(
     """The brokers that a client on `listener` is told of, by broker id.
 
     `local_host` is the local address of the client's socket. Under one-broker advertising there is a single entry.
+    While every node is fenced, all are shown: gateways answer for them, and a client that is told of no broker at all
+    gives up the connections that it has (librdkafka then has no coordinator for ten seconds).
     """
-    nodes = image.live_nodes()
+    nodes = image.live_nodes() or list(image.nodes.values())
     if not listener.port_per_node:
         shown = one_broker_id(image)
         rack = image.nodes[shown].rack if shown in image.nodes else ""

@@ -27,13 +27,14 @@ async def handle(request: Request) -> Answer:
     shown = live
     if request.get("include_fenced_brokers", False):
         shown = request.brokers(_with_all_nodes(image))
+    is_shown_by_node = request.client.listener.port_per_node
     brokers: list[dict[str, Any]] = [
         {
             "broker_id": endpoint.node_id,
             "host": endpoint.host,
             "port": endpoint.port,
             "rack": endpoint.rack,
-            "is_fenced": endpoint.node_id not in live,
+            "is_fenced": is_shown_by_node and image.nodes[endpoint.node_id].fenced,
         }
         for endpoint in shown.values()
     ]
