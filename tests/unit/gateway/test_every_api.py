@@ -1,0 +1,83 @@
+"""Whoever adds a Kafka API and forgets a step is told here which (CONTRIBUTING.md: a new Kafka API)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.gateway.handlers import table
+from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.wire.schema import api_name
+
+FILES = {path.stem: path for path in Path(table.__file__).parent.glob("*.py")}
+NOT_AN_API = {"__init__", "table"}
+
+TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
+ASKS_ALL_APIS = {"test_fuzzed_frames.py", "test_error_answers.py"}
+"""They find the APIs in the table, and say nothing of what one does."""
+
+
+def file_name(api_key: int) -> str:
+    """`offset_for_leader_epoch` for OffsetForLeaderEpoch."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", api_name(api_key)).lower()
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - NOT_AN_API))
+def test_a_file_in_handlers_is_an_api_of_the_table(name: str) -> None:
+    module = importlib.import_module(f"barnabas.gateway.handlers.{name}")
+    handler = module.HANDLER
+    assert HANDLERS.get(handler.api_key) is handler, f"handlers/{name}.py is not in handlers/table.py"
+    assert name == file_name(handler.api_key)
+
+
+@pytest.mark.parametrize("api_key", sorted(HANDLERS))
+def test_an_api_has_a_file_headed_by_its_name_and_key(api_key: int) -> None:
+    documentation = ast.get_docstring(ast.parse(FILES[file_name(api_key)].read_text()))
+    assert documentation is not None
+    assert documentation.startswith(f"{api_name(api_key)} (key {api_key}): ")
+
+
+def constants_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Names that a module gives to numbers, one or several in a line."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = node.target, node.value
+        else:
+            continue
+        several = isinstance(targets, ast.Tuple) and isinstance(value, ast.Tuple)
+        pairs = zip(targets.elts, value.elts, strict=True) if several else [(targets, value)]
+        for name, number in pairs:
+            if isinstance(name, ast.Name) and isinstance(number, ast.Constant):
+                yield name.id, number.value
+
+
+def keys_asked(tree: ast.Module) -> Iterator[int]:
+    """The API keys that a test asks a gateway, as numbers or as constants."""
+    constants = dict(constants_of(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args:
+            function, first = node.func, node.args[0]
+            called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            if called == "ask":
+                if isinstance(first, ast.Constant) and isinstance(first.value, int):
+                    yield first.value
+                elif isinstance(first, ast.Name) and first.id in constants:
+                    yield constants[first.id]
+
+
+def test_an_api_is_asked_by_a_test_of_its_own() -> None:
+    asked = {
+        key
+        for path in TESTS
+        if path.name not in ASKS_ALL_APIS
+        for key in keys_asked(ast.parse(path.read_text()))
+    }
+    missing = [f"{api_name(key)} (key {key})" for key in sorted(HANDLERS.keys() - asked)]
+    assert missing == []
