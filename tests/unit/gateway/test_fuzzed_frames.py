@@ -36,7 +36,8 @@ each_version = pytest.mark.parametrize(("api_key", "version"), VERSIONS, ids=lam
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     """A gateway whose every call fails at once, and where time does not pass."""
-    monkeypatch.setattr("barnabas.gateway.limits.IMAGE_WAIT_SECONDS", 0.0)
+    for name in ("IMAGE_WAIT_SECONDS", "REFUSAL_SECONDS_MIN", "REFUSAL_SECONDS_MAX"):
+        monkeypatch.setattr(f"barnabas.gateway.limits.{name}", 0.0)
     monkeypatch.setattr("barnabas.gateway.inside.fetch_read.FetchRead._max_wait_ms", lambda _: 0)
     return Gateway()
 
