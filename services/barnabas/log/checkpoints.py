@@ -32,14 +32,19 @@ def read_checkpoint(path: str, *, columns: int) -> list[tuple[str, ...]]:
     if len(lines) < 2:
         return []
     rows = [tuple(line.split(" ")) for line in lines[2:]]
-    well_formed = all(len(row) == columns and _are_numbers(row[-2:]) for row in rows)
-    if lines[0] != str(_VERSION) or lines[1] != str(len(rows)) or not well_formed:
+    if lines[0] != str(_VERSION) or lines[1] != str(len(rows)) or not _are_well_formed(rows, columns):
         raise LogStoreError(f"{path} is malformed; remove it to have it built anew")
     return rows
 
 
-def _are_numbers(words: Sequence[str]) -> bool:
-    return all(word.removeprefix("-").isdigit() for word in words)
+def _are_well_formed(rows: Iterable[Sequence[str]], columns: int) -> bool:
+    """Whether each row has as many words, the last two of them numbers. A node reads thousands of files."""
+    for row in rows:
+        if len(row) != columns:
+            return False
+        if not (row[-1].removeprefix("-").isdigit() and row[-2].removeprefix("-").isdigit()):
+            return False
+    return True
 
 
 def write_checkpoint(path: str, rows: Iterable[Sequence[str]], *, sync: bool) -> None:

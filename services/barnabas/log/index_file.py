@@ -53,7 +53,9 @@ class IndexFile:
         added meanwhile, by another thread; raises OSError, after which the same is written again.
         """
         end, start = len(self.entries), max(self._written, 0)
-        if end != self._written or self._is_cut or not os.path.exists(self.path):
+        if not end and _is_empty(self.path):
+            self._written, self._is_cut = 0, False
+        elif end != self._written or self._is_cut or not os.path.exists(self.path):
             write_at(self.path, start, bytes(self.entries[start:end]))
             self._written, self._is_cut = end, False
 
@@ -87,6 +89,13 @@ class IndexFile:
     def _at(self, number: int) -> tuple[int, int]:
         first, second = self.entry.unpack_from(self.entries, number * self.entry.size)
         return first, second
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.stat(path).st_size == 0
+    except FileNotFoundError:
+        return False
 
 
 def read_entries(path: str, entry_size: int) -> bytes | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 import threading
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class LeaderEpochCache:
     """
 
     def __init__(self, directory: str) -> None:
-        self.path = os.path.join(directory, FILE_NAME)
+        self.path = f"{directory}/{FILE_NAME}"
         self._entries = tuple(
             EpochEntry(int(epoch), int(start)) for epoch, start in read_checkpoint(self.path, columns=2)
         )

@@ -31,6 +31,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.partition_metadata import directory_name, parse_directory_name, read_topic_id
 from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
+from barnabas.log.segment_file import sync_file_system
 from barnabas.log.stray import SUFFIX as STRAY_SUFFIX
 from barnabas.log.stray import (
     StrayFacts,
@@ -46,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
+CLOSING_THREADS = 16
+"""Logs that are closed at once. Closing is waiting for syncs, and one commit of a journal serves all that wait."""
 
 
 class LogDirectory:
@@ -75,6 +78,8 @@ class LogDirectory:
         self.cleaner_offsets = read_offsets(self._file(CLEANER_OFFSET_FILE))
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
+        self._identified: dict[PartitionKey, uuid.UUID] = {}
+        """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
         self._cache = cache
         self._environment = environment
         self.flush_times = FlushTimes()
@@ -141,6 +146,9 @@ class LogDirectory:
             key = parse_directory_name(name)
             if key is not None:
                 found[key] = read_topic_id(self._file(name))
+        self._identified = {
+            key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs
+        }
         return found
 
     def open_partition(
@@ -175,6 +183,7 @@ class LogDirectory:
             log_start_offset=self.log_start_offsets.get(key, 0),
             clean_shutdown=is_clean,
             was_compacted=key in self.cleaner_offsets,
+            is_identified=self._identified.pop(key, None) == topic_id,
             cache=self._cache,
             producer_id_expiration_ms=producer_id_expiration_ms,
             jitter=self._environment.random,
@@ -208,6 +217,7 @@ class LogDirectory:
         Works for a directory whose log is not open, too (a stray partition).
         """
         key = (topic, partition)
+        self._identified.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
             log.release()
@@ -246,6 +256,7 @@ class LogDirectory:
         """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
         key = (topic, stray.partition)
         # If it cannot be closed, what its checkpoints say already holds; the rest is recovered if it is taken back.
+        self._identified.pop(key, None)
         with contextlib.suppress(KafkaError):
             self.close_partition(*key)
         directory = self._file(directory_name(*key))
@@ -343,13 +354,8 @@ class LogDirectory:
         apart on the very disk that has just failed. The checkpoints are written, so that those logs that could be
         closed have little to check.
         """
-        failures: list[KafkaError] = []
         try:
-            for log in list(self.logs.values()):
-                try:
-                    log.close()
-                except KafkaError as error:
-                    failures.append(error)
+            failures = self._close_logs()
             self.write_checkpoints(high_watermarks)
             if failures:
                 raise failures[0]
@@ -357,6 +363,15 @@ class LogDirectory:
                 clean_shutdown.write_marker(self.path, broker_epoch)
         finally:
             self.abandon()
+
+    def _close_logs(self) -> list[KafkaError]:
+        """Close every log; returns what failed. Several at once, for they mostly wait for syncs, and the file system
+        does those of many files together: thousands have to fit the time that a stop is given.
+        """
+        with contextlib.suppress(OSError):  # the sync of each log says whether it is on the disk
+            sync_file_system(self.path)
+        with self._environment.threads.executor("close", CLOSING_THREADS) as closing:
+            return [error for error in closing.map(_close_log, list(self.logs.values())) if error is not None]
 
     def abandon(self) -> None:
         """Let go of everything without writing: the directory has failed, or a test crashes it."""
@@ -366,6 +381,14 @@ class LogDirectory:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _close_log(log: PartitionLog) -> KafkaError | None:
+    try:
+        log.close()
+    except KafkaError as error:
+        return error
+    return None
 
 
 def _take_lock(path: str) -> int:

@@ -72,21 +72,23 @@ class PartitionLog(AppendableLog):
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
         was_compacted: bool = False,
+        is_identified: bool = False,
         cache: SegmentCache | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         jitter: random.Random | None = None,
     ) -> PartitionLog:
         """Open `<log_directory>/<topic>-<partition>`, created when absent and recovered when it has to be.
 
-        `recovery_point`, `log_start_offset` and `was_compacted` come from the log directory's checkpoints. May read
-        the whole log: for a thread. Raises LogStoreError when the directory belongs to another topic id,
+        `recovery_point`, `log_start_offset` and `was_compacted` come from the log directory's checkpoints;
+        `is_identified` says that its directory was just seen to be there and of this topic id. May read the whole log:
+        for a thread. Raises LogStoreError when the directory belongs to another topic id,
         KafkaError(KAFKA_STORAGE_ERROR) when the disk fails.
         """
         directory = os.path.join(log_directory, directory_name(topic, partition))
         with storage_errors(directory):
-            if not os.path.isdir(directory):
+            if not is_identified:
                 os.makedirs(directory, exist_ok=True)
-            ensure_topic_id(directory, topic_id)
+                ensure_topic_id(directory, topic_id)
             factory = SegmentFactory(
                 directory,
                 config,

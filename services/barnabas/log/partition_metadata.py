@@ -42,7 +42,7 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 def read_topic_id(directory: str) -> uuid.UUID | None:
     """The topic id in the file; None when there is no file. Raises LogStoreError for one that cannot be read."""
-    path = os.path.join(directory, FILE_NAME)
+    path = f"{directory}/{FILE_NAME}"
     try:
         text = read_whole(path).decode()
         fields = dict(line.split(": ", 1) for line in text.splitlines() if line)

@@ -41,7 +41,7 @@ class SegmentFactory:
 
     def find(self, base_offset: int) -> Segment:
         """The segment whose `.log` file exists; opened when it is first used."""
-        status = os.stat(os.path.join(self.directory, file_name(base_offset, LOG_SUFFIX)))
+        status = os.stat(f"{self.directory}/{file_name(base_offset, LOG_SUFFIX)}")
         return self._make(base_offset, status.st_size, self._clock.now_ms())
 
     def create_cleaned(self, base_offset: int) -> Segment:

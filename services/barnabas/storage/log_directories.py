@@ -240,8 +240,9 @@ class LogDirectories:
     def _take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
         """Raises KAFKA_STORAGE_ERROR."""
         held = self._strays.get(stray)
-        name = os.path.join(directory.path, directory_name(topic, stray.partition))
-        if held is None or held[0] is not directory or os.path.exists(name):
+        if held is None or held[0] is not directory:
+            return
+        if os.path.exists(os.path.join(directory.path, directory_name(topic, stray.partition))):
             return
         directory.take_back(topic, stray, held[1])
         del self._strays[stray]

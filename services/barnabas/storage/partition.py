@@ -176,10 +176,13 @@ class Partition:
         if leads:
             if self.log.latest().leader_epoch != record.leader_epoch:
                 # Before the appends of this epoch, each of which would do the same if it failed. Nobody has a
-                # record of the epoch yet to ask where it ends.
-                self._enter_lane(
-                    partial(self.log.assign_epoch_start, record.leader_epoch), self._on_epoch_assigned
-                )
+                # record of the epoch yet to ask where it ends. That waits for no disk, so it goes to the writer
+                # thread only behind appends there: a node that starts comes to lead thousands of partitions at once.
+                begin = partial(self.log.assign_epoch_start, record.leader_epoch)
+                if self._queue:
+                    self._enter_lane(begin, lambda *_: None)
+                else:
+                    begin()
             self._advance_high_watermark()
         else:
             self._withdraw_all(NOT_LEADER)
@@ -421,10 +424,6 @@ class Partition:
         if self.log.is_finished_segment_unflushed and not self._flushes_finished:
             self._flush_finished_segment()
         self._advance_high_watermark()
-
-    def _on_epoch_assigned(self, _: object, error: BaseException | None) -> None:
-        if error is not None and self.lane is not None:
-            self.lane.on_refusal(f"{self.name}: {error}")
 
     def wait(self, offset: int, acks: int, on_decided: OnDecided) -> bool:
         """Have `on_decided` called once records before `offset` may be acknowledged; False if they may at once."""

@@ -56,6 +56,29 @@ def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
     crashed.close()
 
 
+def test_what_the_listing_read_is_asked_for_once_and_not_believed_of_others(tmp_path: Path) -> None:
+    first = open_directory(tmp_path)
+    for partition in range(3):
+        first.open_partition("a", partition, TOPIC_ID, LogConfig())
+    first.close()
+    directory = open_directory(tmp_path)
+    assert len(directory.partitions_on_disk()) == 3
+    identity = tmp_path / "a-0" / "partition.metadata"
+    identity.rename(tmp_path / "kept")
+    directory.open_partition("a", 0, TOPIC_ID, LogConfig())
+    assert not identity.exists()  # it was not looked for
+    with pytest.raises(LogStoreError, match="belongs to topic id"):
+        directory.open_partition("a", 1, uuid.UUID(int=12), LogConfig())
+    directory.delete_partition("a", 2)
+    directory.open_partition("a", 2, uuid.UUID(int=12), LogConfig())
+    text = (tmp_path / "a-2" / "partition.metadata").read_text()
+    assert text.endswith(uuid_to_text(uuid.UUID(int=12)))
+    directory.close_partition("a", 0)
+    directory.open_partition("a", 0, TOPIC_ID, LogConfig())
+    assert identity.exists()  # what was closed meanwhile is looked at again
+    directory.abandon()
+
+
 @pytest.mark.parametrize(("cluster", "node"), [("other", 1), ("c", 2)])
 def test_a_directory_of_others_is_not_touched(tmp_path: Path, cluster: str, node: int) -> None:
     open_directory(tmp_path).close()

@@ -14,6 +14,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
 from barnabas.metadata.image import MetadataImage, topic_key
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
+from barnabas.storage.directory_lane import DirectoryLane
 from barnabas.storage.log_directories import LogDirectories
 from barnabas.storage.partition import Partition
 
@@ -136,6 +137,21 @@ async def test_the_change_of_one_partition_touches_no_other(
         assert len(set(touched)) == 1
         node.apply(topic_config("other", retention_ms="5"))
         assert len(touched) == 2 + 5
+
+
+async def test_becoming_leader_of_many_partitions_takes_no_hand_over_to_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+        topic = await node.create_topic(partitions=3)
+        handed_over: list[object] = []
+        monkeypatch.setattr(DirectoryLane, "submit", lambda _, work, *rest: handed_over.append(work))
+        node.apply(*topic_records("events", topic, 3, leader_epoch=7)[:3])
+        assert not handed_over
+        for index in range(3):
+            log = node.partition(topic, index).log
+            assert log is not None
+            assert log.latest().leader_epoch == 7
 
 
 async def test_settings_reach_the_log(tmp_path: Path) -> None:
