@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import grpc.aio
 
 from barnabas.gateway.answers.cluster_faults import error_codes
+from barnabas.gateway.answers.unanswered import unanswered_code
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection, Pieces
 from barnabas.gateway.faults.injection import Faults
@@ -107,9 +108,8 @@ class Dispatcher:
         except KafkaError as error:
             return self._error(request, error.code, error.message)
         except grpc.aio.AioRpcError as error:
-            # The service behind the API is away: clients know this code as "try again".
             _logger(request).warning("no answer from inside", reason=error.details())
-            return self._error(request, ErrorCode.coordinator_not_available, "")
+            return self._error(request, unanswered_code(header.api_key), "")
         except CloseConnection:
             raise
         except Exception as error:

@@ -80,7 +80,7 @@ async def test_delete_records_at_the_leaders(version: int) -> None:
     assert [(row.partition_index, row.low_watermark, row.error_code) for row in topic.partitions] == [
         (0, 10, ErrorCode.none),
         (1, -1, ErrorCode.not_leader_or_follower),
-        (2, -1, ErrorCode.leader_not_available),
+        (2, -1, ErrorCode.not_leader_or_follower),
         (9, -1, ErrorCode.unknown_topic_or_partition),
     ]
 

@@ -13,6 +13,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import led_partition
 from barnabas.records.batch import parse_header
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import (
@@ -68,8 +69,8 @@ class StorageEnds:
     async def ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, Ends]:
         by_leader: dict[int, list[PartitionId]] = {}
         for each in partitions:
-            record = self._image().partition(each.topic_id, each.partition)
-            if record is not None:
+            record = led_partition(self._image(), each.topic_id, each.partition)
+            if not isinstance(record, ErrorCode):
                 by_leader.setdefault(record.leader, []).append(each)
         found: dict[PartitionId, Ends] = {}
         await asyncio.gather(*(self._ask(leader, asked, found) for leader, asked in by_leader.items()))
@@ -105,8 +106,8 @@ class StorageEnds:
                     found[each] = Ends(first.offset, last.offset)
 
     async def timestamp_at(self, partition: PartitionId, offset: int) -> tuple[int | None, int]:
-        record = self._image().partition(partition.topic_id, partition.partition)
-        connection = None if record is None else self._connection_to(record.leader)
+        record = led_partition(self._image(), partition.topic_id, partition.partition)
+        connection = None if isinstance(record, ErrorCode) else self._connection_to(record.leader)
         if connection is None:
             return None, 0
         item = PartitionFetch(

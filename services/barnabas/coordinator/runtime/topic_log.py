@@ -15,6 +15,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import NOBODY_COORDINATES, led_partition
 from barnabas.records.batch import iterate_headers
 from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.rpc.storage_streams import StorageConnection
@@ -105,7 +106,7 @@ class StorageTopicLog:
             async with asyncio.timeout((limits.APPEND_ANSWER_MS_MAX + limits.APPEND_GRACE_MS) / 1000):
                 result = await storage.appends.send(request, len(records))
         except (OutcomeUnknown, Unreachable) as error:
-            raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
+            raise KafkaError(NOBODY_COORDINATES, str(error)) from error
         except TimeoutError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
         (answer,) = result.partitions
@@ -171,7 +172,7 @@ class StorageTopicLog:
             async with asyncio.timeout(timeout_ms / 1000):
                 result = await storage.fetches.send(request)
         except (OutcomeUnknown, Unreachable) as error:
-            raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
+            raise KafkaError(NOBODY_COORDINATES, str(error)) from error
         except TimeoutError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
         return result.partitions[0]
@@ -190,18 +191,17 @@ class StorageTopicLog:
                 ListOffsetsRequest(partitions=[item]), timeout=timeout_seconds
             )
         except grpc.aio.AioRpcError as error:
-            raise KafkaError(ErrorCode.coordinator_not_available, error.details() or "") from error
+            raise KafkaError(NOBODY_COORDINATES, error.details() or "") from error
         _raise_for(response.results[0].error_code, "")
         return response.results[0].offset
 
     def _leader_of(self, partition: int) -> tuple[PartitionRecord, StorageConnection]:
-        topic = self._image().topics.get(self._topic)
-        if topic is None or partition >= len(topic.partitions):
-            raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no {self._topic}-{partition}")
-        record = topic.partitions[partition]
-        connection = self.connection_to(record.leader)
-        if connection is None:
-            raise KafkaError(ErrorCode.coordinator_not_available, f"{self._topic}-{partition} has no leader")
+        record = led_partition(self._image(), self._topic, partition)
+        if record is ErrorCode.unknown_topic_or_partition:
+            raise KafkaError(record, f"no {self._topic}-{partition}")
+        connection = None if isinstance(record, ErrorCode) else self.connection_to(record.leader)
+        if isinstance(record, ErrorCode) or connection is None:
+            raise KafkaError(NOBODY_COORDINATES, f"{self._topic}-{partition} has no leader")
         return record, connection
 
     def connection_to(self, node_id: int) -> StorageConnection | None:

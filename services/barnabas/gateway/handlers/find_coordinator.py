@@ -14,6 +14,7 @@ from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -43,11 +44,11 @@ def _find(request: Request, key: str, key_type: int) -> dict[str, Any]:
     image = request.image
     topic = image.topics.get(GROUP_METADATA_TOPIC)
     if topic is None or not topic.partitions:
-        return _missing(key, ErrorCode.coordinator_not_available)
+        return _missing(key, NOBODY_COORDINATES)
     record = topic.partitions[partition_for_group(key, len(topic.partitions))]
     broker = request.brokers(image).get(request.shown_leader(image, record.leader))
     if broker is None or record.coordinator_id not in image.coordinators:
-        return _missing(key, ErrorCode.coordinator_not_available)
+        return _missing(key, NOBODY_COORDINATES)
     return {
         "error_code": ErrorCode.none,
         "error_message": "",

@@ -15,7 +15,8 @@ from barnabas.gateway.inside.topic_creation import create_missing_topics
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.effective import effective_broker_setting
-from barnabas.metadata.image import MetadataImage, TopicImage
+from barnabas.metadata.image import NO_LEADER, MetadataImage, TopicImage
+from barnabas.metadata.leaders import NO_LEADER_TO_SHOW
 from barnabas.metadata.topic_names import topic_name_problem
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 
@@ -128,7 +129,7 @@ def describe_partition(request: Request, image: MetadataImage, record: Partition
     """A partition as Metadata and DescribeTopicPartitions show it."""
     offline = [node for node in record.replicas if node not in image.nodes or image.nodes[node].fenced]
     return {
-        "error_code": ErrorCode.none if record.leader >= 0 else ErrorCode.leader_not_available,
+        "error_code": NO_LEADER_TO_SHOW if record.leader == NO_LEADER else ErrorCode.none,
         "partition_index": record.partition,
         "leader_id": request.shown_leader(image, record.leader),
         "leader_epoch": record.leader_epoch,

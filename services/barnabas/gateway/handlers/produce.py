@@ -18,10 +18,11 @@ from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
-from barnabas.metadata.image import NO_LEADER
+from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
 from barnabas.rpc.append_frames import AppendBatches
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
 from barnabas.wire.produce import (
     TOPIC_ID_FROM,
@@ -84,13 +85,14 @@ class _Produce:
         places: dict[int, list[Place]] = {}
         sizes: dict[int, int] = {}
         for topic_index, topic in enumerate(self._request.body.topic_data):
-            topic_id = self._topic_id(topic)
+            name_or_id = self._name_or_id(topic)
             for partition_index, data in enumerate(topic.partition_data):
                 place = (topic_index, partition_index)
-                leader, error = self._leader(topic_id, data)
-                if error is not ErrorCode.none:
-                    self._results[place] = _failed(data.index, error)
+                found = self._find(name_or_id, data)
+                if isinstance(found, ErrorCode):
+                    self._results[place] = _failed(data.index, found)
                     continue
+                leader, topic_id = found.leader, found.topic_id
                 if leader not in requests:
                     requests[leader] = self._new_request()
                     places[leader], sizes[leader] = [], 0
@@ -118,26 +120,21 @@ class _Produce:
             )
         )
 
-    def _topic_id(self, topic: Any) -> bytes:
+    def _name_or_id(self, topic: Any) -> str | bytes:
         if self._request.version >= TOPIC_ID_FROM:
             return topic.topic_id.bytes if topic.topic_id else bytes(16)
-        known = self._image.topics.get(topic.name)
-        return known.topic_id if known else b""
+        name: str = topic.name
+        return name
 
-    def _leader(self, topic_id: bytes, data: Any) -> tuple[int, ErrorCode]:
-        record = self._image.partition(topic_id, data.index)
-        if record is None:
-            if len(topic_id) == 16 and topic_id not in self._image.topics_by_id:
-                return NO_LEADER, ErrorCode.unknown_topic_id
-            return NO_LEADER, ErrorCode.unknown_topic_or_partition
+    def _find(self, name_or_id: str | bytes, data: Any) -> PartitionRecord | ErrorCode:
+        found = led_partition(self._image, name_or_id, data.index)
         if (
             self._request.version < ZSTD_FROM
+            and (found is NOBODY_LEADS or isinstance(found, PartitionRecord))
             and _attributes(data.records) & COMPRESSION_MASK == Compression.ZSTD
         ):
-            return NO_LEADER, ErrorCode.unsupported_compression_type
-        if record.leader == NO_LEADER:
-            return NO_LEADER, ErrorCode.not_leader_or_follower
-        return record.leader, ErrorCode.none
+            return ErrorCode.unsupported_compression_type
+        return found
 
     def _append(self, node_id: int, request: AppendBatches, size_bytes: int, places: list[Place]) -> Any:
         """Queue the request on the leader's stream (before the first await) and return what waits for the result."""
@@ -160,7 +157,7 @@ class _Produce:
     async def _back_off(self) -> None:
         """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
         held = self._request.client.held
-        if any(result.error_code != ErrorCode.not_leader_or_follower for result in self._results.values()):
+        if any(result.error_code != NOBODY_LEADS for result in self._results.values()):
             held.refusals = 0
             return
         parts, size_bytes = self._request.parts, self._request.times.request_bytes
@@ -182,7 +179,7 @@ class _Produce:
             result = await future
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.
-            self._fail(places, request, ErrorCode.not_leader_or_follower)
+            self._fail(places, request, NOBODY_LEADS)
         except OutcomeUnknown:
             # Perhaps written: a code after which idempotent producers send again under the same sequence.
             self._fail(places, request, ErrorCode.request_timed_out)
@@ -211,10 +208,8 @@ class _Produce:
 
     def _current_leader(self, topic_id: bytes, partition: int) -> tuple[int, int] | None:
         image = self._request.image
-        record = image.partition(topic_id, partition)
-        if record is None or record.leader == NO_LEADER:
-            return None
-        return self._request.shown_leader(image, record.leader), record.leader_epoch
+        leads = current_leader(image, topic_id, partition)
+        return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
 
     def _check_unacknowledged(self) -> None:
         """With acks=0 nothing can be answered; Kafka closes the connection so that the client learns of errors."""

@@ -11,7 +11,7 @@ import grpc.aio
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
-from barnabas.metadata.image import NO_LEADER
+from barnabas.metadata.leaders import NOBODY_LEADS, led_partition
 from barnabas.rpc.unary_calls import answer_of
 
 MessageT = TypeVar("MessageT")
@@ -42,30 +42,23 @@ async def call_leaders(
     results: list[ResultT | None] = [None] * len(refs)
     by_leader: dict[int, list[tuple[int, MessageT]]] = {}
     for index, ref in enumerate(refs):
-        by_name = ref.topic_name is not None
-        topic = (
-            image.topics.get(ref.topic_name or "") if by_name else image.topics_by_id.get(ref.topic_id or b"")
-        )
-        if topic is None:
-            code = ErrorCode.unknown_topic_or_partition if by_name else ErrorCode.unknown_topic_id
-            results[index] = failed(code)
-        elif not 0 <= ref.partition < len(topic.partitions):
-            results[index] = failed(ErrorCode.unknown_topic_or_partition)
-        elif topic.partitions[ref.partition].leader == NO_LEADER:
-            results[index] = failed(ErrorCode.leader_not_available)
+        topic = ref.topic_name if ref.topic_name is not None else ref.topic_id or b""
+        record = led_partition(image, topic, ref.partition)
+        if isinstance(record, ErrorCode):
+            results[index] = failed(record)
         else:
-            leader = topic.partitions[ref.partition].leader
-            by_leader.setdefault(leader, []).append((index, make_message(topic.topic_id, ref.entry)))
+            message = make_message(record.topic_id, ref.entry)
+            by_leader.setdefault(record.leader, []).append((index, message))
 
     async def ask_one(leader: int, asked: list[tuple[int, MessageT]]) -> None:
         connection = request.parts.links.storage(leader)
         try:
             if connection is None:
-                answers: Sequence[ResultT] = [failed(ErrorCode.not_leader_or_follower)] * len(asked)
+                answers: Sequence[ResultT] = [failed(NOBODY_LEADS)] * len(asked)
             else:
                 answers = await answer_of(ask(connection, [message for _, message in asked]))
         except grpc.aio.AioRpcError:
-            answers = [failed(ErrorCode.not_leader_or_follower)] * len(asked)
+            answers = [failed(NOBODY_LEADS)] * len(asked)
         for (index, _), answer in zip(asked, answers, strict=True):
             results[index] = answer
 

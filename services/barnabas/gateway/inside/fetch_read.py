@@ -19,7 +19,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
 from barnabas.links.storage_link import Fetches
-from barnabas.metadata.image import NO_LEADER
+from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.wire.fetch import FetchedPartition
@@ -84,7 +84,7 @@ class FetchRead:
 
     def not_answered(self, want: WantedPartition) -> FetchedPartition:
         """What is said of a partition whose leader said nothing, where something must be: clients look for it again."""
-        return self._failed(want, ErrorCode.not_leader_or_follower)
+        return self._failed(want, NOBODY_LEADS)
 
     def _closes_session(self) -> bool:
         """Whether the client only says farewell: it waits for the answer before it ends (the Java client does)."""
@@ -95,16 +95,17 @@ class FetchRead:
     def _split_by_leader(self) -> list[_NodeRead]:
         reads: dict[int, _NodeRead] = {}
         for index, want in enumerate(self._wanted):
-            topic_id, leader, error = self._find(want)
-            if error is not ErrorCode.none:
-                self._results[index] = self._failed(want, error)
+            record = led_partition(self._image, want.topic, want.partition)
+            if isinstance(record, ErrorCode):
+                self._results[index] = self._failed(want, record)
                 continue
+            leader = record.leader
             if leader not in reads:
                 reads[leader] = _NodeRead(self._message())
             reads[leader].indexes.append(index)
             reads[leader].message.partitions.append(
                 PartitionFetch(
-                    topic_id=topic_id,
+                    topic_id=record.topic_id,
                     partition=want.partition,
                     fetch_offset=want.fetch_offset,
                     max_bytes=want.max_bytes,
@@ -117,20 +118,6 @@ class FetchRead:
             connection = self._request.parts.links.storage(leader)
             read.stream = connection.fetches if connection is not None else None
         return list(reads.values())
-
-    def _find(self, want: WantedPartition) -> tuple[bytes, int, ErrorCode]:
-        if isinstance(want.topic, bytes):
-            topic, missing = self._image.topics_by_id.get(want.topic), ErrorCode.unknown_topic_id
-        else:
-            topic, missing = self._image.topics.get(want.topic), ErrorCode.unknown_topic_or_partition
-        if topic is None:
-            return b"", NO_LEADER, missing
-        if not 0 <= want.partition < len(topic.partitions):
-            return b"", NO_LEADER, ErrorCode.unknown_topic_or_partition
-        leader = topic.partitions[want.partition].leader
-        if leader == NO_LEADER:
-            return b"", NO_LEADER, ErrorCode.not_leader_or_follower
-        return topic.topic_id, leader, ErrorCode.none
 
     def _max_wait_ms(self) -> int:
         return max(0, milliseconds(self._request.body.max_wait))
@@ -163,7 +150,7 @@ class FetchRead:
             return
         except (Unreachable, OutcomeUnknown):
             for index in read.indexes:
-                self._results[index] = self._failed(self._wanted[index], ErrorCode.not_leader_or_follower)
+                self._results[index] = self._failed(self._wanted[index], NOBODY_LEADS)
         else:
             for index, got in zip(read.indexes, result.partitions, strict=True):
                 self._results[index] = self._fetched(self._wanted[index], got)
@@ -226,14 +213,8 @@ class FetchRead:
 
     def _current_leader(self, want: WantedPartition) -> tuple[int, int] | None:
         image = self._request.image
-        by_id = isinstance(want.topic, bytes)
-        topic = image.topics_by_id.get(want.topic) if by_id else image.topics.get(want.topic)  # type: ignore[arg-type]
-        if topic is None or not 0 <= want.partition < len(topic.partitions):
-            return None
-        record = topic.partitions[want.partition]
-        if record.leader == NO_LEADER:
-            return None
-        return self._request.shown_leader(image, record.leader), record.leader_epoch
+        leads = current_leader(image, want.topic, want.partition)
+        return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
 
 
 def _is_silent(read: _NodeRead) -> bool:

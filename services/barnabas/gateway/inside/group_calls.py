@@ -11,6 +11,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.coordinator_pb2 import ClientIdentity
 
@@ -48,7 +49,7 @@ async def call_coordinator(
 def not_answered(error: grpc.aio.AioRpcError) -> ErrorCode:
     """The code for a coordinator that gave no answer; the reason is logged here."""
     log.warning("no answer from the coordinator", status=error.code().name, reason=error.details())
-    return ErrorCode.coordinator_not_available
+    return NOBODY_COORDINATES
 
 
 def client_identity(request: Request) -> ClientIdentity:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.errors import KafkaError
 from barnabas.links.near_storage import StorageBeside
 from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc import limits
 from barnabas.rpc.connections import open_channel
@@ -76,11 +77,11 @@ class Links:
         """
         topic = self.image.topics.get(GROUP_METADATA_TOPIC)
         if topic is None or not topic.partitions:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+            raise KafkaError(NOBODY_COORDINATES)
         record = topic.partitions[partition_for_group(group_id, len(topic.partitions))]
         coordinator = self.image.coordinators.get(record.coordinator_id)
         if coordinator is None:
-            raise KafkaError(ErrorCode.coordinator_not_available)
+            raise KafkaError(NOBODY_COORDINATES)
         return self.coordinator_at(coordinator.address)
 
     def coordinator_at(self, address: str) -> GroupCoordinatorAsyncStub:

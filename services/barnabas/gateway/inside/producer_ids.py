@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc.aio
+
 from barnabas.gateway import limits
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.v1.controller_pb2 import AllocateProducerIdsRequest
+from barnabas.rpc.unary_calls import answer_of
+from barnabas.rpc.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 class ProducerIds:
@@ -19,15 +23,28 @@ class ProducerIds:
         self._refilling = asyncio.Lock()
 
     async def allocate(self) -> int:
-        """A producer id that nobody had before. Raises grpc.aio.AioRpcError when the controller cannot be reached."""
+        """A producer id that nobody had before.
+
+        Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), as Kafka's brokers do, when no controller gives a block:
+        producers retry on it, and older ones would die of REQUEST_TIMED_OUT.
+        """
         while self._next_id == self._end:
             async with self._refilling:
                 if self._next_id == self._end:
-                    block = await self._metadata.controller.AllocateProducerIds(
-                        AllocateProducerIdsRequest(), timeout=limits.CALL_TIMEOUT_SECONDS
-                    )
+                    block = await self._next_block()
                     self._next_id = block.first_producer_id
                     self._end = block.first_producer_id + block.count
         producer_id = self._next_id
         self._next_id += 1
         return producer_id
+
+    async def _next_block(self) -> AllocateProducerIdsResponse:
+        try:
+            return await answer_of(
+                self._metadata.controller.AllocateProducerIds(
+                    AllocateProducerIdsRequest(), timeout=limits.CALL_TIMEOUT_SECONDS
+                )
+            )
+        except grpc.aio.AioRpcError as error:
+            reason = f"no producer ids from the controller: {error.details()}"
+            raise KafkaError(ErrorCode.coordinator_load_in_progress, reason) from error
