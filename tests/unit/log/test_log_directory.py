@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import threading
 import uuid
 from pathlib import Path
 
@@ -10,10 +12,13 @@ import pytest
 
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.threads import SystemThreads
+from barnabas.log import index_file
 from barnabas.log.checkpoints import read_offsets
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.partition_log import PartitionLog
 from barnabas.log.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
 from barnabas.records.record import encode_batch
 
@@ -77,6 +82,40 @@ def test_what_the_listing_read_is_asked_for_once_and_not_believed_of_others(tmp_
     directory.open_partition("a", 0, TOPIC_ID, LogConfig())
     assert identity.exists()  # what was closed meanwhile is looked at again
     directory.abandon()
+
+
+def test_logs_are_closed_several_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = dataclasses.replace(seeded_environment(), threads=SystemThreads())
+    directory = LogDirectory.open(str(tmp_path), "c", 1, environment)
+    for partition in range(4):
+        directory.open_partition("a", partition, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    both_are_there = threading.Barrier(2, timeout=30)
+    close = PartitionLog.close
+
+    def meet_and_close(log: PartitionLog) -> None:
+        both_are_there.wait()
+        close(log)
+
+    monkeypatch.setattr(PartitionLog, "close", meet_and_close)
+    directory.close()
+    again = open_directory(tmp_path)
+    assert again.was_clean
+    assert again.recovery_points == {("a", partition): 1 for partition in range(4)}
+    again.abandon()
+
+
+def test_an_empty_log_that_crashed_is_closed_without_writing_its_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = open_directory(tmp_path)
+    crashed.open_partition("a", 0, TOPIC_ID, LogConfig())
+    crashed.abandon()
+    directory = open_directory(tmp_path)
+    directory.open_partition("a", 0, TOPIC_ID, LogConfig())
+    written: list[str] = []
+    monkeypatch.setattr(index_file, "write_at", lambda path, *_: written.append(path))
+    directory.close()
+    assert written == []
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("other", 1), ("c", 2)])
