@@ -30,7 +30,8 @@ APPEND_RETRY_MS_MAX: Final = 1_000
 
 LOAD_RETRY_MS_MIN: Final = 100
 LOAD_RETRY_MS_MAX: Final = 5_000
-"""Pause before a partition is loaded again after a failure; doubles from the first to the second."""
+"""Pause before a partition is loaded again after a failure, and before a read that came too late is tried again;
+doubles from the first to the second."""
 
 APPEND_GRACE_MS: Final = 1_000
 """How much longer than APPEND_ANSWER_MS_MAX to wait for the storage node's answer before giving it up."""

@@ -1,9 +1,10 @@
 """Reading in threads what a fetch did not find in memory; a log directory that does not answer is left out.
 
 Every directory reads in its own threads, and no fetch waits longer than COLD_READ_MS_MAX for one: then it goes on with
-what the others have, and what was not read looks like nothing new. While all threads of a directory are held up so,
-fetches do not wait for it at all. A read that comes back late leaves its bytes in memory, where the next fetch finds
-them: so a slow disk still serves.
+what the others have. To a client, what was not read looks like nothing new: it asks again at once. To a coordinator
+it is an error, REQUEST_TIMED_OUT: while it loads its state it must not take it for the log's end. While all threads of
+a directory are held up so, fetches do not wait for it at all. A read that comes back late leaves its bytes in memory,
+where the next fetch finds them: so a slow disk still serves.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from barnabas.storage.reading import FetchReader, ReadOutcome
 class ColdReads:
     """Owner of the reads of one stream that are in threads: COLD_FETCHES_PER_STREAM for each directory."""
 
-    def __init__(self, reader: FetchReader, wait_for_room: Callable[[], Awaitable[None]]) -> None:
-        """`wait_for_room` returns when there is room for what is read."""
+    def __init__(
+        self, reader: FetchReader, wait_for_room: Callable[[], Awaitable[None]], *, is_client: bool
+    ) -> None:
+        """`wait_for_room` returns when there is room for what is read; `is_client`: that goes to clients."""
         self._reader = reader
+        self._in_place_of_late = reader.nothing_new if is_client else reader.not_read_in_time
         self._wait_for_room = wait_for_room
         self._slots: dict[DirectoryLane, asyncio.Semaphore] = {}
 
@@ -33,7 +37,7 @@ class ColdReads:
         while (at := len(outcome.answers)) < len(request.partitions) and not fetch.is_withdrawn:
             lane = reader.lane_of(request, at)
             found = None if lane is None else await self._read_in(lane, fetch, outcome)
-            outcome.add(reader.nothing_new(request, at) if found is None else found)
+            outcome.add(self._in_place_of_late(request, at) if found is None else found)
             reader.read_on(request, outcome)
 
     async def _read_in(

@@ -107,6 +107,13 @@ class FetchReader:
             )
         return ReadOutcome([PartitionAnswer(_ends(partition, partition.log))])
 
+    def not_read_in_time(self, request: FetchRequest, number: int) -> ReadOutcome:
+        """The same as an error, for who must not take it for emptiness."""
+        outcome = self.nothing_new(request, number)
+        if outcome.is_final:
+            return outcome
+        return ReadOutcome([_failure(int(ErrorCode.request_timed_out))], is_final=True)
+
     def _read_one(self, request: FetchRequest, number: int, outcome: ReadOutcome, *, nowait: bool) -> None:
         """Add the answer of one partition. With `nowait` raises BlockingIOError, with nothing added, where the disk
         would have to be waited for.

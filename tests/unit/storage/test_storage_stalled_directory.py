@@ -27,6 +27,7 @@ from test_storage_upkeep import make_upkeep
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log import checkpoints
 from barnabas.log.segment_file import SegmentFile
+from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.storage import limits
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
@@ -322,6 +323,31 @@ async def test_a_fetch_of_a_cold_stalled_log_gives_what_the_others_have(
     stall.thaw()
     await until(lambda: not two.lane.late_reads)
     assert (await node.fetch(two.topic, 0, index=two.ill)).records
+
+
+async def test_what_a_coordinator_reads_is_never_empty_for_being_late(
+    two: Two, stall: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, read = two.node, SegmentFile.read
+    monkeypatch.setattr(limits, "COLD_READ_MS_MAX", 20)
+
+    def cold(file: SegmentFile, position: int, length: int, *, nowait: bool = False) -> bytes:
+        if nowait:
+            raise BlockingIOError
+        return read(file, position, length)
+
+    monkeypatch.setattr(SegmentFile, "read", cold)
+    inside = StorageConnection(node.address, reads_for_clients=False)
+    stall.freeze(two.directory)
+    for _ in range(limits.READ_THREADS + 2):  # late ones, and those for which no thread is left
+        request = node.fetch_request(two.topic, 0, index=two.ill, max_wait_ms=60_000)
+        (ill,) = (await node.answer(inside.fetches.send(request))).partitions
+        assert (ill.error_code, ill.high_watermark, ill.records) == (TIMED_OUT, -1, b"")
+    stall.thaw()
+    await until(lambda: not two.lane.late_reads)
+    request = node.fetch_request(two.topic, 0, index=two.ill, max_wait_ms=60_000)
+    assert (await node.answer(inside.fetches.send(request))).partitions[0].records
+    await inside.close()
 
 
 async def test_look_ups_fail_for_the_stalled_directory_alone(

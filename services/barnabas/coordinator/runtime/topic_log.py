@@ -58,7 +58,10 @@ class TopicLog(Protocol):
         ...
 
     def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
-        """Whole batches, in order, from the log's first offset to at least `end_offset`, as far as committed."""
+        """Whole batches, in order, from the log's first offset to at least `end_offset`, as far as committed.
+
+        Waits for a slow disk however long it takes: what was not read yet is never left out.
+        """
         ...
 
     async def committed_end(self, partition: int) -> int:
@@ -115,8 +118,16 @@ class StorageTopicLog:
 
     async def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
         next_offset = 0
+        pause_ms = limits.LOAD_RETRY_MS_MIN
         while next_offset < end_offset:
             result = await self._fetch(partition, next_offset)
+            if result.fields.error_code == ErrorCode.request_timed_out:
+                # The disk is slow, which says nothing of what it holds; what it reads late is in memory then.
+                log.info("the log's disk is slow", topic=self._topic, partition=partition, offset=next_offset)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, limits.LOAD_RETRY_MS_MAX)
+                continue
+            pause_ms = limits.LOAD_RETRY_MS_MIN
             if result.fields.error_code == ErrorCode.offset_out_of_range:
                 # Records below the log's start were deleted: go on from where it starts.
                 start = await self._look_up(partition, EARLIEST_TIMESTAMP)

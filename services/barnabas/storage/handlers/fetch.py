@@ -65,7 +65,7 @@ class _FetchStream:
         self._fetches: dict[int, DelayedFetch] = {}
         self._woken: deque[DelayedFetch] = deque()
         self._wake = asyncio.Event()
-        self._cold_reads = ColdReads(handler.reader, self.answers.wait_for_room)
+        self._cold_reads = ColdReads(handler.reader, self.answers.wait_for_room, is_client=is_client)
         self._cold_tasks: set[asyncio.Task[None]] = set()
 
     async def take_requests(self, frames: AsyncIterator[FetchFrame]) -> None:

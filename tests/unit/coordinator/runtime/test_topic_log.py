@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_batches
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
@@ -36,6 +37,8 @@ class OnePartition(StorageServicer):
     def __init__(self) -> None:
         self.batches: dict[int, bytes] = {}
         self.start = self.end = 5
+        self.late_reads = 0
+        """Reads to come that the disk is too slow for."""
 
     async def Append(self, frames: AsyncIterator[pb.AppendFrame], context: Any) -> AsyncIterator[Any]:
         await context.send_initial_metadata(())
@@ -71,7 +74,10 @@ class OnePartition(StorageServicer):
                 records = self.batches.get(part.fetch_offset, b"")
                 result = pb.PartitionFetchResult(records=records, high_watermark=self.end)
                 assert part.current_leader_epoch == LEADER_EPOCH
-                if part.fetch_offset < self.start:
+                if self.late_reads:
+                    self.late_reads -= 1
+                    result = pb.PartitionFetchResult(error_code=ErrorCode.request_timed_out, high_watermark=-1)
+                elif part.fetch_offset < self.start:
                     result = pb.PartitionFetchResult(error_code=ErrorCode.offset_out_of_range)
                 answer = pb.FetchResult(correlation_id=request.correlation_id, partitions=[result])
                 yield pb.FetchResultFrame(results=[answer])
@@ -154,6 +160,23 @@ async def test_reading_ends_where_compaction_left_nothing(tmp_path: Path) -> Non
             await log.append(0, EPOCH, batches(end), end)
         del node.batches[7], node.batches[9]
         assert len([chunk async for chunk in log.read(0, end_offset=11)]) == 1
+
+
+async def test_a_slow_disk_is_waited_for_and_nothing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LOAD_RETRY_MS_MIN", 1)
+    monkeypatch.setattr(limits, "LOAD_RETRY_MS_MAX", 2)
+    node = OnePartition()
+    async with storage(tmp_path, node) as address, log_on(image(address)) as log:
+        for end in (5, 7, 9):
+            await log.append(0, EPOCH, batches(end), end)
+        node.late_reads = 4
+        seen = []
+        async for chunk in log.read(0, end_offset=11):
+            seen += [header.base_offset for _, header in iterate_headers(chunk)]
+            node.late_reads = 2
+        assert seen == [5, 7, 9]
 
 
 async def test_nobody_to_write_to(tmp_path: Path) -> None:
