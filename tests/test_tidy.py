@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import itertools
 import re
 import subprocess
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import grimp
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -193,6 +195,25 @@ def modules_not_in_readme() -> Iterator[str]:
             yield relative(path)
 
 
+def import_circles() -> Iterator[str]:
+    """Modules that import one another, at whatever moment.
+
+    Imports for the type checker alone do not count: two classes may name each other, and neither needs the other's
+    module to be there first.
+    """
+    graph = grimp.build_graph("barnabas", exclude_type_checking_imports=True, cache_dir=None)
+    imports = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    while True:
+        try:
+            graphlib.TopologicalSorter(imports).prepare()
+        except graphlib.CycleError as error:
+            circle: list[str] = error.args[1]
+            yield " <- ".join(circle)
+            imports[circle[1]].discard(circle[0])
+        else:
+            return
+
+
 def folders_without_readme() -> Iterator[str]:
     """Top-level folders, of which the README has one row each."""
     rows = (ROOT / "README.md").read_text()
@@ -278,6 +299,7 @@ RULES: Final = {
     f"a file has at most {FILE_LINES_MAX} lines": long_files,
     f"a function has at most {FUNCTION_LINES_MAX} lines": long_functions,
     "a package has a README.md": packages_without_readme,
+    "modules do not import one another in a circle": import_circles,
     "a README.md names every module of its folder": modules_not_in_readme,
     "a top-level folder has a README.md and a row in the README": folders_without_readme,
     "a module is named for what it is": vague_names,

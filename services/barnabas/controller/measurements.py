@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from barnabas.controller.controller import Controller
 from barnabas.controller.counts import ControllerCounts
-from barnabas.controller.service import Controller
 from barnabas.kernel.histograms import histogram_family
 from barnabas.metadata.image import NO_LEADER, MetadataImage
 

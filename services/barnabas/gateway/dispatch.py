@@ -11,6 +11,7 @@ from barnabas.gateway.answers.unanswered import unanswered_code
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection, Pieces
 from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.handlers.api_versions import supported_versions
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Client, Handler, Request
@@ -133,8 +134,6 @@ class Dispatcher:
         times.count_error(code)
         low, high = handler.versions
         if header.api_key == API_VERSIONS_KEY:
-            from barnabas.gateway.handlers.api_versions import supported_versions
-
             body = {"error_code": code, "api_keys": supported_versions(self._handlers, self._parts)}
             return encode_response(header.api_key, 0, header.correlation_id, body)
         nearest = low if header.api_version < low else high

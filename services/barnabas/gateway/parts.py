@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from barnabas.gateway.clients.budget import RefusalPace
@@ -9,6 +10,7 @@ from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
 from barnabas.gateway.inside.producer_ids import ProducerIds
+from barnabas.gateway.request import Handler
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.kernel.clock import Clock
 from barnabas.metadata.subscription import MetadataSubscription
@@ -19,6 +21,8 @@ class GatewayParts:
     """The parts of the gateway, for handlers. Each part owns its own state; this only names them."""
 
     config: GatewayConfig
+    handlers: Mapping[int, Handler]
+    """All that is served, by API key: what ApiVersions shows."""
     clock: Clock
     metadata: MetadataSubscription
     links: Links

@@ -11,6 +11,7 @@ from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.faults.rule import FaultRefused
+from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.inside.links import Links
 from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.parts import GatewayParts
@@ -52,6 +53,7 @@ async def _serve(
     environment, stream_counts = context.environment, StorageStreamCounts()
     parts = GatewayParts(
         config=config,
+        handlers=HANDLERS,
         clock=environment.clock,
         metadata=metadata,
         links=Links(metadata, stream_counts, beside, node_share_bytes(config.queued_max_request_bytes)),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stored_message import StoredMessage
 from typer.testing import CliRunner
 
-from barnabas.cli.commands import cluster_metadata, perf, topics
+from barnabas.cli.commands import cluster_metadata, perf, topic_flags, topics
 from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.commands.flags import application, refuse_controller
 from barnabas.cli.commands.groups import GroupsCommand
@@ -77,7 +77,7 @@ def test_flags_in_sets() -> None:
 
 
 def test_flags_that_say_nothing_to_the_action() -> None:
-    def flags(**changes: Any) -> topics.TopicFlags:
+    def flags(**changes: Any) -> topic_flags.TopicFlags:
         values: dict[str, Any] = {
             "partitions": None,
             "replication_factor": None,
@@ -91,14 +91,14 @@ def test_flags_that_say_nothing_to_the_action() -> None:
             "filters": frozenset(),
             **changes,
         }
-        return topics.TopicFlags(**values)
+        return topic_flags.TopicFlags(**values)
 
     topics.check("create", ["t"], flags(partitions=3, configs=["a=b"]))
     topics.check("list", [], flags(exclude_internal=True))
     for what, changes in (
         ("list", {"if_exists": True}),
         ("describe", {"partitions": 1}),
-        ("delete", {"filters": frozenset({topics.OVERRIDES})}),
+        ("delete", {"filters": frozenset({topic_flags.OVERRIDES})}),
         ("create", {"replica_assignment": "0", "partitions": 1}),
         ("create", {"topic_id": "x"}),
     ):

@@ -238,6 +238,7 @@ class Gateway:
         subscription = cast(MetadataSubscription, self.metadata)
         self.parts = GatewayParts(
             config=GatewayConfig(),
+            handlers=HANDLERS,
             clock=self.clock,
             metadata=subscription,
             links=self.links,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TopicCollection
 
-from barnabas.cli.commands.topics import OVERRIDES
+from barnabas.cli.commands.topic_flags import OVERRIDES
 from barnabas.cli.kafka import answers, configs
 from barnabas.cli.kafka.connection import Connection
 from barnabas.cli.kafka.topics import matching_topics, no_such_topic
@@ -16,7 +16,7 @@ from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import Column, OutputFormat, show_document, show_rows
 
 if TYPE_CHECKING:
-    from barnabas.cli.commands.topics import TopicFlags
+    from barnabas.cli.commands.topic_flags import TopicFlags
 
 COLUMNS: Final = (
     Column("topic", "TOPIC", "cyan"),

@@ -10,36 +10,19 @@ import typer
 
 from barnabas.cli.commands import flags
 from barnabas.cli.commands.flag_sets import spread
+from barnabas.cli.commands.topic_flags import TopicFlags
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
 
 if TYPE_CHECKING:
     from barnabas.cli.kafka.connection import Connection
 
-OVERRIDES: Final = "topics-with-overrides"
 LIST_COLUMNS: Final = (
     Column("topic", "TOPIC", "cyan"),
     Column("partitions", "PARTITIONS", is_number=True),
     Column("replicationFactor", "REPLICAS", is_number=True),
     Column("internal", "INTERNAL"),
 )
-
-
-@dataclass(frozen=True)
-class TopicFlags:
-    """What the flags say about the topics, beside their names."""
-
-    partitions: int | None
-    replication_factor: int | None
-    replica_assignment: str
-    configs: Sequence[str]
-    deleted_configs: Sequence[str]
-    if_exists: bool
-    if_not_exists: bool
-    exclude_internal: bool
-    is_dry_run: bool
-    filters: frozenset[str]
-    topic_id: str = ""
 
 
 ActionFlag = Annotated[

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from barnabas.controller.active import WrongCluster
+from barnabas.controller.controller import Controller
 from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.deletion import delete_topics
@@ -24,7 +25,6 @@ from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.topics import create_topics
 from barnabas.controller.election import LeadershipLost
 from barnabas.controller.fanout import StreamEnded
-from barnabas.controller.service import Controller
 from barnabas.controller.sessions import AlreadyRegistered
 from barnabas.controller.writer import Decide, TooManyRequests
 from barnabas.kernel.errors import KafkaError

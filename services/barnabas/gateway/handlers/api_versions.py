@@ -40,15 +40,13 @@ def supported_versions(handlers: Mapping[int, Handler], parts: GatewayParts) -> 
 
 
 async def handle(request: Request) -> Answer:
-    from barnabas.gateway.handlers.table import HANDLERS
-
     if request.version >= 3:
         names = (request.body.client_software_name, request.body.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
             return {"error_code": ErrorCode.invalid_request, "api_keys": []}
         request.client.software.name, request.client.software.version = names
     return {
-        "api_keys": supported_versions(HANDLERS, request.parts),
+        "api_keys": supported_versions(request.parts.handlers, request.parts),
         **features_answer(request.image, request.version),
     }
 
