@@ -76,7 +76,9 @@ class OnePartition(StorageServicer):
                 assert part.current_leader_epoch == LEADER_EPOCH
                 if self.late_reads:
                     self.late_reads -= 1
-                    result = pb.PartitionFetchResult(error_code=ErrorCode.request_timed_out, high_watermark=-1)
+                    result = pb.PartitionFetchResult(
+                        error_code=ErrorCode.request_timed_out, high_watermark=-1
+                    )
                 elif part.fetch_offset < self.start:
                     result = pb.PartitionFetchResult(error_code=ErrorCode.offset_out_of_range)
                 answer = pb.FetchResult(correlation_id=request.correlation_id, partitions=[result])
