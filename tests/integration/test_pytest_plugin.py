@@ -158,7 +158,7 @@ def test_harm_is_taken_back_and_a_failure_shows_the_log(pytester: pytest.Pyteste
     )
     result = run(pytester)
     result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(["*log of the cluster at 127.0.0.1:*", "*gateway-1 was killed by SIGKILL*"])
+    result.stdout.fnmatch_lines(["*log of the cluster at 127.0.0.1:*", "*broker-1 was killed by SIGKILL*"])
     result.stdout.fnmatch_lines(["*TimedOut: 1 of 2 records came*", "*fits: 0:0 key=None value=b'there'*"])
     assert str(result.stdout).count("was killed by SIGKILL") == 1, "a log line of another test is shown"
     assert traces(folder) == []

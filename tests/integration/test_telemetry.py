@@ -68,7 +68,7 @@ def test_librdkafka_pushes(exporting: Cluster, collector: OtlpCollector) -> None
     assert attributes["client_source_address"] == "127.0.0.1"
     assert attributes["principal"] == "User:ANONYMOUS"
     assert len(attributes["client_instance_id"]) == 22
-    assert 'kafka_server_client_metrics_plugin_export_count_total{instance="gateway-1"' in exporting.metrics()
+    assert 'kafka_server_client_metrics_plugin_export_count_total{instance="broker-1"' in exporting.metrics()
 
 
 def test_the_java_client_pushes(exporting: Cluster, collector: OtlpCollector) -> None:

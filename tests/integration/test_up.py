@@ -17,7 +17,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from running_cluster import Cluster, free_ports
 
-SERVICES = ("controller", "storage-1", "coordinator-1", "gateway-1")
+SERVICES = ("controller", "broker-1", "coordinator-1")
+SEPARATE = ("controller", "storage-1", "coordinator-1", "gateway-1")
 
 
 def up(*flags: str) -> subprocess.CompletedProcess[str]:
@@ -47,11 +48,25 @@ def test_the_ready_line_names_the_bootstrap_address(cluster: Cluster) -> None:
     )
 
 
-def test_every_service_is_a_process_of_its_own(cluster: Cluster) -> None:
+def test_a_broker_is_one_process_and_the_others_are_theirs(cluster: Cluster) -> None:
     services = cluster.services()
-    assert set(services) == set(SERVICES)
+    assert {service.name for service in services.values()} == set(SERVICES)
     assert len({service.pid for service in services.values()}) == len(SERVICES)
     assert all(service.ready for service in services.values())
+    assert services["storage-1"] == services["gateway-1"] == services["broker-1"]
+
+
+def test_separate_services_are_processes_of_their_own(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(flags=("--separate",))
+    services = cluster.services()
+    assert set(services) == set(SEPARATE)
+    assert len({service.pid for service in services.values()}) == len(SEPARATE)
+    cluster.produce("apart", ["before"])
+    for name in ("storage-1", "gateway-1"):
+        cluster.kill_and_wait(name)
+        assert f"barnabas: {name} was killed by SIGKILL; starting it again in 0.1 s\n" in cluster.log()
+    cluster.produce("apart", ["after"])
+    assert [record.value for record in cluster.records("apart")] == [b"before", b"after"]
 
 
 def test_the_metrics_of_all_services_are_on_one_page(cluster: Cluster) -> None:

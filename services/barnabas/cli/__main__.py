@@ -56,7 +56,10 @@ def up(
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="Storage nodes (Kafka's brokers).")] = 1,
     gateways: Annotated[
-        int, typer.Option(min=1, max=GATEWAYS_MAX, help="Gateway processes; they share the ports.")
+        int,
+        typer.Option(
+            min=1, max=GATEWAYS_MAX, help="Gateways at every port; more than one have processes of their own."
+        ),
     ] = 1,
     coordinators: Annotated[
         int, typer.Option(min=1, max=COORDINATORS_MAX, help="Group coordinator processes.")
@@ -82,12 +85,18 @@ def up(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="When stdin closes, stop at once and remove the data.")
     ] = False,
+    separate: Annotated[
+        bool,
+        typer.Option(
+            "--separate", help="Gateways and storage nodes in processes of their own, as in containers."
+        ),
+    ] = False,
     override: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A broker setting of Kafka; give it again for more."),
     ] = None,
 ) -> None:
-    """Start a whole cluster on this machine, in the foreground, one process per service. Ctrl-C stops it."""
+    """Start a whole cluster on this machine, in the foreground, one process a node. Ctrl-C stops it."""
     from barnabas.cli.up import run_up
 
     options = UpOptions(
@@ -103,6 +112,7 @@ def up(
         log_level,
         fault_injection=fault_injection,
         ephemeral=ephemeral,
+        separate=separate,
         overrides=tuple(override or ()),
     )
     options.check()

@@ -22,6 +22,9 @@ from typing import Final
 
 PR_SET_PDEATHSIG: Final = 1
 _PRCTL: Final = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+PACKAGES: Final = {"broker": "host"}
+"""Kinds of process whose package has another name."""
+
 NOTIFICATION_BYTES_MAX: Final = 4096
 STDERR_DESCRIPTOR: Final = 2
 
@@ -30,7 +33,7 @@ STDERR_DESCRIPTOR: Final = 2
 class ServiceSpec:
     """What to run: `name` is the instance (storage-1), `service` its kind (storage).
 
-    `arguments` are those of `command` that are the service's own.
+    `arguments` are those of `command` that are the service's own. `aliases` are the names of what the process hosts.
     """
 
     name: str
@@ -39,6 +42,12 @@ class ServiceSpec:
     http_socket: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The package of the kind."""
+        return PACKAGES.get(self.service, self.service)
 
 
 async def start_child(

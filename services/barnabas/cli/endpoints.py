@@ -72,7 +72,7 @@ def _test_routes(services: Sequence[SupervisedService], controls: ClusterControl
 
 def _service_routes(services: Sequence[SupervisedService]) -> list[Route]:
     """Services that a test ends and starts."""
-    by_name = {service.spec.name: service for service in services}
+    by_name = {name: service for service in services for name in (service.spec.name, *service.spec.aliases)}
 
     async def hold_or_release(request: Request) -> Response:
         name, action = request.path_params["name"], request.path_params["action"]
@@ -181,6 +181,7 @@ def _render_states(services: Sequence[SupervisedService]) -> bytes:
 def _describe(service: SupervisedService) -> dict[str, object]:
     return {
         "name": service.spec.name,
+        "aliases": list(service.spec.aliases),
         "service": service.spec.service,
         "pid": service.pid,
         "ready": service.is_ready,

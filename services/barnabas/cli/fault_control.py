@@ -14,12 +14,15 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barnabas.cli.plan import faults_file
 from barnabas.cli.supervisor import SupervisedService
 from barnabas.cli.telling import NotTold, tell
 from barnabas.kernel.logs import get_logger
+
+FAULTY: Final = ("gateway", "broker")
+"""The kinds of process that serve clients."""
 
 log = get_logger("faults")
 
@@ -29,7 +32,7 @@ class FaultControl:
 
     def __init__(self, folder: Path, services: Sequence[SupervisedService]) -> None:
         self._folder = folder
-        self._gateways = [service for service in services if service.spec.service == "gateway"]
+        self._gateways = [service for service in services if service.spec.service in FAULTY]
         self._rules: dict[int, Mapping[str, Any]] = {}
         self._ids = itertools.count(1)
         self._changing = asyncio.Lock()

@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 from barnabas.cli.child import STDERR_DESCRIPTOR, ServiceSpec, bind_readiness_socket, die_with
 from barnabas.kernel.service import prepare_imports, run_service
 
-IMPORT_ORDER: Final = ("controller", "storage", "gateway", "coordinator")
+IMPORT_ORDER: Final = ("controller", "storage", "gateway", "broker", "coordinator")
 """The controller first: all others wait for it. The coordinator last: it has least to do before it is ready."""
 
 CAN_FORK: Final = sys.platform == "linux"
@@ -91,7 +91,7 @@ def fork_services(
     gc.disable()  # an import makes many objects and no garbage
     try:
         for spec in sorted(specs, key=lambda spec: IMPORT_ORDER.index(spec.service)):
-            importlib.import_module(f"barnabas.{spec.service}.service")
+            importlib.import_module(f"barnabas.{spec.package}.service")
             forked[spec.name] = _fork(spec, sockets, lock_descriptor)
     finally:
         gc.enable()
@@ -121,7 +121,8 @@ def _become(spec: ServiceSpec, notify_path: str, lock_descriptor: int, parent: i
         os.environ.update({**spec.environment, "NOTIFY_SOCKET": notify_path})
         sys.argv = [spec.name, *spec.arguments]
         gc.enable()
-        run_service(spec.service, importlib.import_module(f"barnabas.{spec.service}.__main__").load)
+        start = importlib.import_module(f"barnabas.{spec.package}.__main__")
+        run_service(spec.service, start.load, getattr(start, "HOSTED", ()))
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1

@@ -73,6 +73,7 @@ class UpOptions:
     log_level: LogLevel = LogLevel.warning
     fault_injection: bool = False
     ephemeral: bool = False
+    separate: bool = False
     overrides: tuple[str, ...] = ()
 
     @property

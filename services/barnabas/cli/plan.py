@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.child import ServiceSpec
+from barnabas.cli.child import PACKAGES, ServiceSpec
 from barnabas.cli.data_directory import DataDirectory
-from barnabas.cli.options import UpOptions, bracketed
+from barnabas.cli.options import Advertise, UpOptions, bracketed
 from barnabas.kernel.config import ConfigT, settings_of, to_properties, with_settings
 
 if TYPE_CHECKING:
     from barnabas.controller.config import ControllerConfig
     from barnabas.coordinator.config import CoordinatorConfig
     from barnabas.gateway.config import GatewayConfig
+    from barnabas.storage.config import StorageConfig
 
 SETTINGS_OF_UP: Final[Mapping[str, str]] = MappingProxyType({"group.initial.rebalance.delay.ms": "0"})
 """What `up` sets otherwise than a service has it that is started by itself: on one machine consumers are started by
@@ -48,10 +50,21 @@ def clock_file(directory: DataDirectory) -> Path:
 def plan_cluster(options: UpOptions, directory: DataDirectory) -> list[list[ServiceSpec]]:
     """Write every service's config file; returns the services in the stages in which they stop."""
     planner = _Planner(options, directory)
+    gateways = range(1, options.gateways + 1)
+    nodes = range(1, options.nodes + 1)
+    coordinators = [planner.coordinator(number) for number in range(1, options.coordinators + 1)]
+    if options.separate:
+        return [
+            [planner.gateway(number) for number in gateways],
+            coordinators,
+            [planner.storage(number) for number in nodes],
+            [planner.controller()],
+        ]
+    # Every broker is a gateway too: only what is asked for beyond one is a process of its own.
     return [
-        [planner.gateway(number) for number in range(1, options.gateways + 1)],
-        [planner.coordinator(number) for number in range(1, options.coordinators + 1)],
-        [planner.storage(number) for number in range(1, options.nodes + 1)],
+        [planner.gateway(number) for number in gateways[1:]],
+        coordinators,
+        [planner.broker(number) for number in nodes],
         [planner.controller()],
     ]
 
@@ -66,11 +79,26 @@ class _Planner:
     def controller(self) -> ServiceSpec:
         return self._service("controller", "controller", self._controller_config())
 
+    def broker(self, number: int) -> ServiceSpec:
+        from barnabas.host.config import BrokerConfig
+
+        name = f"broker-{number}"
+        gateway = self._gateway_config(name)
+        if self._options.advertise is Advertise.port:
+            # A node's own port leads to the node's own process, so that what a well-behaved client asks is here.
+            gateway = replace(gateway, own_position_only=number - 1)
+        config = BrokerConfig(gateway, self._storage_config(name, number))
+        aliases = (f"storage-{number}", *(("gateway-1",) if number == 1 else ()))
+        return self._service(name, "broker", config, self._broker_settings(), aliases)
+
     def storage(self, number: int) -> ServiceSpec:
+        name = f"storage-{number}"
+        return self._service(name, "storage", self._storage_config(name, number), self._broker_settings())
+
+    def _storage_config(self, name: str, number: int) -> StorageConfig:
         from barnabas.storage.config import StorageConfig
 
-        name = f"storage-{number}"
-        config = StorageConfig(
+        return StorageConfig(
             node_id=number,
             position=number - 1,
             log_dirs=(str(self._data / f"node-{number}"),),
@@ -80,7 +108,6 @@ class _Planner:
             log_level=self._log_level,
             movable_clock_file=self._movable_clock_file,
         )
-        return self._service(name, "storage", config, self._broker_settings())
 
     def coordinator(self, number: int) -> ServiceSpec:
         name = f"coordinator-{number}"
@@ -164,12 +191,20 @@ class _Planner:
         return self._directory.sockets / f"{name}.http"
 
     def _service(
-        self, name: str, service: str, config: object, more: Mapping[str, str] = MappingProxyType({})
+        self,
+        name: str,
+        service: str,
+        config: object,
+        more: Mapping[str, str] = MappingProxyType({}),
+        aliases: tuple[str, ...] = (),
     ) -> ServiceSpec:
         """The process, its file written; of two lines for one setting the later counts, which is that in `more`."""
         path = self._directory.run / f"{name}.properties"
         lines = "".join(f"{setting}={text}\n" for setting, text in more.items())
         path.write_text(to_properties(config) + lines, encoding="utf-8")
         arguments = ("--config", str(path.absolute()))
-        command = (sys.executable, "-m", f"barnabas.{service}", *arguments)
-        return ServiceSpec(name, service, command, str(self._http(name)), arguments=arguments)
+        package = PACKAGES.get(service, service)
+        command = (sys.executable, "-m", f"barnabas.{package}", *arguments)
+        return ServiceSpec(
+            name, service, command, str(self._http(name)), arguments=arguments, aliases=aliases
+        )

@@ -7,10 +7,12 @@ request to every line.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sys
 import time
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
@@ -59,14 +61,26 @@ def get_logger(name: str) -> StructuredLogger:
     return StructuredLogger(logging.getLogger(f"barnabas.{name}"))
 
 
-def configure_logs(service: str, *, level: str = "INFO", style: str = "text") -> None:
-    """Send this process's logs to stderr. `level` is a name of `logging`, `style` is text or json."""
+def configure_logs(
+    service: str, *, level: str = "INFO", style: str = "text", hosted: Collection[str] = ()
+) -> None:
+    """Send this process's logs to stderr. `level` is a name of `logging`, `style` is text or json.
+
+    What a service that the process has `hosted` says is told under that service's name.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter(service) if style == "json" else _TextFormatter(service))
+    name_of = functools.partial(_service_of, service, frozenset(hosted))
+    handler.setFormatter(_JsonFormatter(name_of) if style == "json" else _TextFormatter(name_of))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("barnabas").setLevel(level.upper())
+
+
+def _service_of(process: str, hosted: frozenset[str], record: logging.LogRecord) -> str:
+    """The service that a line is from: the first part of its logger's name, where that is hosted here."""
+    part = record.name.removeprefix("barnabas.").partition(".")[0]
+    return part if part in hosted else process
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -74,13 +88,13 @@ def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 class _TextFormatter(logging.Formatter):
-    def __init__(self, service: str) -> None:
+    def __init__(self, service_of: Callable[[logging.LogRecord], str]) -> None:
         super().__init__()
-        self._service = service
+        self._service_of = service_of
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{clock}.{int(record.msecs):03d} {record.levelname:<{_LEVEL_WIDTH}} {self._service:<11} "
+        line = f"{clock}.{int(record.msecs):03d} {record.levelname:<{_LEVEL_WIDTH}} {self._service_of(record):<11} "
         line += record.getMessage()
         for name, value in _fields_of(record).items():
             text = str(value)
@@ -91,16 +105,16 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    def __init__(self, service: str) -> None:
+    def __init__(self, service_of: Callable[[logging.LogRecord], str]) -> None:
         super().__init__()
-        self._service = service
+        self._service_of = service_of
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
-            "service": self._service,
+            "service": self._service_of(record),
             "logger": record.name,
             "event": record.getMessage(),
             **_fields_of(record),

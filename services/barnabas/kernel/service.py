@@ -14,8 +14,8 @@ import random
 import signal
 import sys
 import uuid
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
 
 from barnabas.kernel.clock import Clock, SystemClock
@@ -67,19 +67,30 @@ class ServiceContext:
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     measurements: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """What is measured right before `/metrics` is answered; add to it before the service is ready."""
+    parts: list[Environment] = field(default_factory=list)
+    """The environments of all services in the process, for `/metrics`."""
+
+    def __post_init__(self) -> None:
+        self.parts.append(self.environment)
 
     def add_endpoint(self, path: str, answer: Endpoint) -> None:
         """Serve `path` beside the endpoints that every service has; call it before the service is ready."""
         assert path not in self.endpoints, f"{path} is served already"
         self.endpoints[path] = answer
 
+    def part(self) -> ServiceContext:
+        """The context of one of several services in this process: its own environment and end, all else shared."""
+        return replace(self, environment=replace(self.environment), stopping=asyncio.Event())
+
 
 ConfigT = TypeVar("ConfigT", bound=ServiceConfig)
 Serve = Callable[[ConfigT, ServiceContext], Awaitable[None]]
 
 
-def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT]]]) -> None:
-    """Run one service process to its end and exit with its status.
+def run_service(
+    name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT]]], hosted: Collection[str] = ()
+) -> None:
+    """Run one service process to its end and exit with its status; `hosted` are the services within, if several.
 
     `load` imports the service and returns its config type and `serve`. `serve(config, context)` must return soon
     after `context.stopping` is set, with everything closed.
@@ -91,7 +102,7 @@ def run_service(name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT
         config_type, serve = load()
         config = load_config(config_type, sys.argv[1:])
         _check_shared_settings(config)
-        configure_logs(name, level=config.log_level, style=config.log_format)
+        configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(name, config, serve))
     except (ConfigError, StartError) as error:
@@ -208,10 +219,9 @@ async def _serve_health(config: ServiceConfig, context: ServiceContext, announce
     from barnabas.kernel.metrics import ProcessMetrics, render
 
     process = ProcessMetrics()
-    registries = (process.registry, context.environment.registry)
     application = health_application(
         context.health,
-        lambda: render(registries),
+        lambda: render((process.registry, *(part.registry for part in context.parts))),
         endpoints=context.endpoints,
         measurements=context.measurements,
     )

@@ -6,13 +6,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from barnabas.rpc.append_frames import AppendBatches
     from barnabas.rpc.fetch_frames import FetchedResult
-    from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, FetchRequest
-    from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub
+    from barnabas.rpc.v1.storage_pb2 import (
+        AppendRequest,
+        AppendResult,
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        FetchRequest,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+    )
 
 
 class Requests(Protocol):
@@ -68,6 +82,33 @@ class Fetches(Requests, Protocol):
         ...
 
 
+class Calls(Protocol):
+    """Requests with one answer each, under their names in storage.proto; `timeout` in seconds.
+
+    They fail as gRPC's calls do.
+    """
+
+    def ListOffsets(  # noqa: N802
+        self, request: ListOffsetsRequest, *, timeout: float | None = None
+    ) -> Awaitable[ListOffsetsResponse]: ...
+
+    def OffsetForLeaderEpoch(  # noqa: N802
+        self, request: OffsetForLeaderEpochRequest, *, timeout: float | None = None
+    ) -> Awaitable[OffsetForLeaderEpochResponse]: ...
+
+    def DeleteRecords(  # noqa: N802
+        self, request: DeleteRecordsRequest, *, timeout: float | None = None
+    ) -> Awaitable[DeleteRecordsResponse]: ...
+
+    def DescribeLogDirs(  # noqa: N802
+        self, request: DescribeLogDirsRequest, *, timeout: float | None = None
+    ) -> Awaitable[DescribeLogDirsResponse]: ...
+
+    def DescribeProducers(  # noqa: N802
+        self, request: DescribeProducersRequest, *, timeout: float | None = None
+    ) -> Awaitable[DescribeProducersResponse]: ...
+
+
 class StorageLink(Protocol):
     """One storage node."""
 
@@ -78,9 +119,7 @@ class StorageLink(Protocol):
     @property
     def fetches(self) -> Fetches: ...
     @property
-    def stub(self) -> StorageAsyncStub:
-        """The look-ups, one answer each."""
-        ...
+    def stub(self) -> Calls: ...
 
     async def close(self) -> None:
         """What waits fails."""

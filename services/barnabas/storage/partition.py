@@ -15,12 +15,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LONG_MAX
+from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
@@ -375,6 +377,30 @@ class Partition:
             claim.check_log_end(self.log.log_end_offset)
             origin = AppendOrigin.COORDINATOR
         return self.log.append_as_leader(records, leader_epoch, origin=origin, may_block=may_block)
+
+    def append_at_once(self, records: bytes, acks: int) -> AppendInfo | None:
+        """Append one batch of a client's as `append` does, where it can be acknowledged when this returns.
+
+        None, with nothing changed, where it cannot: the log is not led here or not open, its directory is not known to
+        be fast, other replicas or a sync have to be waited for, or the batch is refused.
+        """
+        lane, opened, commit = self.lane, self.log, self._commit
+        if self.error or self.internal or lane is None or opened is None or commit is None or self._queue:
+            return None
+        if commit.is_pending or self.settings.log.flush_messages < LONG_MAX or len(self.record.isr) != 1:
+            return None
+        began = perf_counter()
+        if not lane.is_direct(began):
+            return None
+        try:
+            if acks == ALL_REPLICAS:
+                self._check_in_sync_replicas()
+            info = opened.append_as_leader(records, self.leader_epoch, may_block=False)
+        except (KafkaError, WouldBlock):
+            return None
+        lane.on_append(began, perf_counter())
+        self._on_written(info, len(records))
+        return info
 
     def _epoch_advice(self, error: int, leader_epoch: int) -> str:
         if error in (FENCED_EPOCH, UNKNOWN_EPOCH):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import grpc.aio
@@ -48,7 +48,11 @@ from barnabas.storage.upkeep import Upkeep
 log = get_logger("storage.service")
 
 
-async def serve(config: StorageConfig, context: ServiceContext) -> None:
+Offer = Callable[[StorageServicer, Replicas], contextlib.AbstractAsyncContextManager[None]]
+"""Open for as long as the node answers: for whoever in this process calls it without a network between."""
+
+
+async def serve(config: StorageConfig, context: ServiceContext, *, offer: Offer | None = None) -> None:
     """Run the node until `context.stopping`. Raises StartError for what only the user can mend."""
     environment = context.environment
     recovery_threads = config.num_recovery_threads_per_data_dir
@@ -67,7 +71,7 @@ async def serve(config: StorageConfig, context: ServiceContext) -> None:
             )
         except LogStoreError as error:
             raise StartError(str(error)) from error
-        node = StorageNode(config, context, cluster_id, directories, lanes)
+        node = StorageNode(config, context, cluster_id, directories, lanes, offer)
         try:
             await node.run()
         except BaseException:
@@ -106,7 +110,9 @@ class StorageNode:
         cluster_id: str,
         directories: LogDirectories,
         lanes: Mapping[str, DirectoryLane],
+        offer: Offer | None = None,
     ) -> None:
+        self._offer = offer
         self._config = config
         self._context = context
         self._cluster_id = cluster_id
@@ -204,7 +210,10 @@ class StorageNode:
         ):
             environment.registry.register(collector)
         try:
-            yield self._config.advertised_address or address
+            async with (
+                contextlib.nullcontext() if self._offer is None else self._offer(servicer, self.replicas)
+            ):
+                yield self._config.advertised_address or address
         finally:
             await server.stop(limits.STOP_GRACE_SECONDS)
 

@@ -49,8 +49,8 @@ class StorageServicer:
         describe_log_dirs: DescribeLogDirsHandler,
         describe_producers: DescribeProducersHandler,
     ) -> None:
-        self._appends = appends
-        self._fetches = fetches
+        self.appends = appends
+        self.fetches = fetches
         self._list_offsets = list_offsets
         self._offset_for_leader_epoch = offset_for_leader_epoch
         self._delete_records = delete_records
@@ -60,12 +60,12 @@ class StorageServicer:
     async def Append(self, request_iterator: AsyncIterator[AppendFrame], context: Any) -> None:  # noqa: N802
         # At once: it tells the peer that the stream is open.
         await context.send_initial_metadata(())
-        await self._appends.serve(request_iterator, context.write)
+        await self.appends.serve(request_iterator, context.write)
 
     async def Fetch(self, request_iterator: AsyncIterator[FetchFrame], context: Any) -> None:  # noqa: N802
         await context.send_initial_metadata(())
         is_client = INSIDE not in (context.invocation_metadata() or ())
-        await self._fetches.serve(request_iterator, context.write, is_client=is_client)
+        await self.fetches.serve(request_iterator, context.write, is_client=is_client)
 
     async def ListOffsets(self, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:  # noqa: N802
         return await self._list_offsets.handle(request)
@@ -92,7 +92,7 @@ class StorageServicer:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve this node's calls on `server`; a Fetch stream's results come to gRPC already encoded."""
-        appends, fetches = self._appends.stream_counts, self._fetches.stream_counts
+        appends, fetches = self.appends.stream_counts, self.fetches.stream_counts
         stream, unary = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
         handlers = {
             "Append": stream(

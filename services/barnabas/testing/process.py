@@ -44,7 +44,9 @@ class Service:
     """One process of the cluster."""
 
     name: str
-    """controller, storage-1, coordinator-1, gateway-1 and so on."""
+    """controller, broker-1, coordinator-1 and so on."""
+    aliases: tuple[str, ...]
+    """The names of what the process hosts: storage-1 and gateway-1 of broker-1."""
     service: str
     pid: int | None
     """None while it is down."""
@@ -228,9 +230,12 @@ class ClusterProcess:
             time.sleep(POLL_SECONDS)
 
     def services(self) -> dict[str, Service]:
-        """Every service by name: controller, storage-1, coordinator-1, gateway-1."""
-        rows = json.loads(self._ask("GET", "/services"))
-        return {row["name"]: Service(**row) for row in rows}
+        """Every service by name (controller, broker-1, coordinator-1) and by the names of what it hosts."""
+        found: dict[str, Service] = {}
+        for row in json.loads(self._ask("GET", "/services")):
+            service = Service(**{**row, "aliases": tuple(row["aliases"])})
+            found |= dict.fromkeys((service.name, *service.aliases), service)
+        return found
 
     def metrics(self) -> str:
         """The metrics of all services, in Prometheus' text format."""

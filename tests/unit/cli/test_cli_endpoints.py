@@ -106,6 +106,7 @@ async def test_services_are_listed_with_their_processes(
     assert status == 200
     assert json.loads(body)[0] == {
         "name": "storage-1",
+        "aliases": [],
         "service": "storage",
         "pid": None,
         "ready": False,

@@ -92,7 +92,7 @@ from pathlib import Path
 from barnabas.cli.child import ServiceSpec
 from barnabas.cli import forked
 
-def serve(service, load):
+def serve(service, load, hosted):
     with open(sys.argv[-1], "w") as report:
         opened = {int(name): os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
                   if os.path.exists(f"/proc/self/fd/{name}")}

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.cli.child import ServiceSpec
 from barnabas.cli.data_directory import DataDirectory
-from barnabas.cli.options import UpOptions
+from barnabas.cli.options import Advertise, UpOptions
 from barnabas.cli.plan import SETTINGS_OF_UP, SHOWN_BY_BROKERS, plan_cluster
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
+from barnabas.host.config import OF_ADDRESSES, BrokerConfig
 from barnabas.kernel.config import ConfigError, load_config, property_name
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.storage.config import StorageConfig
 
-OF_ADDRESSES = {"listeners", "advertised.listeners", "broker.rack"}
+CONFIG_TYPES: dict[str, Any] = {
+    "controller": ControllerConfig,
+    "storage": StorageConfig,
+    "coordinator": CoordinatorConfig,
+    "gateway": GatewayConfig,
+    "broker": BrokerConfig,
+}
 OF_THE_CLUSTER = {
     *("node.id", "gateway.id", "coordinator.id", "data.dir", "log.dirs", "log.level"),
     *("listeners", "listen.address", "http.address", "controllers", "ports.per.listener", "position"),
+    "own.position.only",
 }
 
 
@@ -35,16 +45,32 @@ def directory(tmp_path: Path) -> Iterator[DataDirectory]:
         directory.close()
 
 
-def plan(directory: DataDirectory, *overrides: str) -> dict[str, list[str]]:
-    """The arguments of each service by its name."""
-    options = UpOptions("127.0.0.1", 9092, directory.path, overrides=overrides)
-    options.check()
-    return {spec.name: list(spec.command[3:]) for stage in plan_cluster(options, directory) for spec in stage}
+def plan(directory: DataDirectory, *overrides: str, **options: Any) -> list[ServiceSpec]:
+    """Every service that would be started."""
+    asked = UpOptions("127.0.0.1", 9092, directory.path, overrides=overrides, **options)
+    asked.check()
+    return [spec for stage in plan_cluster(asked, directory) for spec in stage]
 
 
-def test_overrides_reach_every_service_that_reads_them(directory: DataDirectory) -> None:
-    services = plan(
-        directory,
+@pytest.fixture(params=[False, True], ids=["together", "separate"])
+def configs(request: pytest.FixtureRequest, directory: DataDirectory) -> Callable[..., dict[str, Any]]:
+    """The config of each kind of service as its process would read it, whether two share a process or not."""
+
+    def load(*overrides: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for spec in plan(directory, *overrides, separate=request.param):
+            config = load_config(CONFIG_TYPES[spec.service], list(spec.arguments), {})
+            if isinstance(config, BrokerConfig):
+                found |= {"gateway": config.gateway, "storage": config.storage}
+            else:
+                found[spec.service] = config
+        return found
+
+    return load
+
+
+def test_overrides_reach_every_service_that_reads_them(configs: Callable[..., dict[str, Any]]) -> None:
+    services = configs(
         "num.partitions=3",
         "fetch.max.bytes=2048",
         "group.max.size=7",
@@ -52,50 +78,67 @@ def test_overrides_reach_every_service_that_reads_them(directory: DataDirectory)
         "log.cleaner.enable=false",
         "num.partitions=4",
     )
-    storage = load_config(StorageConfig, services["storage-1"], {})
+    storage = services["storage"]
     assert (storage.fetch_max_bytes, storage.log_cleaner_enable) == (2048, False)
     told = {"num.partitions": "4", "group.max.size": "7", "log.retention.hours": "5"}
     assert told.items() <= storage.static_settings.items()
-    assert load_config(ControllerConfig, services["controller"], {}).num_partitions == 4
-    assert load_config(GatewayConfig, services["gateway-1"], {}).fetch_max_bytes == 2048
-    assert load_config(CoordinatorConfig, services["coordinator-1"], {}).group_max_size == 7
+    assert services["controller"].num_partitions == 4
+    assert services["gateway"].fetch_max_bytes == 2048
+    assert services["coordinator"].group_max_size == 7
 
 
-def test_brokers_show_what_the_other_services_have_otherwise_than_kafka(directory: DataDirectory) -> None:
-    services = plan(directory)
+def test_brokers_show_what_the_other_services_have_otherwise_than_kafka(
+    configs: Callable[..., dict[str, Any]],
+) -> None:
+    services = configs()
     differing = set()
-    for name, config_type in (
-        ("controller", ControllerConfig),
-        ("gateway-1", GatewayConfig),
-        ("coordinator-1", CoordinatorConfig),
-    ):
-        config = load_config(config_type, services[name], {})
+    for kind in ("controller", "gateway", "coordinator"):
+        config = services[kind]
         for field in dataclasses.fields(config):
             definition = BROKER_SETTINGS.get(property_name(field.name))
             if definition is not None and getattr(config, field.name) != definition.default_value():
                 differing.add(definition.name)
     assert differing - OF_ADDRESSES == set(SHOWN_BY_BROKERS)
-    storage = load_config(StorageConfig, services["storage-1"], {})
-    assert set(SHOWN_BY_BROKERS) <= storage.static_settings.keys()
-    assert storage.static_settings["group.initial.rebalance.delay.ms"] == "0"
+    shown = services["storage"].static_settings
+    assert set(SHOWN_BY_BROKERS) <= shown.keys()
+    assert shown["group.initial.rebalance.delay.ms"] == "0"
+    assert shown["max.connections"] == str(services["gateway"].max_connections)
+    assert not OF_ADDRESSES & shown.keys()
 
 
-def test_up_sets_nothing_else_than_it_says(directory: DataDirectory) -> None:
+def test_what_is_asked_of_a_gateway_is_shown_by_its_broker(configs: Callable[..., dict[str, Any]]) -> None:
+    services = configs("connections.max.idle.ms=5000", "max.connections=7")
+    assert services["gateway"].connections_max_idle_ms == 5000
+    shown = services["storage"].static_settings
+    assert (shown["connections.max.idle.ms"], shown["max.connections"]) == ("5000", "7")
+
+
+def test_up_sets_nothing_else_than_it_says(configs: Callable[..., dict[str, Any]]) -> None:
     """Beside what is the cluster's own: ids, addresses, directories, and what flags say."""
-    services = plan(directory)
-    config_types = {
-        "controller": ControllerConfig,
-        "storage-1": StorageConfig,
-        "coordinator-1": CoordinatorConfig,
-        "gateway-1": GatewayConfig,
-    }
     differing = set()
-    for name, config_type in config_types.items():
-        config = load_config(config_type, services[name], {})
+    for config in configs().values():
         for field in dataclasses.fields(config):
             if not field.metadata.get("others") and getattr(config, field.name) != field.default:
                 differing.add(property_name(field.name))
     assert differing - OF_THE_CLUSTER == set(SETTINGS_OF_UP)
+
+
+def test_a_broker_is_a_gateway_at_its_own_port(directory: DataDirectory) -> None:
+    specs = {spec.name: spec for spec in plan(directory, nodes=3, gateways=2)}
+    assert specs.keys() == {"gateway-2", "coordinator-1", "broker-1", "broker-2", "broker-3", "controller"}
+    assert specs["broker-1"].aliases == ("storage-1", "gateway-1")
+    assert specs["broker-2"].aliases == ("storage-2",)
+    brokers = [load_config(BrokerConfig, list(specs[f"broker-{number}"].arguments), {}) for number in (1, 2, 3)]
+    assert [broker.gateway.own_position_only for broker in brokers] == [0, 1, 2]
+    assert [broker.storage.position for broker in brokers] == [0, 1, 2]
+    other = load_config(GatewayConfig, list(specs["gateway-2"].arguments), {})
+    assert (other.own_position_only, other.ports_per_listener) == (-1, 3)
+
+
+def test_brokers_share_the_one_port(directory: DataDirectory) -> None:
+    specs = plan(directory, nodes=2, advertise=Advertise.one)
+    configs = [load_config(BrokerConfig, list(s.arguments), {}) for s in specs if s.service == "broker"]
+    assert [config.gateway.own_position_only for config in configs] == [-1, -1]
 
 
 def test_what_kafka_takes_and_a_service_cannot_is_refused(directory: DataDirectory) -> None:

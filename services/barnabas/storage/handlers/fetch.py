@@ -42,46 +42,68 @@ class FetchHandler:
 
     async def serve(self, frames: AsyncIterator[FetchFrame], write: Write, *, is_client: bool = True) -> None:
         """Serve one stream until the peer ends it; `is_client`: what is read goes to clients."""
-        stream = _FetchStream(self, is_client=is_client)
-        try:
-            await serve_until_done(
-                stream.take_requests(frames), stream.answers.write_forever(write), stream.serve_woken()
-            )
-        finally:
-            stream.close()
-
-
-class _FetchStream:
-    """Owner of the fetches of one stream that are not answered yet."""
-
-    def __init__(self, handler: FetchHandler, *, is_client: bool) -> None:
-        self.answers: AnswerQueue[EncodedResult] = AnswerQueue(
-            handler.stream_counts.sent.counting_encoder(encode_frame),
+        counts = self.stream_counts
+        answers: AnswerQueue[EncodedResult] = AnswerQueue(
+            counts.sent.counting_encoder(encode_frame),
             bytes_max=limits.FETCH_ANSWERS_BYTES_MAX,
-            counts=handler.stream_counts,
+            counts=counts,
         )
+
+        def answer(request: FetchRequest, outcome: ReadOutcome) -> None:
+            result = encode_result(request.correlation_id, outcome.answers)
+            answers.put(result, result.size)
+
+        fetches = UnansweredFetches(self, answer, answers.wait_for_room, is_client=is_client)
+
+        async def take_requests() -> None:
+            async for frame in frames:
+                counts.received.count(frame.requests)
+                for request in frame.requests:
+                    await answers.wait_for_room()
+                    fetches.take(request)
+                for correlation_id in frame.hurry:
+                    fetches.hurry(correlation_id)
+                for correlation_id in frame.withdraw:
+                    fetches.withdraw(correlation_id)
+
+        try:
+            await serve_until_done(take_requests(), answers.write_forever(write), fetches.serve_woken())
+        finally:
+            fetches.close()
+
+
+class UnansweredFetches:
+    """Owner of the fetches of one peer that are not answered yet.
+
+    `answer` is given each request with what was read for it; `wait_for_room` returns when there is room for an answer.
+    """
+
+    def __init__(
+        self,
+        handler: FetchHandler,
+        answer: Callable[[FetchRequest, ReadOutcome], None],
+        wait_for_room: Callable[[], Awaitable[None]],
+        *,
+        is_client: bool,
+    ) -> None:
+        self._answer = answer
+        self._wait_for_room = wait_for_room
         self._is_client = is_client
         self._handler = handler
         self._fetches: dict[int, DelayedFetch] = {}
         self._woken: deque[DelayedFetch] = deque()
         self._wake = asyncio.Event()
-        self._cold_reads = ColdReads(handler.reader, self.answers.wait_for_room, is_client=is_client)
+        self._cold_reads = ColdReads(handler.reader, wait_for_room, is_client=is_client)
         self._cold_tasks: set[asyncio.Task[None]] = set()
 
-    async def take_requests(self, frames: AsyncIterator[FetchFrame]) -> None:
-        async for frame in frames:
-            self._handler.stream_counts.received.count(frame.requests)
-            for request in frame.requests:
-                await self.answers.wait_for_room()
-                self._take(request)
-            for correlation_id in frame.hurry:
-                fetch = self._fetches.get(correlation_id)
-                if fetch is not None:
-                    fetch.hurry()
-            for correlation_id in frame.withdraw:
-                self._withdraw(correlation_id)
+    def hurry(self, correlation_id: int) -> None:
+        """The answer is wanted at once, with whatever there is."""
+        fetch = self._fetches.get(correlation_id)
+        if fetch is not None:
+            fetch.hurry()
 
-    def _take(self, request: FetchRequest) -> None:
+    def take(self, request: FetchRequest) -> None:
+        """Answer `request` now or later."""
         fetch = DelayedFetch(request, self._on_complete)
         if request.traceparent:
             fetch.span = start_span("storage.fetch", traceparent=request.traceparent)
@@ -89,7 +111,7 @@ class _FetchStream:
         self._fetches[request.correlation_id] = fetch
         self._read(fetch)
 
-    def _withdraw(self, correlation_id: int) -> None:
+    def withdraw(self, correlation_id: int) -> None:
         """Nobody waits for the answer: the client has closed its connection, say."""
         fetch = self._fetches.pop(correlation_id, None)
         if fetch is None:
@@ -111,7 +133,7 @@ class _FetchStream:
             await self._wake.wait()
             self._wake.clear()
             while self._woken:
-                await self.answers.wait_for_room()
+                await self._wait_for_room()
                 self._read(self._woken.popleft())
 
     def _read(self, fetch: DelayedFetch) -> None:
@@ -160,8 +182,7 @@ class _FetchStream:
                 partition.counts.bytes_out += size_bytes
         if fetch.span is not None:
             fetch.span.end()
-        result = encode_result(request.correlation_id, outcome.answers)
-        self.answers.put(result, result.size)
+        self._answer(request, outcome)
 
     def close(self) -> None:
         """Forget all fetches: nobody is there to answer."""

@@ -1,0 +1,27 @@
+"""`python -m barnabas.host --config FILE`: a gateway and a storage node in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.kernel.service import run_service
+
+if TYPE_CHECKING:
+    from barnabas.host.config import BrokerConfig
+    from barnabas.kernel.service import Serve
+
+HOSTED: Final = ("gateway", "storage")
+
+
+def load() -> tuple[type[BrokerConfig], Serve[BrokerConfig]]:
+    """The services' own code, imported once the process is prepared for it."""
+    from barnabas.host.config import BrokerConfig
+    from barnabas.host.service import serve
+    from barnabas.kernel.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    return BrokerConfig, serve
+
+
+if __name__ == "__main__":
+    run_service("broker", load, HOSTED)

@@ -1,0 +1,179 @@
+"""The link of a gateway to the storage node in its own process: the node's handlers, called without a network between.
+
+To the gateway it looks like `rpc.storage_streams.StorageConnection`: the same requests, results, errors and deadlines.
+Record batches are handed over as they are, and so are the bytes that were read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
+
+from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
+from barnabas.rpc.append_frames import AppendBatches
+from barnabas.rpc.deadlines import Deadlines
+from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
+from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, FetchRequest
+from barnabas.storage.handlers.fetch import UnansweredFetches
+
+if TYPE_CHECKING:
+    from barnabas.storage.handlers.append import AppendHandler
+    from barnabas.storage.handlers.fetch import FetchHandler
+    from barnabas.storage.reading import ReadOutcome
+
+RequestT = TypeVar("RequestT", bound=Any)
+ResultT = TypeVar("ResultT")
+
+_NOT_SERVING: Final = "the storage node in this process does not serve"
+
+
+class _Append(NamedTuple):
+    """One partition of an append, as the handler reads it from a message."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    records: bytes
+
+
+class _AppendRequest:
+    """An AppendBatches with the fields of an AppendRequest; nothing is copied."""
+
+    __slots__ = ("acks", "correlation_id", "partitions", "timeout_ms", "traceparent")
+
+    def __init__(self, batches: AppendBatches) -> None:
+        head = batches.head
+        self.correlation_id = batches.correlation_id
+        self.acks = head.acks
+        self.timeout_ms = head.timeout_ms
+        self.traceparent = head.traceparent
+        self.partitions = [
+            _Append(each.topic_id, each.partition, each.leader_epoch, records)
+            for each, records in zip(batches.partitions, batches.records, strict=True)
+        ]
+
+    def HasField(self, _: str) -> bool:  # noqa: N802
+        """As of a message: a gateway is no coordinator."""
+        return False
+
+
+class _LocalRequests(Generic[RequestT, ResultT]):
+    """Owner of the requests of one kind that have no result yet; what `CoalescedStream` is between processes."""
+
+    is_silent = False
+    """A node in this process answers if anybody does."""
+
+    def __init__(self) -> None:
+        self._next_id = 1
+        self._waiting: dict[int, asyncio.Future[ResultT]] = {}
+        self._ticks: dict[int, int] = {}
+        """Where the deadlines of those that have one are kept."""
+        self._deadlines = Deadlines(self._on_passed)
+        self._begin: Callable[[RequestT], None] | None = None
+
+    def send(
+        self, request: RequestT, size_bytes: int = 0, timeout_seconds: float | None = None
+    ) -> asyncio.Future[ResultT]:
+        """Hand over `request` now; the future of its result fails as that of `CoalescedStream.send` does."""
+        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        if self._begin is None:
+            future.set_exception(Unreachable(_NOT_SERVING))
+            return future
+        key = request.correlation_id = self._next_id
+        self._next_id = key + 1
+        self._waiting[key] = future
+        self._begin(request)
+        if timeout_seconds is not None and key in self._waiting:
+            self._ticks[key] = self._deadlines.add(key, timeout_seconds)
+        return future
+
+    def give_up(self, request: RequestT) -> None:
+        """The caller goes on without the result, which is dropped when it comes after all."""
+
+    def _settle(self, key: int, result: ResultT) -> None:
+        future = self._forget(key)
+        if future is not None and not future.done():
+            future.set_result(result)
+
+    def _forget(self, key: int) -> asyncio.Future[ResultT] | None:
+        tick = self._ticks.pop(key, -1)
+        if tick >= 0:
+            self._deadlines.discard(key, tick)
+        return self._waiting.pop(key, None)
+
+    def _on_passed(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self._ticks.pop(key)
+            _fail(self._waiting.pop(key), DeadlinePassed("no result in time"))
+
+    def close(self) -> None:
+        """The node serves no longer; what waits fails."""
+        self._begin = None
+        waiting, self._waiting = self._waiting, {}
+        self._ticks.clear()
+        self._deadlines.clear()
+        for future in waiting.values():
+            _fail(future, OutcomeUnknown(_NOT_SERVING))
+
+
+class LocalAppends(_LocalRequests[AppendRequest | AppendBatches, AppendResult]):
+    """Appends, in the order in which they are sent."""
+
+    is_full = False
+    """What waits for a log directory is bounded by its lane, which refuses the rest."""
+
+    def has_room(self, size_bytes: int) -> bool:
+        """See `links.storage_link.Appends`."""
+        return True
+
+    def open(self, handler: AppendHandler) -> None:
+        """The node serves from now on."""
+
+        def begin(batches: AppendRequest | AppendBatches) -> None:
+            assert isinstance(batches, AppendBatches), "a gateway sends batches beside their request"
+            handler.handle(cast(AppendRequest, _AppendRequest(batches)), self._on_result)
+
+        self._begin = begin
+
+    def _on_result(self, result: AppendResult) -> None:
+        self._settle(result.correlation_id, result)
+
+
+class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
+    """Fetches; what was read is handed over as it is."""
+
+    _unanswered: UnansweredFetches | None = None
+
+    def open(self, handler: FetchHandler) -> UnansweredFetches:
+        """The node serves from now on, as long as the `serve_woken` of what is returned runs."""
+        self._unanswered = UnansweredFetches(handler, self._deliver, _no_wait, is_client=True)
+        self._begin = self._unanswered.take
+        return self._unanswered
+
+    def hurry(self, request: FetchRequest) -> None:
+        """Have the request answered with whatever there is by now."""
+        if self._unanswered is not None:
+            self._unanswered.hurry(request.correlation_id)
+
+    def withdraw(self, request: FetchRequest) -> None:
+        """Nobody waits for the request any more."""
+        if self._unanswered is not None:
+            self._unanswered.withdraw(request.correlation_id)
+        future = self._forget(request.correlation_id)
+        if future is not None and not future.done():
+            future.cancel()
+
+    def _deliver(self, request: FetchRequest, outcome: ReadOutcome) -> None:
+        key = request.correlation_id
+        self._settle(key, FetchedResult(key, [PartitionFetched(*answer) for answer in outcome.answers]))
+
+
+async def _no_wait() -> None:
+    """What is read here is held by the gateway, within its own limits."""
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # whoever gave up waiting need not hear of it

@@ -1,0 +1,137 @@
+"""The storage node of this process, as the gateway beside it sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.host.local_link import LocalAppends, LocalFetches
+from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
+from barnabas.links.near_storage import Placed
+from barnabas.rpc.unary_calls import late, unavailable
+
+if TYPE_CHECKING:
+    from barnabas.rpc.v1.storage_pb2 import (
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+    )
+    from barnabas.storage.replicas import Replicas
+    from barnabas.storage.servicer import StorageServicer
+
+ResponseT = TypeVar("ResponseT")
+
+
+class LocalNode:
+    """What a `StorageConnection` is to a node elsewhere: `appends`, `fetches`, and `stub` for the look-ups.
+
+    While the node does not serve yet, or no longer, it is a node that cannot be reached.
+    """
+
+    address = "in this process"
+
+    def __init__(self) -> None:
+        self.appends = LocalAppends()
+        self.fetches = LocalFetches()
+        self.stub = LocalCalls()
+        self._replicas: Replicas | None = None
+        self._append_times = Histogram(SECONDS_BUCKETS)
+
+    @asynccontextmanager
+    async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
+        """The node serves while the context is open."""
+        self.appends.open(servicer.appends)
+        unanswered = self.fetches.open(servicer.fetches)
+        self.stub.open(servicer)
+        self._replicas = replicas
+        self._append_times = servicer.appends.append_times
+        woken = asyncio.create_task(unanswered.serve_woken(), name="woken fetches")
+        try:
+            yield
+        finally:
+            woken.cancel()
+            unanswered.close()
+            self._replicas = None
+            for part in (self.appends, self.fetches, self.stub):
+                part.close()
+
+    def append_at_once(self, topic_id: bytes, partition: int, records: bytes, acks: int) -> Placed | None:
+        """See `NearStorage`."""
+        if self._replicas is None:
+            return None
+        found = self._replicas.find(topic_id, partition)
+        if found is None:
+            return None
+        began = perf_counter()
+        info = found.append_at_once(records, acks)
+        if info is None:
+            return None
+        self._append_times.observe(perf_counter() - began)
+        return Placed(info.first_offset, info.log_append_time_ms, info.log_start_offset)
+
+    async def close(self) -> None:
+        """The gateway needs it no longer; the node goes on."""
+
+
+class LocalCalls:
+    """The unary calls of storage.proto, answered by the node's own methods."""
+
+    def __init__(self) -> None:
+        self._servicer: StorageServicer | None = None
+
+    def open(self, servicer: StorageServicer) -> None:
+        """The node serves from now on."""
+        self._servicer = servicer
+
+    def close(self) -> None:
+        """The node serves no longer."""
+        self._servicer = None
+
+    async def ListOffsets(  # noqa: N802
+        self, request: ListOffsetsRequest, *, timeout: float | None = None
+    ) -> ListOffsetsResponse:
+        return await _in_time(self._serving().ListOffsets(request, None), timeout)
+
+    async def OffsetForLeaderEpoch(  # noqa: N802
+        self, request: OffsetForLeaderEpochRequest, *, timeout: float | None = None
+    ) -> OffsetForLeaderEpochResponse:
+        return await _in_time(self._serving().OffsetForLeaderEpoch(request, None), timeout)
+
+    async def DeleteRecords(  # noqa: N802
+        self, request: DeleteRecordsRequest, *, timeout: float | None = None
+    ) -> DeleteRecordsResponse:
+        return await _in_time(self._serving().DeleteRecords(request, None), timeout)
+
+    async def DescribeLogDirs(  # noqa: N802
+        self, request: DescribeLogDirsRequest, *, timeout: float | None = None
+    ) -> DescribeLogDirsResponse:
+        return await _in_time(self._serving().DescribeLogDirs(request, None), timeout)
+
+    async def DescribeProducers(  # noqa: N802
+        self, request: DescribeProducersRequest, *, timeout: float | None = None
+    ) -> DescribeProducersResponse:
+        return await _in_time(self._serving().DescribeProducers(request, None), timeout)
+
+    def _serving(self) -> StorageServicer:
+        if self._servicer is None:
+            raise unavailable("the storage node in this process does not serve")
+        return self._servicer
+
+
+async def _in_time(answer: Awaitable[ResponseT], timeout: float | None) -> ResponseT:
+    """The answer, or the error of a gRPC call that took too long."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await answer
+    except TimeoutError:
+        raise late("the storage node in this process did not answer in time") from None
