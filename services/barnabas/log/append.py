@@ -12,7 +12,7 @@ from barnabas.log.producer_state import BatchMetadata, ProducerState
 from barnabas.log.segment import AppendedBatch
 from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
 from barnabas.records.control import EndTransactionMarker, decode_marker
-from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail
+from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail, plain_batch
 
 
 class AppendOrigin(enum.Enum):
@@ -56,6 +56,10 @@ def prepare_leader_batches(
 
     Raises KafkaError with the code that Kafka answers; see `barnabas.records.validate`.
     """
+    if origin is AppendOrigin.CLIENT and len(records) <= config.segment_bytes:
+        plain = plain_batch(records, config, now_ms)
+        if plain is not None:
+            return [PreparedBatch(plain, checked_tail(records, plain), plain.crc, plain.max_timestamp, None)]
     prepared: list[PreparedBatch] = []
     position, end = 0, len(records)
     while position < end or not prepared:

@@ -25,7 +25,7 @@ from barnabas.log.append import (
     prepare_leader_batches,
 )
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import WouldBlock, storage_errors
+from barnabas.log.errors import WouldBlock, storage_error, storage_errors
 from barnabas.log.flushable_log import FlushableLog
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog
@@ -156,18 +156,19 @@ class AppendableLog(FlushableLog):
         rolls = segment.should_roll(length, batches[-1].last_offset, newest, now_ms, self._limits)
         if (rolls or self._is_unclear) and not may_block:
             raise WouldBlock
-        with storage_errors(self.directory):
-            if self._is_unclear:
-                self._clear_up()
-            if rolls:
-                segment = self._roll(batches[0].first_offset)
-            try:
-                segment.append(parts, batches, length)
-            except OSError:
-                self._is_unclear = True
-                with contextlib.suppress(OSError):
+        if rolls or self._is_unclear:
+            with storage_errors(self.directory):
+                if self._is_unclear:
                     self._clear_up()
-                raise
+                if rolls:
+                    segment = self._roll(batches[0].first_offset)
+        try:
+            segment.append(parts, batches, length)
+        except OSError as error:
+            self._is_unclear = True
+            with contextlib.suppress(OSError):
+                self._clear_up()
+            raise storage_error(self.directory, error) from error
         return segment
 
     def _replay(self, segment: Segment, prepared: list[PreparedBatch], batches: list[AppendedBatch]) -> None:

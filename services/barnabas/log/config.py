@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 LONG_MAX = 2**63 - 1
@@ -13,7 +14,7 @@ _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class LogConfig:
     """Settings of one partition's log; the defaults are those of Kafka 4."""
 
@@ -75,18 +76,20 @@ class LogConfig:
         if not self.cleanup_policy <= {"delete", "compact"}:
             raise ValueError("cleanup.policy must be a list of delete and compact")
 
-    @property
+    # What follows from the settings is worked out once: every append asks for it.
+
+    @cached_property
     def is_log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    @cached_property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
 
     @property
     def roll_ms(self) -> int:
         """Age in ms at which a segment is rolled: only rolled ones are compacted, so max.compaction.lag.ms counts."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
-
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
 
     @property
     def is_deleted(self) -> bool:

@@ -31,4 +31,9 @@ def storage_errors(directory: str) -> Iterator[None]:
     except BlockingIOError:
         raise
     except OSError as error:
-        raise KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}") from error
+        raise storage_error(directory, error) from error
+
+
+def storage_error(directory: str, error: OSError) -> KafkaError:
+    """A refusal of the disk's, as clients and the storage service know it."""
+    return KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}")

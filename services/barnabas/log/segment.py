@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from barnabas.log.config import INT_MAX
 from barnabas.log.index_file import read_entries
 from barnabas.log.offset_index import OffsetIndex
 from barnabas.log.scan import CheckedScan, ScannedBatch, scan_headers
@@ -235,15 +236,17 @@ class Segment:
         """Whether `length` more bytes up to `last_offset` belong in a new segment."""
         size = self.size
         if size == 0:
-            return last_offset - self.base_offset > 0x7FFFFFFF
-        if size + length > limits.segment_bytes:
+            return last_offset - self.base_offset > INT_MAX
+        if size + length > limits.segment_bytes or last_offset - self.base_offset > INT_MAX:
             return True
-        opened = self._open or self.open()
-        if opened.offset_index.is_full or opened.time_index.is_full:
-            return True
-        if not opened.offset_index.can_hold(last_offset):
-            return True
-        first = self.first_timestamp()
+        if size - self._last_indexed_position > self.index_interval_bytes:
+            # Only then the append adds to the indexes.
+            opened = self._open or self.open()
+            if opened.offset_index.is_full or opened.time_index.is_full:
+                return True
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp()
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return waited > limits.segment_ms - self.jitter_ms
 
