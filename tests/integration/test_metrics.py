@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from raw_client import RawConnection
-from running_cluster import require_program
+from running_cluster import Cluster, require_program
 from scraped_metrics import Scrape, documented, scrape, scrape_until
 
 from barnabas.records.record import encode_batch
@@ -38,8 +38,16 @@ class Traffic(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def traffic(cluster: Any) -> Iterator[Traffic]:
+def separate() -> Iterator[Cluster]:
+    """A cluster whose gateway and storage node are two processes, with streams between them."""
+    with Cluster(flags=("--separate",)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def traffic(separate: Cluster) -> Iterator[Traffic]:
     """500 records in two partitions; a member that read all of them and committed 200 of partition 0."""
+    cluster = separate
     topic, group = f"measured-{uuid.uuid4().hex[:8]}", f"readers-{uuid.uuid4().hex[:8]}"
     settings = {"bootstrap.servers": cluster.bootstrap}
     before = scrape(cluster.http)
