@@ -195,7 +195,7 @@ def test_the_rest_of_half_a_frame_is_answered_when_it_comes(cluster: Any) -> Non
 
 
 def test_thousands_of_quick_connects(cluster: Any) -> None:
-    start, pid = cluster.log_size(), cluster.services()["gateway-1"].pid
+    start, pid = cluster.log_size(), cluster.service("gateway-1").pid
     for number in range(QUICK_CONNECTS):
         with socket.create_connection(("127.0.0.1", cluster.port), timeout=WAIT_SECONDS) as quick:
             if number % 3 == 0:  # gone with a reset
@@ -210,7 +210,7 @@ def test_thousands_of_quick_connects(cluster: Any) -> None:
 
 
 def test_memory_does_not_follow_a_claimed_length(cluster: Any) -> None:
-    pid = cluster.services()["gateway-1"].pid
+    pid = cluster.service("gateway-1").pid
     before = resident_kib(pid)
     with connections(cluster.port, 40) as claiming:
         for connection in claiming:
@@ -221,7 +221,7 @@ def test_memory_does_not_follow_a_claimed_length(cluster: Any) -> None:
 
 
 def test_memory_does_not_follow_a_claimed_array(cluster: Any) -> None:
-    pid = cluster.services()["gateway-1"].pid
+    pid = cluster.service("gateway-1").pid
     before, start = resident_kib(pid), cluster.log_size()
     for claimed in (2**31 - 1, 2**30, 2**24) * 10:
         with RawConnection(cluster.port) as connection:
@@ -233,7 +233,7 @@ def test_memory_does_not_follow_a_claimed_array(cluster: Any) -> None:
 
 def test_a_client_that_never_reads_takes_no_memory(cluster: Any) -> None:
     """Requests whose answers nobody takes: the gateway stops reading, and others go on."""
-    pid = cluster.services()["gateway-1"].pid
+    pid = cluster.service("gateway-1").pid
     request = with_length(request_frame(API_VERSIONS, 2, {}))
     with RawConnection(cluster.port) as deaf, RawConnection(cluster.port) as other:
         before = resident_kib(pid)

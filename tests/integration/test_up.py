@@ -53,7 +53,8 @@ def test_a_broker_is_one_process_and_the_others_are_theirs(cluster: Cluster) -> 
     assert {service.name for service in services.values()} == set(SERVICES)
     assert len({service.pid for service in services.values()}) == len(SERVICES)
     assert all(service.ready for service in services.values())
-    assert services["storage-1"] == services["gateway-1"] == services["broker-1"]
+    for hosted in ("storage-1", "gateway-1"):
+        assert cluster.service(hosted) == services["broker-1"]
 
 
 def test_separate_services_are_processes_of_their_own(make_cluster: Callable[..., Cluster]) -> None:
@@ -101,7 +102,7 @@ def test_a_taken_port_is_refused(cluster: Cluster, tmp_path: Path) -> None:
 def test_a_killed_service_comes_back(make_cluster: Callable[..., Cluster], name: str) -> None:
     cluster = make_cluster()
     cluster.kill_and_wait(name)
-    assert cluster.services()[name].restarts == 1
+    assert cluster.service(name).restarts == 1
     assert f"barnabas: {name} was killed by SIGKILL; starting it again in 0.1 s\n" in cluster.log()
 
 

@@ -230,12 +230,17 @@ class ClusterProcess:
             time.sleep(POLL_SECONDS)
 
     def services(self) -> dict[str, Service]:
-        """Every service by name (controller, broker-1, coordinator-1) and by the names of what it hosts."""
-        found: dict[str, Service] = {}
-        for row in json.loads(self._ask("GET", "/services")):
-            service = Service(**{**row, "aliases": tuple(row["aliases"])})
-            found |= dict.fromkeys((service.name, *service.aliases), service)
-        return found
+        """Every process by name: controller, broker-1, coordinator-1."""
+        rows = json.loads(self._ask("GET", "/services"))
+        return {row["name"]: Service(**{**row, "aliases": tuple(row["aliases"])}) for row in rows}
+
+    def service(self, name: str) -> Service:
+        """The process of this name, or the one that hosts the service of this name: broker-1 for storage-1."""
+        services = self.services()
+        for service in services.values():
+            if name in (service.name, *service.aliases):
+                return service
+        raise ClusterFailed(f"no service is called {name}; there are {', '.join(services)}")
 
     def metrics(self) -> str:
         """The metrics of all services, in Prometheus' text format."""
@@ -267,7 +272,7 @@ class ClusterProcess:
         """Kill one service with SIGKILL and return when the cluster is ready with another process in its place."""
         pid = self.kill(name)
         deadline = time.monotonic() + READY_SECONDS_MAX
-        while self.services()[name].pid in (pid, None):
+        while self.service(name).pid in (pid, None):
             if time.monotonic() > deadline:
                 raise ClusterFailed(f"{name} was not started again:\n{self.log()}")
             time.sleep(POLL_SECONDS)
@@ -343,10 +348,7 @@ class ClusterProcess:
         self.restart()
 
     def _pid(self, name: str) -> int:
-        services = self.services()
-        if name not in services:
-            raise ClusterFailed(f"no service is called {name}; there are {', '.join(services)}")
-        pid = services[name].pid
+        pid = self.service(name).pid
         if pid is None:
             raise ClusterFailed(f"{name} is not running now")
         return pid
