@@ -75,14 +75,14 @@ class Sockets:
     async def open(self, image: MetadataImage) -> None:
         """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port.
 
-        Until there are metadata the ports are only taken: whoever was let in would learn of a cluster without
-        brokers, and librdkafka then asks nobody again for as long as it has that connection.
+        Until the metadata know a storage node the ports are only taken: whoever was let in would learn of a cluster
+        without brokers, and librdkafka then asks nobody again for ten seconds, or as long as it has that connection.
         """
         for listener in self._listeners:
             for position in self._positions(image) if listener.port_per_node else (0,):
                 if (listener.name, position) not in self._servers:
                     self._servers[listener.name, position] = await self._listen(listener, position)
-        if image.revision > 0:
+        if image.nodes:
             for server in self._servers.values():
                 if not server.is_serving():
                     await server.start_serving()
