@@ -102,6 +102,8 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
         self._log_end = 0
         """Where the log ends, after all that is known to be in it."""
         self._broken = False
+        self._failed_loads = 0
+        """How often in a row the log could not be read."""
 
     @property
     def is_loaded(self) -> bool:
@@ -124,6 +126,7 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
             while True:
                 try:
                     await self._load()
+                    self._failed_loads = 0
                     pause_ms = limits.LOAD_RETRY_MS_MIN
                     await self._write_forever()
                 except (KafkaError, UnreadableRecord) as error:
@@ -377,7 +380,10 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
     def _drop(self, error: KafkaError | UnreadableRecord) -> None:
         """Forget everything: only the log knows what is true now."""
         is_new = isinstance(error, KafkaError) and error.code in NOT_OPENED_YET
-        say = log.info if is_new and self.state is PartitionState.LOADING else log.warning
+        self._failed_loads += 1
+        # A node that starts takes a moment: fifty partitions need not say so, unless it takes long.
+        is_early = self.state is PartitionState.LOADING and self._failed_loads < limits.QUIET_LOADS
+        say = log.info if is_early and isinstance(error, KafkaError) else log.warning
         say(
             "partition is not served",
             partition=self.partition,
