@@ -56,10 +56,7 @@ def up(
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="Storage nodes (Kafka's brokers).")] = 1,
     gateways: Annotated[
-        int,
-        typer.Option(
-            min=1, max=GATEWAYS_MAX, help="Gateways at every port; more than one have processes of their own."
-        ),
+        int, typer.Option(min=1, max=GATEWAYS_MAX, help="Gateways; all but one have processes of their own.")
     ] = 1,
     coordinators: Annotated[
         int, typer.Option(min=1, max=COORDINATORS_MAX, help="Group coordinator processes.")
@@ -86,10 +83,7 @@ def up(
         bool, typer.Option("--ephemeral", help="When stdin closes, stop at once and remove the data.")
     ] = False,
     separate: Annotated[
-        bool,
-        typer.Option(
-            "--separate", help="Gateways and storage nodes in processes of their own, as in containers."
-        ),
+        bool, typer.Option("--separate", help="Gateways and storage nodes as processes of their own.")
     ] = False,
     override: Annotated[
         list[str] | None,
@@ -100,16 +94,7 @@ def up(
     from barnabas.cli.up import run_up
 
     options = UpOptions(
-        host,
-        port,
-        data_dir,
-        nodes,
-        gateways,
-        coordinators,
-        http_port,
-        advertise,
-        etcd,
-        log_level,
+        *(host, port, data_dir, nodes, gateways, coordinators, http_port, advertise, etcd, log_level),
         fault_injection=fault_injection,
         ephemeral=ephemeral,
         separate=separate,

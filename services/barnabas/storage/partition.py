@@ -11,7 +11,6 @@ nothing on the event loop may take that lock.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -33,6 +32,7 @@ from barnabas.storage.group_commit import GroupCommit
 from barnabas.storage.lane_queue import LaneQueue, OnWithdrawn
 from barnabas.storage.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.topic_settings import TopicSettings
+from barnabas.storage.unawaited_flushes import UnawaitedFlushes
 
 if TYPE_CHECKING:
     from barnabas.storage.delayed_fetch import DelayedFetch, FetchPurgatory
@@ -90,8 +90,7 @@ class Partition:
         self._node_id = node_id
         self._purgatory = purgatory
         self._commit: GroupCommit | None = None
-        self._flush_timer: asyncio.TimerHandle | None = None
-        self._flushes_finished = False
+        self._unawaited: UnawaitedFlushes | None = None
         self._for_high_watermark = OffsetWaiters()
         self._for_sync = OffsetWaiters()
         self._parked: deque[Callable[[], None]] | None = deque()
@@ -144,6 +143,7 @@ class Partition:
         self._queue = LaneQueue(lane)
         self._end_offset = opened.log_end_offset
         self._commit = GroupCommit(opened, lane.flush, self._on_synced, self._go_offline)
+        self._unawaited = UnawaitedFlushes(self.name, opened, lane.flush, self._go_offline)
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
         self._stable_offset = opened.log_start_offset
         opened.update_config(self.settings.log)
@@ -211,18 +211,22 @@ class Partition:
         self._withdraw_all(self.error)
         self._fail_waiters(self.error)
         self._complete_watchers()
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
+        self._stop_flushes()
 
     def _go_offline(self, error: BaseException) -> None:
         """A sync failed: nothing is served until the next start has recovered the log."""
         log.error("partition is offline: its disk failed", partition=self.name, reason=str(error))
         self.is_offline = True
+        self._stop_flushes()
         self.is_leader = False
         self.error = int(ErrorCode.kafka_storage_error)
         self._withdraw_all(self.error)
         self._fail_waiters(self.error)
         self._complete_watchers()
+
+    def _stop_flushes(self) -> None:
+        if self._unawaited is not None:
+            self._unawaited.stop()
 
     def _fail_waiters(self, error_code: int) -> None:
         self._for_high_watermark.fail(error_code)
@@ -438,17 +442,16 @@ class Partition:
         assert self.log is not None
         assert self.lane is not None
         assert self._commit is not None
+        assert self._unawaited is not None
         self.lane.on_success()
         if self.is_offline:
             return
         config = self.settings.log
         if config.flush_messages < LONG_MAX and self.log.unflushed_records >= config.flush_messages:
             self._commit.request()
-        elif config.flush_ms < LONG_MAX and self._flush_timer is None:
-            loop = asyncio.get_running_loop()
-            self._flush_timer = loop.call_later(config.flush_ms / 1000, self._flush_in_time)
-        if self.log.is_finished_segment_unflushed and not self._flushes_finished:
-            self._flush_finished_segment()
+            self._unawaited.on_append(LONG_MAX)
+        else:
+            self._unawaited.on_append(config.flush_ms)
         self._advance_high_watermark()
 
     def wait(self, offset: int, acks: int, on_decided: OnDecided) -> bool:
@@ -489,37 +492,3 @@ class Partition:
     def _on_synced(self, offset: int) -> None:
         self._for_sync.release(offset)
         self._advance_high_watermark()
-
-    def _flush_in_time(self) -> None:
-        """flush.ms is over."""
-        self._flush_timer = None
-        if self.log is not None and self.log.unflushed_records and not self.is_offline:
-            assert self.lane is not None, "a log has its lane"
-            future = asyncio.get_running_loop().run_in_executor(self.lane.flush, self.log.flush)
-            future.add_done_callback(self._on_flushed)
-
-    def _flush_finished_segment(self) -> None:
-        """A segment was rolled: on disk, it need not be checked after a crash. Nobody waits for it."""
-        assert self.log is not None
-        self._flushes_finished = True
-        assert self.lane is not None, "a log has its lane"
-        future = asyncio.get_running_loop().run_in_executor(self.lane.flush, self.log.flush_finished)
-        future.add_done_callback(self._on_finished_segment_flushed)
-
-    def _on_finished_segment_flushed(self, future: asyncio.Future[int]) -> None:
-        self._flushes_finished = False
-        error = None if future.cancelled() else future.exception()
-        if self.log is None or self.is_offline or future.cancelled():
-            return
-        if error is None:
-            if self.log.is_finished_segment_unflushed:
-                self._flush_finished_segment()  # another was rolled meanwhile
-        elif self.log.is_trusted:
-            log.warning("a finished segment is not on disk yet", partition=self.name, reason=str(error))
-        else:
-            self._go_offline(error)
-
-    def _on_flushed(self, future: asyncio.Future[int]) -> None:
-        error = None if future.cancelled() else future.exception()
-        if error is not None:
-            self._go_offline(error)

@@ -128,7 +128,9 @@ def test_a_broker_is_a_gateway_at_its_own_port(directory: DataDirectory) -> None
     assert specs.keys() == {"gateway-2", "coordinator-1", "broker-1", "broker-2", "broker-3", "controller"}
     assert specs["broker-1"].aliases == ("storage-1", "gateway-1")
     assert specs["broker-2"].aliases == ("storage-2",)
-    brokers = [load_config(BrokerConfig, list(specs[f"broker-{number}"].arguments), {}) for number in (1, 2, 3)]
+    brokers = [
+        load_config(BrokerConfig, list(specs[f"broker-{number}"].arguments), {}) for number in (1, 2, 3)
+    ]
     assert [broker.gateway.own_position_only for broker in brokers] == [0, 1, 2]
     assert [broker.storage.position for broker in brokers] == [0, 1, 2]
     other = load_config(GatewayConfig, list(specs["gateway-2"].arguments), {})

@@ -1,0 +1,76 @@
+"""Syncs of a log that no append waits for: after flush.ms, and of finished segments when they are rolled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from barnabas.kernel.logs import get_logger
+from barnabas.log.config import LONG_MAX
+from barnabas.log.partition_log import PartitionLog
+
+log = get_logger("storage.partition")
+
+
+class UnawaitedFlushes:
+    """Owner of the timer of flush.ms, and of the one sync of finished segments that may run.
+
+    `on_failed(error)` is called on the event loop when a sync failed and the log may not hold what it was told.
+    """
+
+    __slots__ = ("_executor", "_flushes_finished", "_is_stopped", "_log", "_name", "_on_failed", "_timer")
+
+    def __init__(
+        self, name: str, opened: PartitionLog, executor: Executor, on_failed: Callable[[BaseException], None]
+    ) -> None:
+        self._name = name
+        self._log = opened
+        self._executor = executor
+        self._on_failed = on_failed
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushes_finished = False
+        self._is_stopped = False
+
+    def on_append(self, flush_ms: int) -> None:
+        """Something was appended under this setting."""
+        if flush_ms < LONG_MAX and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(flush_ms / 1000, self._flush_in_time)
+        if self._log.is_finished_segment_unflushed and not self._flushes_finished:
+            self._flush_finished()
+
+    def stop(self) -> None:
+        """The partition is served no longer."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _flush_in_time(self) -> None:
+        self._timer = None
+        if self._log.unflushed_records and not self._is_stopped:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush)
+            future.add_done_callback(self._on_flushed)
+
+    def _on_flushed(self, future: asyncio.Future[int]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not self._is_stopped:
+            self._on_failed(error)
+
+    def _flush_finished(self) -> None:
+        """On disk, a finished segment need not be checked after a crash."""
+        self._flushes_finished = True
+        future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush_finished)
+        future.add_done_callback(self._on_finished_flushed)
+
+    def _on_finished_flushed(self, future: asyncio.Future[int]) -> None:
+        self._flushes_finished = False
+        error = None if future.cancelled() else future.exception()
+        if self._is_stopped or future.cancelled():
+            return
+        if error is None:
+            if self._log.is_finished_segment_unflushed:
+                self._flush_finished()  # another was rolled meanwhile
+        elif self._log.is_trusted:
+            log.warning("a finished segment is not on disk yet", partition=self._name, reason=str(error))
+        else:
+            self._on_failed(error)
