@@ -9,6 +9,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.config import INT_MAX, LogConfig
 from barnabas.log.leader_epochs import NO_EPOCH
 from barnabas.log.producer_state import BatchMetadata, ProducerState
+from barnabas.log.refused_sequences import RefusedSequences
 from barnabas.log.segment import AppendedBatch
 from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
 from barnabas.records.control import EndTransactionMarker, decode_marker
@@ -88,11 +89,11 @@ def prepare_leader_batches(
 
 
 def check_producers(
-    state: ProducerState, prepared: list[PreparedBatch], origin: AppendOrigin
+    state: ProducerState, refused: RefusedSequences, prepared: list[PreparedBatch], origin: AppendOrigin
 ) -> BatchMetadata | None:
     """Idempotence and transactions: the batch that this append repeats, or None when it may be written.
 
-    Raises KafkaError as `ProducerState.check` does.
+    Raises KafkaError as `ProducerState.check` and, where that knows nothing, `RefusedSequences.check` do.
     """
     for batch in prepared:
         header = batch.header
@@ -106,6 +107,8 @@ def check_producers(
             repeated = state.duplicate(header)
             if repeated is not None:
                 return repeated
+            if header.producer_id not in state.producers:
+                refused.check(header)
         state.check(header, check_sequence=is_client)
     return None
 

@@ -30,6 +30,7 @@ from barnabas.log.flushable_log import FlushableLog
 from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.loader import LoadedLog
 from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.refused_sequences import RefusedSequences
 from barnabas.log.segment import AppendedBatch, RollLimits, Segment, remove_marked
 from barnabas.log.segment_factory import SegmentFactory
 from barnabas.records.batch import Buffer
@@ -50,6 +51,8 @@ class AppendableLog(FlushableLog):
         self._snapshot_offset = loaded.report.snapshot_offset
         self._limits = _roll_limits(factory.config)
         self._unfinished_roll: Segment | None = None
+        self.refused = RefusedSequences()
+        """What clients are to send again. Whoever gives up appends before they come here adds to it."""
         self._is_unclear = False
         """Whether files hold what is not of the log: the rest of a write that failed, or of a roll."""
 
@@ -88,7 +91,7 @@ class AppendableLog(FlushableLog):
                     ErrorCode.fenced_leader_epoch,
                     f"leader epoch {leader_epoch} is older than {max(latest_epoch, self._next_epoch)}",
                 )
-            repeated = check_producers(self.producer_state, prepared, origin)
+            repeated = check_producers(self.producer_state, self.refused, prepared, origin)
             if repeated is not None:
                 return AppendInfo(
                     repeated.first_offset,
@@ -173,13 +176,14 @@ class AppendableLog(FlushableLog):
 
     def _replay(self, segment: Segment, prepared: list[PreparedBatch], batches: list[AppendedBatch]) -> None:
         """The batches stand in `segment`: the producers' state follows, then the end that readers see."""
-        state = self.producer_state
+        state, refused = self.producer_state, self.refused
         for item, batch in zip(prepared, batches, strict=True):
             if item.marker is not None:
                 completed = state.replay_marker(item.header, item.marker, batch.first_offset)
                 loader.record_completion(segment, completed)
             elif not item.header.is_control:
                 state.replay(item.header, batch.first_offset, batch.max_timestamp)
+                refused.on_written(item.header.producer_id)
             else:
                 state.end_offset = batch.last_offset + 1
         self._end = (batches[-1].last_offset + 1, segment, segment.size, self._end[3])
@@ -255,6 +259,7 @@ class AppendableLog(FlushableLog):
 
     def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
         """Forget producers that were idle for producer.id.expiration.ms; returns how many."""
+        self.refused.expire(expiration_ms / 1000)
         with self._turn():
             return self.producer_state.expire(self._clock.now_ms(), expiration_ms)
 

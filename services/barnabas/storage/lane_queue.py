@@ -48,7 +48,11 @@ class LaneQueue:
         return True
 
     def withdraw_all(self, reason: KafkaError) -> None:
-        """Take back all that has not begun and can be, and tell each of them why."""
-        for item, on_withdrawn in list(self._items.items()):
-            if on_withdrawn is not None and self.withdraw(item):
-                on_withdrawn(reason)
+        """Take back all that has not begun and can be, and tell each of them why.
+
+        The last one first: else the writer thread might begin one whose forerunner is gone.
+        """
+        items = reversed(list(self._items.items()))
+        withdrawn = [told for item, told in items if told is not None and self.withdraw(item)]
+        for on_withdrawn in reversed(withdrawn):
+            on_withdrawn(reason)

@@ -23,6 +23,7 @@ from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LONG_MAX
 from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.refused_sequences import RefusedSequences
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.coordinator_claim import CoordinatorClaim
@@ -84,6 +85,8 @@ class Partition:
         """Kafka's error code for all who come while the partition is not led by this node; 0 while it is."""
         self.is_offline = False
         """Whether the disk failed where what it holds is no longer known."""
+        self.refused = RefusedSequences()
+        """What clients are to send again: it was given up, here or in the log."""
         self.watchers: dict[DelayedFetch, int] = {}
         """Waiting fetches and the offset that each wants."""
         self.counts = counts
@@ -141,6 +144,7 @@ class Partition:
         self.log = opened
         self.lane = lane
         self._queue = LaneQueue(lane)
+        opened.refused = self.refused
         self._end_offset = opened.log_end_offset
         self._commit = GroupCommit(opened, lane.flush, self._on_synced, self._go_offline)
         self._unawaited = UnawaitedFlushes(self.name, opened, lane.flush, self._go_offline)
@@ -266,6 +270,7 @@ class Partition:
             self._admit(leader_epoch, acks, claim)
             info = self._write(records, self.leader_epoch, claim, may_block=False)
         except KafkaError as refused:
+            self.refused.note(refused.code, records)
             self._on_refused(refused, len(records))
             raise
         self._on_written(info, len(records))
@@ -288,6 +293,7 @@ class Partition:
             self._admit(leader_epoch, acks, claim)
             return self._append_in_lane(records, claim, on_appended)
         except KafkaError as refused:
+            self.refused.note(refused.code, records)
             self.count_refused(int(refused.code), len(records))
             raise
 
@@ -306,9 +312,8 @@ class Partition:
         def on_done(result: object, error: BaseException | None) -> None:
             if error is not None:
                 # Anything else is a fault of ours, which the lane has logged.
-                refused = (
-                    error if isinstance(error, KafkaError) else KafkaError(ErrorCode.unknown_server_error)
-                )
+                fault = KafkaError(ErrorCode.unknown_server_error)
+                refused = error if isinstance(error, KafkaError) else fault
                 self._on_refused(refused, size_bytes)
                 on_appended(None, refused, item.seconds)
                 return
@@ -324,6 +329,7 @@ class Partition:
                 on_appended(info, None, item.seconds)
 
         def on_withdrawn(reason: KafkaError) -> None:
+            self.refused.add(records)
             self.count_refused(int(reason.code), size_bytes)
             on_appended(None, reason, 0.0)
 
@@ -343,11 +349,12 @@ class Partition:
             self._stable_offset = self.log.last_stable_offset(self.high_watermark)
         return self._queue.submit(work, on_done, size_bytes, on_withdrawn)
 
-    def on_overdue(self, item: LaneItem) -> None:
+    def on_overdue(self, item: LaneItem, records: bytes) -> None:
         """Nobody waits for the append any more: if it has not begun it is never written, else it may still land."""
         assert self.lane is not None, "what is in a lane has one"
         assert self._queue is not None
         self.lane.on_overdue()
+        self.refused.add(records)  # before one behind it can begin; should this one land, it is forgotten
         self._queue.withdraw(item)
 
     def _withdraw_all(self, error_code: int) -> None:
@@ -359,7 +366,8 @@ class Partition:
         """The checks that need no look at the log."""
         error = self.check_epoch(leader_epoch)
         if error:
-            raise KafkaError(ErrorCode(error), self._epoch_advice(error, leader_epoch))
+            advice = f"leader epoch {leader_epoch} was given, {self.leader_epoch} is current"
+            raise KafkaError(ErrorCode(error), advice if error in (FENCED_EPOCH, UNKNOWN_EPOCH) else "")
         if claim is not None:
             claim.check_owner(self.record, internal=self.internal)
         elif self.internal:
@@ -380,7 +388,11 @@ class Partition:
             # One step with the append: nothing may come between them.
             claim.check_log_end(self.log.log_end_offset)
             origin = AppendOrigin.COORDINATOR
-        return self.log.append_as_leader(records, leader_epoch, origin=origin, may_block=may_block)
+        try:
+            return self.log.append_as_leader(records, leader_epoch, origin=origin, may_block=may_block)
+        except KafkaError as refused:
+            self.refused.note(refused.code, records)  # here and now: the next one may be about to begin
+            raise
 
     def append_at_once(self, records: bytes, acks: int) -> AppendInfo | None:
         """Append one batch of a client's as `append` does, where it can be acknowledged when this returns.
@@ -406,19 +418,13 @@ class Partition:
         self._on_written(info, len(records))
         return info
 
-    def _epoch_advice(self, error: int, leader_epoch: int) -> str:
-        if error in (FENCED_EPOCH, UNKNOWN_EPOCH):
-            return f"leader epoch {leader_epoch} was given, {self.leader_epoch} is current"
-        return ""
-
     def _check_in_sync_replicas(self) -> None:
-        record = self.record
+        in_sync = len(self.record.isr)
         # A topic with fewer replicas than the setting asks for needs all of them.
-        needed = min(self.settings.min_insync_replicas, len(record.replicas))
-        if len(record.isr) < needed:
-            raise KafkaError(
-                ErrorCode.not_enough_replicas, f"{len(record.isr)} replicas are in sync, {needed} are needed"
-            )
+        needed = min(self.settings.min_insync_replicas, len(self.record.replicas))
+        if in_sync < needed:
+            advice = f"{in_sync} replicas are in sync, {needed} are needed"
+            raise KafkaError(ErrorCode.not_enough_replicas, advice)
 
     def _on_refused(self, refused: KafkaError, size_bytes: int) -> None:
         if refused.code == ErrorCode.kafka_storage_error and self.lane is not None and not self.is_offline:

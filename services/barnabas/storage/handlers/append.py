@@ -129,7 +129,7 @@ class _AppendOperation:
         self._result = AppendResult(correlation_id=request.correlation_id)
         self._open = 1
         """Results that are still to come, and one for the request itself while it is being taken."""
-        self._parked: set[int] = set()
+        self._parked: dict[int, Partition] = {}
         self._queued: dict[int, tuple[Partition, LaneItem]] = {}
         """Appends in a directory's writer thread."""
         self._is_waiting = False
@@ -143,10 +143,11 @@ class _AppendOperation:
         elif not partition.is_opening:
             result = self._append_now(number, item, partition)
         elif partition.park(partial(self._append_parked, number, item, partition), len(item.records)):
-            self._parked.add(number)
+            self._parked[number] = partition
             self._open += 1
             result = _refusal(UNANSWERED)
         else:
+            partition.refused.add(item.records)  # a smaller one behind it may be parked
             result = _refusal(NOT_LEADER)
         self._result.partitions.append(result)
 
@@ -227,7 +228,7 @@ class _AppendOperation:
 
     def _append_parked(self, number: int, item: PartitionAppend, partition: Partition) -> None:
         if number in self._parked:  # else it was given up, and must not be written after all
-            self._parked.discard(number)
+            del self._parked[number]
             self._result.partitions[number].CopyFrom(self._append_now(number, item, partition))
             self._close_one()
 
@@ -263,8 +264,11 @@ class _AppendOperation:
 
     def _on_timeout(self) -> None:
         queued, self._queued = self._queued, {}
-        for partition, item in queued.values():
-            partition.on_overdue(item)
+        sent = self._request.partitions
+        for number, (partition, item) in queued.items():
+            partition.on_overdue(item, sent[number].records)
+        for number, partition in self._parked.items():
+            partition.refused.add(sent[number].records)
         for number, result in enumerate(self._result.partitions):
             if number in self._parked:
                 self._settle(number, NOT_LEADER)

@@ -1,0 +1,222 @@
+"""A batch of an idempotent producer that is new to a partition is given up: nothing behind it may take its place.
+
+In each test `FIRST` is given up for another reason, while `SECOND` is under way already or comes before `FIRST` is sent
+again. Were `SECOND` written, `FIRST` sent again would be out of order, which clients take for "it was written before".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
+
+from barnabas.kernel.errors import ErrorCode
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment_file import SegmentFile
+from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppendResult
+from barnabas.storage import limits
+
+OUT_OF_ORDER = int(ErrorCode.out_of_order_sequence_number)
+TIMED_OUT = int(ErrorCode.request_timed_out)
+NOT_LEADER = int(ErrorCode.not_leader_or_follower)
+STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
+
+FIRST = batch(b"first" + bytes(2_000), producer_id=7, producer_epoch=0, base_sequence=0)
+SECOND = batch(b"second", producer_id=7, producer_epoch=0, base_sequence=1)
+SECOND_OF_NEW_EPOCH = batch(b"second", producer_id=7, producer_epoch=1, base_sequence=0)
+
+
+@pytest.fixture
+def go() -> Iterator[threading.Event]:
+    """What holds something up until it is set."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, go: threading.Event) -> AsyncIterator[StorageHarness]:
+    async with run_node(tmp_path / "a", tmp_path / "s") as harness:
+        yield harness
+        go.set()
+
+
+@pytest.fixture
+async def threaded(tmp_path: Path, go: threading.Event) -> AsyncIterator[StorageHarness]:
+    """A node with two log directories: all of its appends run in writer threads."""
+    async with run_node(tmp_path / "a", tmp_path / "s", [tmp_path / "b"]) as harness:
+        yield harness
+        go.set()
+
+
+def hold_writer(node: StorageHarness, topic: uuid.UUID, go: threading.Event) -> None:
+    """The writer thread of the topic's directory has something else to do until `go` is set."""
+    lane = node.partition(topic).lane
+    assert lane is not None
+    lane.submit(lambda: go.wait(20), lambda *_: None)
+
+
+def code(answered: AppendResult) -> int:
+    return answered.partitions[0].error_code
+
+
+async def check_order(node: StorageHarness, topic: uuid.UUID, offset: int = 0) -> None:
+    """The second is refused until the first has landed; then both are there, in their order."""
+    assert (await node.append(topic, SECOND)).error_code == OUT_OF_ORDER
+    for number, records in enumerate((FIRST, SECOND)):
+        result = await node.append(topic, records)
+        assert (result.error_code, result.base_offset) == (0, offset + number)
+    stored = (await node.fetch(topic)).records
+    assert 0 <= stored.find(b"first") < stored.find(b"second")
+
+
+async def _check_refused_by_disk(node: StorageHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = await node.create_topic()
+    write = SegmentFile.write
+
+    def full(file: SegmentFile, parts: Any, *args: Any) -> Any:
+        if sum(map(len, parts)) > 1_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, parts, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "write", full)
+        sent = [node.send_append(topic, records) for records in (FIRST, SECOND)]
+        assert [code(each) for each in await asyncio.gather(*sent)] == [STORAGE_ERROR, OUT_OF_ORDER]
+    await check_order(node, topic)
+
+
+async def test_refused_by_the_disk(node: StorageHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _check_refused_by_disk(node, monkeypatch)
+
+
+async def test_refused_by_the_disk_in_a_writer_thread(
+    threaded: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _check_refused_by_disk(threaded, monkeypatch)
+
+
+async def test_a_new_epoch_of_the_producer_begins_anew(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "write", full)
+        assert (await node.append(topic, FIRST)).error_code == STORAGE_ERROR
+    assert (await node.append(topic, SECOND)).error_code == OUT_OF_ORDER
+    assert (await node.append(topic, SECOND_OF_NEW_EPOCH)).error_code == 0
+
+
+async def test_out_of_time_before_it_began(threaded: StorageHarness, go: threading.Event) -> None:
+    node = threaded
+    topic = await node.create_topic()
+    hold_writer(node, topic, go)
+    first = node.send_append(topic, FIRST, timeout_ms=20)
+    second = node.send_append(topic, SECOND, timeout_ms=60_000)
+    assert code(await first) == TIMED_OUT
+    go.set()
+    assert code(await second) == OUT_OF_ORDER
+    await check_order(node, topic)
+
+
+async def test_too_much_waits_for_the_directory(
+    threaded: StorageHarness, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = threaded
+    topic = await node.create_topic()
+    lane = node.partition(topic).lane
+    monkeypatch.setattr(lane, "_bytes_max", 1_000)
+    hold_writer(node, topic, go)
+    held = node.send_append(topic, batch(b"held"), timeout_ms=60_000)
+    assert (await node.append(topic, FIRST)).error_code == STORAGE_ERROR
+    second = node.send_append(topic, SECOND, timeout_ms=60_000)
+    go.set()
+    assert [code(each) for each in await asyncio.gather(held, second)] == [0, OUT_OF_ORDER]
+    await check_order(node, topic, 1)
+
+
+async def test_withdrawn_with_the_leadership(threaded: StorageHarness, go: threading.Event) -> None:
+    node = threaded
+    topic = await node.create_topic()
+    partition = node.partition(topic)
+    hold_writer(node, topic, go)
+    first = node.send_append(topic, FIRST, timeout_ms=60_000)
+    async with asyncio.timeout(20):
+        while not partition._queue:
+            await asyncio.sleep(0)
+    node.apply(*topic_records("events", topic, leader=2, leader_epoch=1))
+    assert code(await first) == NOT_LEADER
+    go.set()
+    node.apply(*topic_records("events", topic, leader_epoch=2))
+    await check_order(node, topic)
+
+
+async def test_not_admitted(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    records = topic_records("events", topic, replicas=(1, 2))
+    del records[0].partition.isr[1:]
+    node.apply(*records, topic_config("events", min_insync_replicas="2"))
+    await node.until_open()
+    assert (await node.append(topic, FIRST)).error_code == int(ErrorCode.not_enough_replicas)
+    node.apply(topic_config("events", min_insync_replicas="1"))
+    await check_order(node, topic)
+
+
+class _Opening:
+    """A topic whose log is being opened until `go` is set."""
+
+    def __init__(self, node: StorageHarness, go: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node, self.topic = node, uuid.uuid4()
+        real = PartitionLog.open
+
+        def slow(*args: Any, **options: Any) -> PartitionLog:
+            assert go.wait(20)
+            return real(*args, **options)
+
+        monkeypatch.setattr(PartitionLog, "open", slow)
+        node.apply(*topic_records("events", self.topic))
+
+    def append(self, records: bytes) -> asyncio.Future[PartitionAppendResult]:
+        future: asyncio.Future[PartitionAppendResult] = asyncio.get_running_loop().create_future()
+        request = AppendRequest(acks=-1, timeout_ms=60_000)
+        request.partitions.add(topic_id=self.topic.bytes, partition=0, leader_epoch=-1, records=records)
+        self.node.appends.handle(request, lambda result: future.set_result(result.partitions[0]))
+        return future
+
+
+async def test_given_up_while_the_log_is_opened(
+    node: StorageHarness, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = _Opening(node, go, monkeypatch)
+    monkeypatch.setattr(limits, "OPENING_WAIT_MS_MAX", 0)
+    first = opening.append(FIRST)
+    monkeypatch.setattr(limits, "OPENING_WAIT_MS_MAX", 60_000)
+    second = opening.append(SECOND)
+    assert (await first).error_code == NOT_LEADER
+    go.set()
+    assert (await second).error_code == OUT_OF_ORDER
+    await check_order(node, opening.topic)
+
+
+async def test_too_much_waits_for_the_log_to_be_opened(
+    node: StorageHarness, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = _Opening(node, go, monkeypatch)
+    monkeypatch.setattr(limits, "OPENING_WAIT_MS_MAX", 60_000)
+    monkeypatch.setattr(limits, "PARKED_BYTES_MAX", 1_000)
+    assert (await opening.append(FIRST)).error_code == NOT_LEADER
+    second = opening.append(SECOND)
+    go.set()
+    assert (await second).error_code == OUT_OF_ORDER
+    await check_order(node, opening.topic)
