@@ -62,9 +62,10 @@ class FlushableLog(ReplaceableLog):
         """Make everything up to the present end durable; returns the new recovery point. For a thread.
 
         Raises KAFKA_STORAGE_ERROR when the disk refuses: what was not synced may be lost. After a failed sync it
-        raises always.
+        raises always, and when the log is closed: what has its names on disk may be another log.
         """
         with self._upkeep:
+            self._check_open()
             end_offset, active, _, generation = self._end
             return self._flush_to(end_offset, self._segments, active, generation)
 
@@ -73,6 +74,7 @@ class FlushableLog(ReplaceableLog):
         new recovery point. For a thread, after each roll. Raises as `flush`.
         """
         with self._upkeep:
+            self._check_open()
             _, active, _, generation = self._end
             return self._flush_to(active.base_offset, self._segments, None, generation)
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 
 from barnabas.kernel.environment import Environment
-from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log import clean_shutdown
 from barnabas.log.checkpoints import (
     CLEANER_OFFSET_FILE,
@@ -78,6 +78,9 @@ class LogDirectory:
         self.cleaner_offsets = read_offsets(self._file(CLEANER_OFFSET_FILE))
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
+        """Of what this process has begun to open; the others are as they were found."""
+        self._outdated: set[PartitionKey] = set()
+        """Partitions that are gone, of which the checkpoints on disk may speak yet."""
         self._identified: dict[PartitionKey, uuid.UUID] = {}
         """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
         self._cache = cache
@@ -146,6 +149,9 @@ class LogDirectory:
             key = parse_directory_name(name)
             if key is not None:
                 found[key] = read_topic_id(self._file(name))
+        # What a crash came before: a deletion whose checkpoints were not written any more.
+        for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
+            self._drop_checkpoints(key)
         self._identified = {
             key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs
         }
@@ -170,8 +176,12 @@ class LogDirectory:
             if present.topic_id != topic_id:
                 raise LogStoreError(f"{present.directory} is open under topic id {present.topic_id}")
             return present
-        # What this process has opened before was closed properly only if `close_partition` did it.
+        if key in self._outdated:
+            # A partition of the same name must not inherit a recovery point that says its data is safe.
+            self.write_checkpoints()
+        # What this process has opened before, or failed to, was closed properly only if `close_partition` did it.
         is_clean = self._closed_properly.get(key, self.was_clean)
+        self._closed_properly[key] = False
         log = PartitionLog.open(
             self.path,
             topic,
@@ -190,11 +200,17 @@ class LogDirectory:
         )
         log.flush_times = self.flush_times
         log.first_dirty_offset = self.cleaner_offsets.get(key, -1)
-        self._closed_properly[key] = False
+        known = self.recovery_points.get(key, 0)
         self.logs[key] = log
-        if log.recovery_point > self.recovery_points.get(key, 0) and not is_clean:
-            # Much of it had to be checked, and was: a crash from here on does not do it again.
-            self.write_checkpoints()
+        # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
+        # end must not vouch for what is appended from here on.
+        if log.recovery_point < known or (log.recovery_point > known and not is_clean):
+            try:
+                self.write_checkpoints()
+            except KafkaError:
+                del self.logs[key]
+                log.release()
+                raise
         return log
 
     def close_partition(self, topic: str, partition: int) -> None:
@@ -208,8 +224,8 @@ class LogDirectory:
                 self._closed_properly[key] = True
             finally:
                 # Also when it could not be closed properly: opened again, it is checked.
-                log.release()
                 del self.logs[key]
+                log.discard()
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """Remove a partition: renamed first, so that a crash cannot bring it back half. Raises KAFKA_STORAGE_ERROR.
@@ -220,7 +236,7 @@ class LogDirectory:
         self._identified.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
-            log.release()
+            log.discard()
         name = directory_name(topic, partition)
         marked = self._file(f"{name}.{self._environment.new_id().hex}{DELETE_SUFFIX}")
         with storage_errors(self.path):
@@ -228,16 +244,31 @@ class LogDirectory:
                 os.rename(self._file(name), marked)
             except FileNotFoundError:
                 return
-        self._forget(key)
-        # What cannot be removed now goes when the directory is opened next.
+        # First, for on a full disk this makes the room for the checkpoints. What cannot be removed now goes when the
+        # directory is opened next.
         shutil.rmtree(marked, ignore_errors=True)
+        self._forget(key)
 
     def _forget(self, key: PartitionKey) -> None:
-        checkpoints = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
-        if [offsets for offsets in checkpoints if offsets.pop(key, None) is not None]:
-            # A partition of the same name must not inherit a recovery point that says its data is safe.
-            self.write_checkpoints()
-        self.write_cleaner_checkpoint()
+        """The partition is gone from its place. Checkpoints that cannot be written now are written by upkeep, or
+        before the name is used again.
+        """
+        self._closed_properly.pop(key, None)
+        try:
+            if self._drop_checkpoints(key):
+                self.write_checkpoints()
+            self.write_cleaner_checkpoint()
+        except KafkaError as error:
+            logger.warning("checkpoints of a partition that is gone stay for now: %s", error.message)
+
+    def _drop_checkpoints(self, key: PartitionKey) -> bool:
+        """Returns whether there were any."""
+        with self._checkpoint_lock:
+            checkpoints = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
+            if not [offsets for offsets in checkpoints if offsets.pop(key, None) is not None]:
+                return False
+            self._outdated.add(key)
+            return True
 
     def strays(self) -> dict[StrayKey, StrayFacts]:
         """Every partition that is set aside."""
@@ -292,6 +323,7 @@ class LogDirectory:
                 self.cleaner_offsets[key] = facts.first_dirty_offset
                 write_offsets(self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
             os.rename(self._file(stray_name(facts.topic, stray)), directory)
+        with contextlib.suppress(OSError):  # it is back; setting it aside again writes them anew
             remove_facts(directory)
 
     def delete_stray(self, stray: StrayKey, facts: StrayFacts) -> None:
@@ -310,6 +342,7 @@ class LogDirectory:
         A partition that is on disk but not open keeps what its checkpoint said. Raises KAFKA_STORAGE_ERROR.
         """
         with self._checkpoint_lock, storage_errors(self.path):
+            outdated = self._outdated.copy()
             logs = dict(self.logs)
             for key, log in logs.items():
                 self.recovery_points[key] = log.recovery_point
@@ -321,6 +354,7 @@ class LogDirectory:
             write_offsets(self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
             self.high_watermarks.update(high_watermarks or {})
             write_offsets(self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
+            self._outdated -= outdated
             self._write_cleaner_offsets()
 
     def write_cleaner_checkpoint(self) -> None:
@@ -349,8 +383,9 @@ class LogDirectory:
     ) -> None:
         """Close every log, write the checkpoints and the clean shutdown marker. Raises KAFKA_STORAGE_ERROR.
 
-        Every log is closed even if one fails. After a failure the marker is not written, and the next opening
-        recovers every log from its recovery point on: a marker that spoke of all logs but one would have to be kept
+        Every log is closed even if one fails. After a failure, or while a partition on disk was not opened since a
+        crash or could not be, the marker is not written, and the next opening recovers every log from its recovery
+        point on: a marker that spoke of all logs but one would have to be kept
         apart on the very disk that has just failed. The checkpoints are written, so that those logs that could be
         closed have little to check.
         """
@@ -360,6 +395,7 @@ class LogDirectory:
             if failures:
                 raise failures[0]
             with storage_errors(self.path):
+                self._check_all_closed_properly()
                 clean_shutdown.write_marker(self.path, broker_epoch)
         finally:
             self.abandon()
@@ -370,8 +406,19 @@ class LogDirectory:
         """
         with contextlib.suppress(OSError):  # the sync of each log says whether it is on the disk
             sync_file_system(self.path)
+        logs = dict(self.logs)
         with self._environment.threads.executor("close", CLOSING_THREADS) as closing:
-            return [error for error in closing.map(_close_log, list(self.logs.values())) if error is not None]
+            errors = list(closing.map(_close_log, list(logs.values())))
+        self._closed_properly |= {key: error is None for key, error in zip(logs, errors, strict=True)}
+        return [error for error in errors if error is not None]
+
+    def _check_all_closed_properly(self) -> None:
+        for name in os.listdir(self.path):
+            key = parse_directory_name(name)
+            if key is not None and not self._closed_properly.get(key, self.was_clean):
+                raise KafkaError(
+                    ErrorCode.kafka_storage_error, f"{self._file(name)} was not opened and closed properly"
+                )
 
     def abandon(self) -> None:
         """Let go of everything without writing: the directory has failed, or a test crashes it."""

@@ -154,6 +154,7 @@ class PartitionLog(AppendableLog):
         gone = self._segments[:count]
         if not gone:
             return []
+        self._check_writable()  # or the names on disk may be another log's by now
         with self._publishing:
             self._segments = self._segments[count:]
             self._start_at(max(self._log_start_offset, self._segments[0].base_offset))
@@ -310,10 +311,18 @@ class PartitionLog(AppendableLog):
                 raise
         # Epochs that wrote nothing need no disk: there are as many after an election as there are partitions.
         if self.unflushed_records or not active.is_flushed:
-            self.flush()
+            end_offset, active, _, generation = self._end
+            self._flush_to(end_offset, self._segments, active, generation)
+
+    def discard(self) -> None:
+        """As `release`, once no upkeep works on the files any more: whoever has discarded a log may give their names
+        to another. For a thread.
+        """
+        with self._upkeep:
+            self.release()
 
     def release(self) -> None:
-        """Let go of the files without writing anything: what a crash would do, and what precedes deletion."""
+        """Let go of the files without writing anything, as a crash would; never waits for upkeep."""
         with self._lock:
             self._is_closed = True
             for segment in self._segments:

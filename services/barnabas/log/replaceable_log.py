@@ -106,10 +106,12 @@ class ReplaceableLog(ReadableLog):
         return self._distrusted is None
 
     def _check_writable(self) -> None:
+        self._check_open()
+        self._check_trusted()
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise KafkaError(ErrorCode.kafka_storage_error, f"{self.directory}: the log is closed")
-        if self._distrusted is not None:
-            raise self._distrusted
 
     def _check_trusted(self) -> None:
         if self._distrusted is not None:

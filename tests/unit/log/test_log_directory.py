@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import threading
 import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,14 @@ import pytest
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.threads import SystemThreads
-from barnabas.log import index_file
-from barnabas.log.checkpoints import read_offsets
+from barnabas.log import index_file, loader, log_directory
+from barnabas.log.checkpoints import read_offsets, write_offsets
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
+from barnabas.log.stray import StrayKey
 from barnabas.records.record import encode_batch
 
 TOPIC_ID = uuid.UUID(int=11)
@@ -198,17 +201,17 @@ def test_a_log_that_cannot_be_closed_leaves_no_marker(
     for log in logs:
         log.append_as_leader(BATCH, 0)
 
-    def refuse() -> int:
+    def refuse(*_: object) -> int:
         raise KafkaError(ErrorCode.kafka_storage_error, "the disk is gone")
 
-    monkeypatch.setattr(logs[0], "flush", refuse)
+    monkeypatch.setattr(logs[0], "_flush_to", refuse)
     with pytest.raises(KafkaError):
         directory.close()
     assert logs[1].recovery_point == 1
     again = open_directory(tmp_path)
     assert not again.was_clean
     assert again.open_partition("t", 0, TOPIC_ID, LogConfig()).log_end_offset == 1
-    again.close()
+    again.abandon()
 
 
 def test_names_and_ids_are_kafkas() -> None:
@@ -216,3 +219,119 @@ def test_names_and_ids_are_kafkas() -> None:
     assert parse_directory_name("t-0.abc-delete") is None
     assert uuid_to_text(uuid.UUID(int=1)) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ") == uuid.UUID(int=1)
+
+
+def refuse_checkpoints(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_no_mark_while_a_partition_could_not_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = open_directory(tmp_path)
+    for partition in (0, 1):
+        crashed.open_partition("t", partition, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    crashed.abandon()
+    directory = open_directory(tmp_path)
+    directory.open_partition("t", 1, TOPIC_ID, LogConfig())
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loader, "load", fail)
+        with pytest.raises(KafkaError, match="Too many"):
+            directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    with pytest.raises(KafkaError, match="t-0 was not opened and closed properly"):
+        directory.close()
+    again = open_directory(tmp_path)
+    assert again.open_partition("t", 0, TOPIC_ID, LogConfig()).recovery_report.segments_checked == 1
+    again.open_partition("t", 1, TOPIC_ID, LogConfig())
+    again.close()
+    assert open_directory(tmp_path).was_clean
+
+
+def test_no_mark_after_a_partition_was_closed_improperly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    log = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    log.append_as_leader(BATCH, 0)
+
+    def refuse(*_: object) -> int:
+        raise KafkaError(ErrorCode.kafka_storage_error, "the disk is gone")
+
+    monkeypatch.setattr(log, "_flush_to", refuse)
+    with pytest.raises(KafkaError, match="is gone"):
+        directory.close_partition("t", 0)
+    with pytest.raises(KafkaError, match="not opened and closed"):
+        directory.close()
+    assert not open_directory(tmp_path).was_clean
+
+
+def test_a_deletion_frees_a_full_disk_and_its_checkpoints_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    directory.open_partition("t", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    directory.logs["t", 0].flush()
+    directory.write_checkpoints({("t", 0): 1})
+    points = str(tmp_path / "recovery-point-offset-checkpoint")
+    with monkeypatch.context() as patch:
+        patch.setattr(log_directory, "write_offsets", refuse_checkpoints)
+        directory.delete_partition("t", 0)
+        assert list(tmp_path.glob("t-0*")) == []
+        # While the file vouches for what was there before, nothing new is there to be vouched for.
+        with pytest.raises(KafkaError, match="No space"):
+            directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
+    assert read_offsets(points) == {("t", 0): 1}
+    directory.write_checkpoints()
+    assert read_offsets(points) == {}
+    directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
+    directory.close()
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_recovery_point_past_the_log_s_end_comes_down_at_once(tmp_path: Path, is_clean: bool) -> None:
+    directory = open_directory(tmp_path)
+    directory.open_partition("t", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    directory.close() if is_clean else directory.abandon()
+    points = str(tmp_path / "recovery-point-offset-checkpoint")
+    write_offsets(points, {("t", 0): 5})
+    again = open_directory(tmp_path)
+    assert again.open_partition("t", 0, TOPIC_ID, LogConfig()).recovery_point <= 1
+    assert read_offsets(points)["t", 0] <= 1
+    again.abandon()
+
+
+def test_checkpoints_of_a_partition_that_is_not_there_are_not_inherited(tmp_path: Path) -> None:
+    open_directory(tmp_path).abandon()
+    points = str(tmp_path / "recovery-point-offset-checkpoint")
+    write_offsets(points, {("t", 0): 5})
+    directory = open_directory(tmp_path)
+    directory.partitions_on_disk()
+    directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    assert read_offsets(points).get(("t", 0), 0) == 0
+    directory.abandon()
+
+
+@pytest.mark.parametrize("removal", ["delete", "set aside"])
+def test_a_log_is_not_removed_under_its_upkeep(tmp_path: Path, removal: str) -> None:
+    directory = open_directory(tmp_path)
+    log = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
+    log.append_as_leader(BATCH, 0)
+    with ThreadPoolExecutor() as threads:
+        with log._upkeep:  # retention, say, in its own thread
+            if removal == "delete":
+                removing: Future[object] = threads.submit(directory.delete_partition, "t", 0)
+            else:
+                removing = threads.submit(directory.set_aside, "t", StrayKey(TOPIC_ID, 0), 0)
+            with pytest.raises(TimeoutError):
+                removing.result(0.05)
+            assert (tmp_path / "t-0").is_dir()
+        removing.result()
+    directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig()).append_as_leader(BATCH, 0)
+    for work in (log.flush, log.flush_finished, lambda: log.delete_old_segments(1)):
+        with pytest.raises(KafkaError, match="is closed"):
+            work()
+    directory.close()
