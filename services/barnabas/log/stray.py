@@ -12,6 +12,7 @@ import re
 import uuid
 from typing import Final, NamedTuple
 
+from barnabas.log.segment import LOG_SUFFIX, file_name
 from barnabas.log.segment_file import read_whole, remove_quietly, write_atomically
 
 SUFFIX: Final = "-stray"
@@ -70,6 +71,13 @@ def read_facts(directory: str) -> StrayFacts:
         match = _NAME.match(os.path.basename(directory))
         assert match is not None, f"{directory} is not the directory of a stray partition"
         return StrayFacts(match["topic"], int(os.stat(directory).st_mtime * 1000))
+
+
+def is_unused(directory: str) -> bool:
+    """Whether the log in a directory never had a record: it is as it was created."""
+    with os.scandir(directory) as entries:
+        logs = [(entry.name, entry.stat().st_size) for entry in entries if LOG_SUFFIX in entry.name]
+    return all(log == (file_name(0, LOG_SUFFIX), 0) for log in logs)
 
 
 def remove_facts(directory: str) -> None:

@@ -17,11 +17,13 @@ from barnabas.storage.partition import Partition
 
 
 class Opened(NamedTuple):
-    """A partition, its log or None when it cannot be opened, and the high watermark written down."""
+    """A partition, its log or None when it cannot be opened, and the high watermark written down; or the path of
+    another log directory, where it is to be opened."""
 
     partition: Partition
     log: PartitionLog | None
     high_watermark: int
+    moved_to: str = ""
 
 
 class DirectoryWork:

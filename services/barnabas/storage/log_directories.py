@@ -22,9 +22,9 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.meta_properties import read_meta_properties
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.partition_metadata import directory_name
+from barnabas.log.partition_metadata import directory_name, read_topic_id
 from barnabas.log.segment_file import sync_file_system
-from barnabas.log.stray import StrayFacts, StrayKey
+from barnabas.log.stray import StrayFacts, StrayKey, is_unused
 
 log = get_logger("storage.log_directories")
 
@@ -171,11 +171,52 @@ class LogDirectories:
         self._places[key] = directory
         self._taken[directory.path] += 1
 
+    def find_home(self, path: str, topic: str, index: int, topic_id: uuid.UUID) -> str:
+        """The path of the directory that the partition, which was given `path` by `claim`, is to be opened in.
+
+        That is where it lies as a stray one, if it does. Its name may have had its place elsewhere when it was claimed:
+        another topic of the same name was there, and is gone by now. In the thread of `path`. Raises LogStoreError and
+        KafkaError(KAFKA_STORAGE_ERROR) when it cannot be opened anywhere now.
+        """
+        held = self._strays.get(StrayKey(topic_id, index))
+        if held is None:
+            return path
+        directory, home = self._by_path[path], held[0]
+        if not self._is_place_free(directory, topic, index, topic_id):
+            return path
+        if home is directory:
+            return path
+        if os.path.exists(os.path.join(home.path, directory_name(topic, index))):
+            raise LogStoreError(f"{topic}-{index} cannot be taken back: its name is in use in {home.path}")
+        with self._lock:
+            self._taken[directory.path] -= 1
+            self._put((topic, index), home)
+        return home.path
+
+    def _is_place_free(self, directory: LogDirectory, topic: str, index: int, topic_id: uuid.UUID) -> bool:
+        """Whether nothing stands where a stray partition is to come back to. A log of the same partition that never
+        had a record is removed. One with records, or of another topic, stays; the stray one is kept as well.
+        """
+        place = os.path.join(directory.path, directory_name(topic, index))
+        if not os.path.exists(place):
+            return True
+        if (topic, index) in directory.logs or read_topic_id(place) != topic_id:
+            return False
+        if not is_unused(place):
+            log.error(
+                "a partition has records beside those that were set aside, which are kept",
+                partition=f"{topic}-{index}",
+                log_dir=directory.path,
+            )
+            return False
+        directory.delete_partition(topic, index)
+        return True
+
     def open_partition(
         self, path: str, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig
     ) -> tuple[PartitionLog, int]:
-        """The log of a partition that was given `path` by `claim`, opened or created, and its high watermark as it
-        was last written down.
+        """The log of a partition whose home is `path`, opened or created, and its high watermark as it was last
+        written down.
 
         Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR).
         """
@@ -223,12 +264,13 @@ class LogDirectories:
     def delete_strays(self, strays: Iterable[StrayKey]) -> None:
         """Delete partitions that were set aside; a failing disk is logged."""
         for stray in strays:
-            held = self._strays.pop(stray, None)
+            held = self._strays.get(stray)
             if held is None:
                 continue
             directory, facts = held
             try:
                 directory.delete_stray(stray, facts)
+                del self._strays[stray]
                 log.info("deleted a stray partition", partition=f"{facts.topic}-{stray.partition}")
             except KafkaError as error:
                 log.error(
@@ -238,12 +280,14 @@ class LogDirectories:
                 )
 
     def _take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
-        """Raises KAFKA_STORAGE_ERROR."""
+        """Raises KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place."""
         held = self._strays.get(stray)
-        if held is None or held[0] is not directory:
+        if held is None or os.path.exists(
+            os.path.join(directory.path, directory_name(topic, stray.partition))
+        ):
             return
-        if os.path.exists(os.path.join(directory.path, directory_name(topic, stray.partition))):
-            return
+        if held[0] is not directory:
+            raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
         directory.take_back(topic, stray, held[1])
         del self._strays[stray]
         log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")

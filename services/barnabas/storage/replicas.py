@@ -268,9 +268,11 @@ class Replicas:
                 work.delete_stray(stray)
 
     async def expire_strays(self) -> None:
-        """Delete what was set aside long enough ago."""
+        """Delete what was set aside long enough ago. What is known again and could not be taken back is kept."""
         expired = self._directories.expired_strays(limits.STRAY_KEPT_MS)
-        self._delete_set_aside(expired)
+        self._delete_set_aside(
+            stray for stray in expired if self.image.partition(stray.topic_id.bytes, stray.partition) is None
+        )
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
@@ -322,6 +324,10 @@ class Replicas:
         for partition in batch:
             try:
                 topic_id = uuid.UUID(bytes=partition.topic_id)
+                home = self._directories.find_home(path, partition.topic, partition.index, topic_id)
+                if home != path:
+                    opened.append(Opened(partition, None, 0, moved_to=home))
+                    continue
                 found, high_watermark = self._directories.open_partition(
                     path, partition.topic, partition.index, topic_id, partition.settings.log
                 )
@@ -335,10 +341,13 @@ class Replicas:
         return opened
 
     def _on_opened(self, lane: DirectoryLane, opened: Iterable[Opened]) -> None:
-        for partition, found, high_watermark in opened:
+        for partition, found, high_watermark, moved_to in opened:
             if self.find(partition.topic_id, partition.index) is not partition:
                 continue  # removed meanwhile; its files go with the next deletions
-            if found is None:
+            if moved_to:
+                self._places[partition] = work = self._work[moved_to]
+                work.open(partition)
+            elif found is None:
                 partition.on_open_failed()
             else:
                 partition.on_open(found, high_watermark, lane)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import shutil
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log import log_directory
+from barnabas.log.partition_metadata import ensure_topic_id
 from barnabas.log.stray import StrayKey, parse_stray_name
 from barnabas.metadata.image import partition_key, topic_key
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
@@ -162,3 +168,94 @@ async def test_a_partition_that_cannot_be_closed_is_set_aside_all_the_same(
         node.snapshot(*topic_records("events", topic, leader_epoch=1))
         await node.until_open()
         assert (await node.append(topic, batch(b"b"))).base_offset == 1
+
+
+async def test_a_stray_partition_is_taken_back_where_it_lies(tmp_path: Path) -> None:
+    """Its name had its place in another directory meanwhile."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    async with run_node(first, tmp_path / "s", [second]) as node:
+        topic = await node.create_topic()
+        for number in range(3):
+            await node.append(topic, batch(b"%d" % number))
+        node.snapshot()
+        await until_strays(node, 1)
+        other = topic_records("other", uuid.uuid4())
+        node.snapshot(*other)
+        await node.until_open()
+        same_name = uuid.uuid4()
+        node.snapshot(*other, *topic_records("events", same_name))
+        await node.until_open()
+        assert (second / "events-0").is_dir()
+        node.snapshot(*other, *topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        await until_strays(node, 1)
+        assert (strays(first), strays(second)) == ([], [StrayKey(same_name, 0)])
+        assert node.partition(topic).lane is node.lanes[str(first)]
+        assert (await node.append(topic, batch(b"more"))).base_offset == 3
+    async with run_node(first, tmp_path / "s", [second]) as node:
+        node.snapshot(*other, *topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        assert node.partition(topic).high_watermark == 4
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+async def test_an_empty_log_that_took_a_stray_partition_s_place_makes_way(
+    tmp_path: Path, is_elsewhere: bool
+) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    async with run_node(first, tmp_path / "s", [second]) as node:
+        topic = await node.create_topic()
+        await node.append(topic, batch(b"kept"))
+        node.snapshot()
+        await until_strays(node, 1)
+    empty = (second if is_elsewhere else first) / "events-0"
+    empty.mkdir()
+    ensure_topic_id(str(empty), topic)
+    (empty / "00000000000000000000.log").touch()
+    async with run_node(first, tmp_path / "s", [second]) as node:
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        assert (node.replicas.stray_count, (second / "events-0").exists()) == (0, False)
+        assert (await node.append(topic, batch(b"more"))).base_offset == 1
+
+
+async def test_a_stray_partition_that_is_known_again_is_kept_beside_what_took_its_place(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    async with run_node(data, tmp_path / "s") as node:
+        topic = await node.create_topic()
+        await node.append(topic, batch(b"kept"))
+        node.snapshot()
+        await until_strays(node, 1)
+    stray = data / f"events-0.{topic.hex}-stray"
+    shutil.copytree(stray, data / "events-0")
+    async with run_node(data, tmp_path / "s") as node:
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        node.clock.advance(2 * limits.STRAY_KEPT_MS)
+        await node.replicas.expire_strays()
+        await until_strays(node, 1)
+        assert stray.is_dir()
+
+
+async def test_what_was_set_aside_on_a_full_disk_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+        topic = await node.create_topic()
+        await node.append(topic, batch(b"kept"))
+        write = log_directory.write_offsets
+
+        def full(path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+            if strays(tmp_path / "data"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(path, offsets)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log_directory, "write_offsets", full)
+            node.snapshot()
+            await until_strays(node, 1)
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        assert (await node.append(topic, batch(b"more"))).base_offset == 1
