@@ -1,6 +1,6 @@
 """The first start of a cluster's services: forked from one process that has imported what all of them need.
 
-Five interpreters that each import gRPC, the protocol and themselves take most of a start, and both cores with it. So
+Interpreters that each import gRPC, the protocol and themselves take most of a start, and both cores with it. So
 the supervisor imports each kind of service in turn and forks it at once, while the next one is still being imported.
 This happens before the supervisor has an event loop, a thread or a socket of its own, because a fork copies none of
 them well. A service that ends later is started again by `child.py`, in an interpreter of its own.
