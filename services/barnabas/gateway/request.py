@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
+from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader
@@ -46,6 +47,7 @@ class Client:
     """The peer's port."""
     software: Software = field(default_factory=Software, compare=False)
     held: Held = field(default_factory=Held, compare=False)
+    gaps: SequenceGaps = field(default_factory=SequenceGaps, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,12 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         name: str,
         counts: StreamCounts | None = None,
         unanswered_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
+        is_ordered: bool = False,
     ) -> None:
-        """`counts` are those of all streams of its kind."""
+        """`counts` are those of all streams of its kind. `is_ordered`: what is behind a request that cannot be sent in
+        time is not sent either, so that the peer never has a later one without it.
+        """
+        self._is_ordered = is_ordered
         self._counts = StreamCounts() if counts is None else counts
         self._counts.open.add(self)
         self._open_call = open_call
@@ -247,14 +251,26 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         """The time of these requests is over. What was written still counts, for it still lies somewhere."""
         self.is_silent = True
         for key in keys:
-            entry = self._waiting[key]
+            entry = self._waiting.get(key)
+            if entry is None:
+                continue  # it went with one before it
             entry.tick = -1
-            if not entry.is_written:
-                self._forget(key, entry)
-            if not entry.future.done():
-                kind = DeadlinePassed if entry.is_written else NotSentInTime
-                entry.future.set_exception(kind(f"{self._name}: no result in time"))
-                entry.future.exception()  # whoever gave up waiting need not hear of it
+            if entry.is_written:
+                self._fail(entry, DeadlinePassed)
+                continue
+            for unsent_key, unsent in self._unsent_from(entry) if self._is_ordered else [(key, entry)]:
+                self._forget(unsent_key, unsent)
+                self._fail(unsent, NotSentInTime)
+
+    def _fail(self, entry: _Entry[RequestT, ResultT], kind: type[Exception]) -> None:
+        if not entry.future.done():
+            entry.future.set_exception(kind(f"{self._name}: no result in time"))
+            entry.future.exception()  # whoever gave up waiting need not hear of it
+
+    def _unsent_from(self, first: _Entry[RequestT, ResultT]) -> list[tuple[int, _Entry[RequestT, ResultT]]]:
+        """`first` and all that wait behind it to be sent."""
+        unsent = [(each.request.correlation_id, each) for each in self._queue if each.request is not None]
+        return unsent[[each for _, each in unsent].index(first) :]
 
     async def _read(self, call: Any) -> None:
         frames: AsyncIterator[Any] = call

@@ -69,6 +69,7 @@ class StorageConnection:
             name=f"appends to {address}",
             counts=counts.appends,
             unanswered_bytes_max=append_bytes_max,
+            is_ordered=True,
         )
         open_fetches = self._fetch_channel.stream_stream(
             FETCH_METHOD,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from barnabas.gateway.clients.connection import CloseConnection, Pieces
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
+from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.faults.injected_answers import subject_of
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.faults.rule import FaultRefused, FaultRule, Subject, parse_rule, to_document
-from barnabas.gateway.faults.sequence_gaps import SequenceGaps
 from barnabas.kernel.errors import ErrorCode
 from barnabas.wire.requests import RequestHeader
 
@@ -200,3 +200,9 @@ def test_what_a_producer_sent_behind_a_refused_batch_is_refused_until_it_comes_a
     assert not gaps.is_behind(produce(4))
     gaps.open(produce(0, producer_id=-1), ErrorCode.not_leader_or_follower)
     assert not gaps
+
+
+def test_a_gap_is_forgotten_when_whoever_sends_behind_it_knows_of_it() -> None:
+    gaps = SequenceGaps()
+    gaps.open(produce(3), ErrorCode.not_leader_or_follower)
+    assert [gaps.is_behind(produce(4 + sent)) for sent in range(6)] == [True] * 5 + [False]

@@ -192,7 +192,7 @@ async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
             await released.wait()
         return b"(" + frame[2:] + b")"
 
-    client: Any = type("Client", (), {"connection_id": 1, "host": "here", "held": Held()})()
+    client: Any = type("Client", (), {"connection_id": 1, "host": "here", "held": Held(), "gaps": []})()
     connection = Connection(
         lambda _: client,
         serve,
@@ -217,3 +217,8 @@ async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
     assert b"".join(transport.written) == b"<one>(slow)(three)(four)"
     connection.data_received(struct.pack(">i", 6) + b"\0\0five")
     assert transport.written[-1] == b"<five>"
+    client.gaps = ["something was refused: what is behind it has to be looked at"]
+    connection.data_received(struct.pack(">i", 5) + b"\0\0six")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert transport.written[-1] == b"(six)"

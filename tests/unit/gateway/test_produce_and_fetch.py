@@ -12,6 +12,7 @@ from gateway_harness import FakeStream, Gateway, request_frame, topic_id
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.records.record import encode_batch
 from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import (
     AppendResult,
@@ -116,6 +117,45 @@ async def test_produce_to_a_leader_that_is_lost(failure: Exception, code: ErrorC
     gateway.node(2, FakeStream(append_all))
     answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 1]}))
     assert produced(answer) == [[(0, code, -1), (1, 0, 71)]]
+
+
+def sequenced(index: int, sequence: int) -> dict[str, Any]:
+    body = produce_body({"orders": [index]})
+    records = encode_batch([(0, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    body["topic_data"][0]["partition_data"][0]["records"] = records
+    return body
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (OutcomeUnknown("perhaps written"), ErrorCode.request_timed_out),
+        (Unreachable("never sent"), ErrorCode.not_leader_or_follower),
+        (None, ErrorCode.not_leader_or_follower),
+    ],
+    ids=["perhaps written", "never sent", "no room"],
+)
+async def test_what_is_behind_a_failed_batch_waits_for_it(
+    failure: Exception | None, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = Gateway()
+    failing, taken = [True], []
+
+    def append(request: Any) -> AppendResult | Exception:
+        if failing[0] and failure is not None:
+            return failure
+        taken.append(request)
+        return append_all(request)
+
+    stream = FakeStream(append)
+    gateway.node(1, stream)
+    monkeypatch.setattr(stream, "has_room", lambda _: failure is not None or not failing[0])
+    assert produced(await gateway.ask(PRODUCE, 9, sequenced(0, 3))) == [[(0, code, -1)]]
+    failing[0] = False
+    assert produced(await gateway.ask(PRODUCE, 9, sequenced(0, 4))) == [[(0, code, -1)]]
+    assert not taken
+    for sequence in (3, 4):
+        assert produced(await gateway.ask(PRODUCE, 9, sequenced(0, sequence))) == [[(0, 0, 70)]]
 
 
 async def test_produce_to_a_fenced_leader() -> None:

@@ -58,7 +58,7 @@ class FakeCall:
 class Peer:
     """A stream to a fake peer that is connected and silent until a test answers."""
 
-    def __init__(self, *, unanswered_bytes_max: int = 1_000_000) -> None:
+    def __init__(self, *, unanswered_bytes_max: int = 1_000_000, is_ordered: bool = False) -> None:
         self.call = FakeCall()
         self.call.is_open.set()
         self.stream: CoalescedStream[Message, Message] = CoalescedStream(
@@ -67,6 +67,7 @@ class Peer:
             lambda results: results,
             name="test",
             unanswered_bytes_max=unanswered_bytes_max,
+            is_ordered=is_ordered,
         )
 
     @staticmethod
@@ -193,6 +194,29 @@ async def test_a_request_that_was_not_sent_in_time_is_never_sent(
     await peer.answer(3)
     assert (await third).correlation_id == 3
     assert peer.written == ["first", "third"]
+
+
+async def test_where_order_matters_nothing_overtakes_a_request_that_was_not_sent_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STREAM_IN_FLIGHT_BYTES_MAX", 10)
+    peer = Peer(is_ordered=True)
+    sent = [
+        peer.stream.send(Message(text), 10, timeout_seconds=60)
+        for text in ("first", "second", "late", "behind", "too")
+    ]
+    await settle()
+    peer.stream._on_passed([3, 4])
+    for future in sent[2:]:
+        with pytest.raises(NotSentInTime):
+            await future
+    assert peer.stream.queued_bytes == 10
+    await peer.answer(1)
+    await peer.answer(2)
+    assert (await sent[1]).correlation_id == 2
+    assert peer.written == ["first", "second"]
+    assert peer.stream.waiting_requests == 0
+    await peer.stream.close()
 
 
 async def test_a_deadline_passes_by_itself_while_the_peer_is_being_connected() -> None:

@@ -121,7 +121,8 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             received = perf_counter()
-            if self._answer_at_once is not None and not self._slots and not self._frames and self._writable:
+            is_free = not self._slots and not self._frames and self._writable and not self._client.gaps
+            if is_free and self._answer_at_once is not None:
                 frames = self._write_at_once(frames, self._answer_at_once, received)
             for frame in frames:
                 self._unanswered_bytes += len(frame)

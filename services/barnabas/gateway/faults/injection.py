@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
 from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.faults.injected_answers import fault_answer, subject_of
 from barnabas.gateway.faults.rule import FaultRefused, FaultRule, parse_rule
-from barnabas.gateway.faults.sequence_gaps import SequenceGaps
 from barnabas.gateway.request import Request
 from barnabas.kernel.logs import get_logger
 

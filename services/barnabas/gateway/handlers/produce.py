@@ -34,6 +34,20 @@ from barnabas.wire.produce import (
 _VALID_ACKS: Final = (-1, 0, 1)
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
+_SENT_AGAIN: Final = frozenset(
+    {
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""Failures after which a client sends the batch again under the same sequence."""
+
 ZSTD_FROM: Final = 7
 """The first version whose clients may send zstd (KIP-110)."""
 
@@ -64,12 +78,17 @@ class _Produce:
             self._refuse_all(
                 ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
             )
+        elif self._request.client.gaps and self._request.client.gaps.is_behind(body):
+            self._refuse_all(self._request.client.gaps.code)
+            await self._back_off()
         else:
             sends = self._send()
+            self._open_gaps()
             if len(sends) == 1:
                 await sends[0]
             elif sends:
                 await asyncio.gather(*sends)
+            self._open_gaps()
             await self._back_off()
         for result in self._results.values():
             if result.error_code:
@@ -102,7 +121,19 @@ class _Produce:
                 )
                 places[leader].append(place)
                 sizes[leader] += len(records)
-        return [self._append(node, requests[node], sizes[node], places[node]) for node in requests]
+        sends = [self._append(node, requests[node], sizes[node], places[node]) for node in requests]
+        return [send for send in sends if send is not None]
+
+    def _open_gaps(self) -> None:
+        """What failed and will be sent again has to come before what is behind it on this connection."""
+        failed = {
+            place: result.error_code
+            for place, result in self._results.items()
+            if result.error_code in _SENT_AGAIN
+        }
+        if failed:
+            code = ErrorCode(next(iter(failed.values())))
+            self._request.client.gaps.open(self._request.body, code, failed)
 
     def _is_transactional(self) -> bool:
         """Whether a batch belongs to a transaction: Kafka then wants a transactional id of the request as a whole."""
@@ -137,15 +168,21 @@ class _Produce:
         return found
 
     def _append(self, node_id: int, request: AppendBatches, size_bytes: int, places: list[Place]) -> Any:
-        """Queue the request on the leader's stream (before the first await) and return what waits for the result."""
+        """Queue the request on the leader's stream (before the first await) and return what waits for the result.
+
+        None when it failed already: the leader is fenced, or has too much to answer.
+        """
         connection = self._request.parts.links.storage(node_id)
         if connection is None:
-            return self._finish(None, request, places)
+            self._fail(places, request, ErrorCode.not_leader_or_follower)
+            return None
         # The node keeps the time-out too, if it lives; that it does is not for the client to wait for.
         seconds = max(0, request.head.timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
         stream = connection.appends
         if not stream.has_room(size_bytes):
-            return self._finish(None, request, places)
+            # Certainly not written: the client is to look for the leader again.
+            self._fail(places, request, ErrorCode.not_leader_or_follower)
+            return None
         finishing = self._finish(stream.send(request, size_bytes, seconds), request, places)
         return self._held(finishing) if stream.is_full else finishing
 
@@ -171,11 +208,9 @@ class _Produce:
                 await asyncio.sleep(min(seconds, timeout_seconds))
 
     async def _finish(
-        self, future: asyncio.Future[AppendResult] | None, request: AppendBatches, places: list[Place]
+        self, future: asyncio.Future[AppendResult], request: AppendBatches, places: list[Place]
     ) -> None:
         try:
-            if future is None:
-                raise Unreachable("the leader is fenced, or has too much to answer already")
             result = await future
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.
