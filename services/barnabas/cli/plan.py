@@ -62,7 +62,7 @@ def plan_cluster(options: UpOptions, directory: DataDirectory) -> list[list[Serv
         ]
     # Every broker is a gateway too: only what is asked for beyond one is a process of its own.
     return [
-        [planner.gateway(number) for number in gateways[1:]],
+        [planner.gateway(options.nodes + number) for number in gateways[:-1]],
         coordinators,
         [planner.broker(number) for number in nodes],
         [planner.controller()],
@@ -83,12 +83,13 @@ class _Planner:
         from barnabas.host.config import BrokerConfig
 
         name = f"broker-{number}"
-        gateway = self._gateway_config(name)
+        # As the gateways of separate processes are called, so that it takes the place of one of an earlier start.
+        gateway = self._gateway_config(name, f"gateway-{number}")
         if self._options.advertise is Advertise.port:
             # A node's own port leads to the node's own process, so that what a well-behaved client asks is here.
             gateway = replace(gateway, own_position_only=number - 1)
         config = BrokerConfig(gateway, self._storage_config(name, number))
-        aliases = (f"storage-{number}", *(("gateway-1",) if number == 1 else ()))
+        aliases = (f"storage-{number}", f"gateway-{number}")
         return self._service(name, "broker", config, self._broker_settings(), aliases)
 
     def storage(self, number: int) -> ServiceSpec:
@@ -153,12 +154,12 @@ class _Planner:
         )
         return self._overridden(config)
 
-    def _gateway_config(self, name: str) -> GatewayConfig:
+    def _gateway_config(self, name: str, gateway_id: str = "") -> GatewayConfig:
         from barnabas.gateway.config import GatewayConfig
 
         options = self._options
         config = GatewayConfig(
-            gateway_id=name,
+            gateway_id=gateway_id or name,
             controllers=self._controllers,
             listeners=(f"PLAINTEXT://{bracketed(options.host)}:{options.port}",),
             advertise=options.advertise.value,

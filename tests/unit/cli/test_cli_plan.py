@@ -125,15 +125,16 @@ def test_up_sets_nothing_else_than_it_says(configs: Callable[..., dict[str, Any]
 
 def test_a_broker_is_a_gateway_at_its_own_port(directory: DataDirectory) -> None:
     specs = {spec.name: spec for spec in plan(directory, nodes=3, gateways=2)}
-    assert specs.keys() == {"gateway-2", "coordinator-1", "broker-1", "broker-2", "broker-3", "controller"}
+    assert specs.keys() == {"gateway-4", "coordinator-1", "broker-1", "broker-2", "broker-3", "controller"}
     assert specs["broker-1"].aliases == ("storage-1", "gateway-1")
-    assert specs["broker-2"].aliases == ("storage-2",)
+    assert specs["broker-2"].aliases == ("storage-2", "gateway-2")
     brokers = [
         load_config(BrokerConfig, list(specs[f"broker-{number}"].arguments), {}) for number in (1, 2, 3)
     ]
     assert [broker.gateway.own_position_only for broker in brokers] == [0, 1, 2]
     assert [broker.storage.position for broker in brokers] == [0, 1, 2]
-    other = load_config(GatewayConfig, list(specs["gateway-2"].arguments), {})
+    assert [broker.gateway.gateway_id for broker in brokers] == ["gateway-1", "gateway-2", "gateway-3"]
+    other = load_config(GatewayConfig, list(specs["gateway-4"].arguments), {})
     assert (other.own_position_only, other.ports_per_listener) == (-1, 3)
 
 
