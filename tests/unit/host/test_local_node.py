@@ -1,0 +1,162 @@
+"""The storage node of the same process, as the gateway beside it sees it: requests, results, errors, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from barnabas.host.local_link import LocalAppends
+from barnabas.host.local_node import LocalNode
+from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
+from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
+from barnabas.links.near_storage import Placed
+from barnabas.log.append import AppendInfo
+from barnabas.rpc.append_frames import AppendBatches
+from barnabas.rpc.v1.storage_pb2 import (
+    AppendRequest,
+    AppendResult,
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    PartitionAppend,
+    PartitionAppendResult,
+)
+
+TOPIC = b"t" * 16
+
+
+class FakeAppends:
+    """The node's append handler: keeps requests until the test answers them."""
+
+    def __init__(self) -> None:
+        self.append_times = Histogram(SECONDS_BUCKETS)
+        self.taken: list[tuple[Any, Any]] = []
+
+    def handle(self, request: Any, answer: Any) -> None:
+        self.taken.append((request, answer))
+
+    def answer(self, number: int = 0, base_offset: int = 7) -> None:
+        request, answer = self.taken[number]
+        result = PartitionAppendResult(base_offset=base_offset)
+        answer(AppendResult(correlation_id=request.correlation_id, partitions=[result]))
+
+
+class FakeServicer:
+    """A storage node without a log."""
+
+    def __init__(self) -> None:
+        self.appends = FakeAppends()
+        self.fetches = SimpleNamespace(reader=SimpleNamespace(nothing_new=None))
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def ListOffsets(self, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:
+        self.asked.set()
+        await self.may_answer.wait()
+        return ListOffsetsResponse()
+
+
+class FakePartition:
+    def __init__(self, info: AppendInfo | None) -> None:
+        self.info = info
+
+    def append_at_once(self, records: bytes, acks: int) -> AppendInfo | None:
+        return self.info
+
+
+def batches(records: bytes = b"batch") -> AppendBatches:
+    request = AppendBatches(AppendRequest(acks=-1, timeout_ms=500))
+    request.add(PartitionAppend(topic_id=TOPIC, partition=3, leader_epoch=-1), records)
+    return request
+
+
+def serving(node: LocalNode, servicer: FakeServicer, partition: FakePartition | None = None) -> Any:
+    replicas: Any = SimpleNamespace(find=lambda topic, index: partition)
+    any_servicer: Any = servicer
+    return node.serve(any_servicer, replicas)
+
+
+async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
+    node = LocalNode()
+    with pytest.raises(Unreachable):
+        await node.appends.send(batches())
+    with pytest.raises(Unreachable):
+        await node.fetches.send(FetchRequest())
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await node.stub.ListOffsets(ListOffsetsRequest())
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert node.append_at_once(TOPIC, 0, b"batch", -1) is None
+
+
+async def test_batches_are_handed_over_as_they_are_and_results_come_back() -> None:
+    node, servicer = LocalNode(), FakeServicer()
+    records = b"the very same bytes"
+    async with serving(node, servicer):
+        future = node.appends.send(batches(records), len(records), 1.5)
+        ((request, _),) = servicer.appends.taken
+        (item,) = request.partitions
+        assert (request.acks, request.timeout_ms) == (-1, 500)
+        assert (item.topic_id, item.partition, item.leader_epoch) == (TOPIC, 3, -1)
+        assert item.records is records
+        assert not request.HasField("coordinator")
+        assert not future.done()
+        servicer.appends.answer(base_offset=40)
+        assert (await future).partitions[0].base_offset == 40
+        servicer.appends.answer()  # a second answer changes nothing
+
+
+async def test_what_waits_when_the_node_ends_has_an_unknown_outcome() -> None:
+    node, servicer = LocalNode(), FakeServicer()
+    async with serving(node, servicer):
+        future = node.appends.send(batches())
+    with pytest.raises(OutcomeUnknown):
+        await future
+    with pytest.raises(Unreachable):
+        await node.appends.send(batches())
+    servicer.appends.answer()  # too late, and nobody minds
+
+
+async def test_a_request_is_over_when_its_time_is() -> None:
+    """The shared timer of deadlines is called by hand: no time passes."""
+    appends = LocalAppends()
+    handler: Any = FakeAppends()
+    appends.open(handler)
+    first = appends.send(batches(), 5, 1.0)
+    second = appends.send(batches(), 5, 1.0)
+    handler.answer(1)
+    appends._on_passed([handler.taken[0][0].correlation_id])
+    with pytest.raises(DeadlinePassed):
+        await first
+    assert (await second).partitions[0].base_offset == 7
+    handler.answer(0)  # it comes after all, and is dropped
+    appends.close()
+
+
+async def test_a_look_up_is_late_as_over_the_network() -> None:
+    node, servicer = LocalNode(), FakeServicer()
+    async with serving(node, servicer):
+        with pytest.raises(grpc.aio.AioRpcError) as late:
+            await node.stub.ListOffsets(ListOffsetsRequest(), timeout=0)
+        assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        servicer.may_answer.set()
+        assert await node.stub.ListOffsets(ListOffsetsRequest(), timeout=60) == ListOffsetsResponse()
+
+
+@pytest.mark.parametrize(
+    ("partition", "placed"),
+    [
+        (None, None),
+        (FakePartition(None), None),
+        (FakePartition(AppendInfo(5, 6, 99, 1, False)), Placed(5, 99, 1)),
+    ],
+    ids=["not here", "not at once", "appended"],
+)
+async def test_an_append_at_once(partition: FakePartition | None, placed: Placed | None) -> None:
+    node, servicer = LocalNode(), FakeServicer()
+    async with serving(node, servicer, partition):
+        assert node.append_at_once(TOPIC, 0, b"batch", -1) == placed
+    assert sum(servicer.appends.append_times.counts) == (placed is not None)
