@@ -199,9 +199,8 @@ def test_a_cluster_of_barnabas_up_is_watched_by_one_page(cluster: Cluster, tmp_p
         # Nothing failed in it yet: only of requests that were made is there a count.
         wait_for_data({each: lambda each=each: has_data(prometheus.query(each)) for each in expressions})
         assert prometheus.label_values("barnabas_build_info", "job") == [
+            "broker",
             "controller",
             "coordinator",
-            "gateway",
-            "storage",
         ]
         assert prometheus.query('ALERTS{alertname!~"Canary.*"}') == []
