@@ -49,17 +49,18 @@ class LocalNode:
 
     @asynccontextmanager
     async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
-        """The node serves while the context is open."""
+        """The node serves while the context is open; a fault of ours that would leave fetches waiting ends it."""
         self.appends.open(servicer.appends)
         unanswered = self.fetches.open(servicer.fetches)
         self.stub.open(servicer)
         self._replicas = replicas
         self._append_times = servicer.appends.append_times
-        woken = asyncio.create_task(unanswered.serve_woken(), name="woken fetches")
         try:
-            yield
+            async with asyncio.TaskGroup() as tasks:
+                woken = tasks.create_task(unanswered.serve_woken(), name="woken fetches")
+                yield
+                woken.cancel()
         finally:
-            woken.cancel()
             unanswered.close()
             self._replicas = None
             for part in (self.appends, self.fetches, self.stub):

@@ -25,6 +25,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionAppend,
     PartitionAppendResult,
 )
+from barnabas.storage.handlers.fetch import UnansweredFetches
 
 TOPIC = b"t" * 16
 
@@ -118,6 +119,27 @@ async def test_what_waits_when_the_node_ends_has_an_unknown_outcome() -> None:
     with pytest.raises(Unreachable):
         await node.appends.send(batches())
     servicer.appends.answer()  # too late, and nobody minds
+
+
+async def test_a_node_whose_waiting_fetches_are_served_no_longer_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody would notice otherwise: every fetch that waits would be answered when its time is over, with nothing."""
+
+    async def fail(_: UnansweredFetches) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(UnansweredFetches, "serve_woken", fail)
+    node, servicer = LocalNode(), FakeServicer()
+
+    async def serve_for_a_minute() -> None:
+        async with serving(node, servicer):
+            await asyncio.sleep(60)
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await serve_for_a_minute()
+    with pytest.raises(Unreachable):
+        await node.fetches.send(FetchRequest())
 
 
 async def test_a_request_is_over_when_its_time_is() -> None:
