@@ -18,9 +18,9 @@ from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, FetchReques
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
 if TYPE_CHECKING:
+    from barnabas.storage.fetching.reading import ReadOutcome
     from barnabas.storage.handlers.append import AppendHandler
     from barnabas.storage.handlers.fetch import FetchHandler
-    from barnabas.storage.reading import ReadOutcome
 
 RequestT = TypeVar("RequestT", bound=Any)
 ResultT = TypeVar("ResultT")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
     )
-    from barnabas.storage.replicas import Replicas
+    from barnabas.storage.replica.replicas import Replicas
     from barnabas.storage.servicer import StorageServicer
 
 ResponseT = TypeVar("ResponseT")

@@ -15,11 +15,11 @@ from prometheus_client.registry import Collector
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import histogram_family
 from barnabas.storage.counts import NodeCounts
-from barnabas.storage.delayed_fetch import FetchPurgatory
+from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.fetch import FetchHandler
-from barnabas.storage.partition import Partition
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replicas import Replicas
 
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
@@ -110,7 +110,7 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
         yield histogram_family(name, text, [((), histogram)])
 
 
-def _log_gauges(partitions: Iterable[Partition]) -> Iterator[Metric]:
+def _log_gauges(partitions: Iterable[Replica]) -> Iterator[Metric]:
     names = (
         ("size", "Bytes of all segments"),
         ("logstartoffset", "First offset that may be read"),
@@ -136,7 +136,7 @@ def _log_gauges(partitions: Iterable[Partition]) -> Iterator[Metric]:
     yield from families
 
 
-def _replica_gauges(partitions: Sequence[Partition], node_id: int) -> Iterator[Metric]:
+def _replica_gauges(partitions: Sequence[Replica], node_id: int) -> Iterator[Metric]:
     # By the metadata, as in Kafka: a leader whose own disk failed counts its partitions as under-replicated.
     led = [each for each in partitions if each.record.leader == node_id]
     in_sync = [(each, len(each.record.isr) - each.is_offline) for each in led]

@@ -25,12 +25,12 @@ from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 from barnabas.storage import limits
-from barnabas.storage.cleaning import Cleaning
-from barnabas.storage.cleaning_measurements import CleanerCollector
 from barnabas.storage.config import StorageConfig
-from barnabas.storage.delayed_fetch import FetchPurgatory
-from barnabas.storage.directory_lane import DirectoryLane, open_lanes
-from barnabas.storage.disk_measurements import DiskCollector, DiskUsage
+from barnabas.storage.directories.directory_lane import DirectoryLane, open_lanes
+from barnabas.storage.directories.disk_measurements import DiskCollector, DiskUsage
+from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
+from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
+from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -38,12 +38,12 @@ from barnabas.storage.handlers.describe_producers import DescribeProducersHandle
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from barnabas.storage.log_directories import LogDirectories, find_cluster_id
 from barnabas.storage.measurements import StorageCollector
-from barnabas.storage.reading import FetchReader
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.servicer import StorageServicer
-from barnabas.storage.upkeep import Upkeep
+from barnabas.storage.upkeep.cleaning import Cleaning
+from barnabas.storage.upkeep.cleaning_measurements import CleanerCollector
+from barnabas.storage.upkeep.schedules import Upkeep
 
 log = get_logger("storage.service")
 

@@ -45,8 +45,11 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionFetch,
     PartitionFetchResult,
 )
-from barnabas.storage.delayed_fetch import FetchPurgatory
-from barnabas.storage.directory_lane import DirectoryLane
+from barnabas.storage.config import StorageConfig
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
+from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -54,11 +57,11 @@ from barnabas.storage.handlers.describe_producers import DescribeProducersHandle
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from barnabas.storage.log_directories import LogDirectories
-from barnabas.storage.partition import Partition
-from barnabas.storage.reading import FetchReader
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.servicer import StorageServicer
+from barnabas.storage.upkeep.cleaning import Cleaning
+from barnabas.storage.upkeep.schedules import Upkeep
 
 NODE_ID = 1
 CLUSTER_ID = "abcdefghijklmnopqrstuv"
@@ -178,7 +181,7 @@ class StorageHarness:
         await self.until_open()
         return topic_id
 
-    def partition(self, topic_id: uuid.UUID, index: int = 0) -> Partition:
+    def partition(self, topic_id: uuid.UUID, index: int = 0) -> Replica:
         found = self.replicas.find(topic_id.bytes, index)
         assert found is not None
         return found
@@ -259,6 +262,15 @@ class StorageHarness:
         async with asyncio.timeout(20):
             while len(self.purgatory) != count:
                 await asyncio.sleep(0)
+
+
+def make_cleaning(node: StorageHarness) -> Cleaning:
+    return Cleaning(node.replicas, node.directories, node.lanes, node.clock)
+
+
+def make_upkeep(node: StorageHarness) -> Upkeep:
+    config = StorageConfig(node_id=1, log_dirs=("/unused",), controllers=("127.0.0.1:1",))
+    return Upkeep(config, node.replicas, node.directories, node.lanes, node.clock)
 
 
 @contextlib.asynccontextmanager

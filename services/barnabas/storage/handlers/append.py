@@ -7,7 +7,7 @@ leaves as soon as all of its partitions may be acknowledged; it may overtake oth
 Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
 is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
-Knowingly missing: waiting for followers (there is one replica); the place for it is `Partition.wait`.
+Knowingly missing: waiting for followers (there is one replica); the place for it is `Replica.wait`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionAppendResult,
 )
 from barnabas.storage import limits
-from barnabas.storage.coordinator_claim import CoordinatorClaim, claim_of
-from barnabas.storage.directory_lane import LaneItem
-from barnabas.storage.partition import ALL_REPLICAS, NOT_LEADER, Partition
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.directories.directory_lane import LaneItem
+from barnabas.storage.replica.coordinator_claim import CoordinatorClaim, claim_of
+from barnabas.storage.replica.replica import ALL_REPLICAS, NOT_LEADER, Replica
+from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.streams import serve_until_done
 
 ACKS: Final = frozenset({-1, 0, 1})
@@ -90,7 +90,7 @@ class AppendHandler:
             operation.append(number, item)
         operation.start_waiting()
 
-    def find(self, item: PartitionAppend) -> Partition | int:
+    def find(self, item: PartitionAppend) -> Replica | int:
         """The partition, or Kafka's error code when this node does not have it."""
         return self._replicas.find(item.topic_id, item.partition) or self._replicas.absence(
             item.topic_id, item.partition
@@ -129,8 +129,8 @@ class _AppendOperation:
         self._result = AppendResult(correlation_id=request.correlation_id)
         self._open = 1
         """Results that are still to come, and one for the request itself while it is being taken."""
-        self._parked: dict[int, Partition] = {}
-        self._queued: dict[int, tuple[Partition, LaneItem]] = {}
+        self._parked: dict[int, Replica] = {}
+        self._queued: dict[int, tuple[Replica, LaneItem]] = {}
         """Appends in a directory's writer thread."""
         self._is_waiting = False
         self._timer: asyncio.TimerHandle | None = None
@@ -151,7 +151,7 @@ class _AppendOperation:
             result = _refusal(NOT_LEADER)
         self._result.partitions.append(result)
 
-    def _append_now(self, number: int, item: PartitionAppend, partition: Partition) -> PartitionAppendResult:
+    def _append_now(self, number: int, item: PartitionAppend, partition: Replica) -> PartitionAppendResult:
         request = self._request
         acks = request.acks
         try:
@@ -178,7 +178,7 @@ class _AppendOperation:
         return self._appended(number, partition, info)
 
     def _append_in_lane(
-        self, number: int, item: PartitionAppend, partition: Partition
+        self, number: int, item: PartitionAppend, partition: Replica
     ) -> PartitionAppendResult:
         """Leave the append to the directory's writer thread. Raises KafkaError for what is refused at once."""
         request = self._request
@@ -196,7 +196,7 @@ class _AppendOperation:
     def _on_appended(
         self,
         number: int,
-        partition: Partition,
+        partition: Replica,
         info: AppendInfo | None,
         refused: KafkaError | None,
         seconds: float,
@@ -213,7 +213,7 @@ class _AppendOperation:
         self._result.partitions[number].CopyFrom(result)
         self._close_one()
 
-    def _appended(self, number: int, partition: Partition, info: AppendInfo) -> PartitionAppendResult:
+    def _appended(self, number: int, partition: Replica, info: AppendInfo) -> PartitionAppendResult:
         """The result of what is in the log, answered or still to be acknowledged."""
         error_code = 0
         if partition.wait(info.last_offset + 1, self._request.acks, partial(self._on_decided, number)):
@@ -226,7 +226,7 @@ class _AppendOperation:
             log_start_offset=info.log_start_offset,
         )
 
-    def _append_parked(self, number: int, item: PartitionAppend, partition: Partition) -> None:
+    def _append_parked(self, number: int, item: PartitionAppend, partition: Replica) -> None:
         if number in self._parked:  # else it was given up, and must not be written after all
             del self._parked[number]
             self._result.partitions[number].CopyFrom(self._append_now(number, item, partition))

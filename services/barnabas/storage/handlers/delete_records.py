@@ -16,8 +16,8 @@ from barnabas.rpc.v1.storage_pb2 import (
     DeleteRecordsResponse,
     DeleteRecordsResult,
 )
-from barnabas.storage.partition import Partition
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replicas import Replicas
 
 HIGH_WATERMARK: Final = -1
 """Stands for the partition's high watermark: delete all that consumers may have read."""
@@ -60,7 +60,7 @@ class DeleteRecordsHandler:
         return partition.log.log_start_offset
 
 
-def _check(partition: Partition) -> None:
+def _check(partition: Replica) -> None:
     if partition.error:
         raise KafkaError(ErrorCode(partition.error))
     if partition.internal:

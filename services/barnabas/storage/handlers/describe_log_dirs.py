@@ -18,9 +18,9 @@ from barnabas.rpc.v1.storage_pb2 import (
     DescribeLogDirsResponse,
     LogDirDescription,
 )
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.partition import Partition
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replicas import Replicas
 
 UNKNOWN_BYTES = -1
 
@@ -36,7 +36,7 @@ class DescribeLogDirsHandler:
 
     async def handle(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Every directory, with those of the partitions asked for that are in it."""
-        partitions: Sequence[Partition | None]
+        partitions: Sequence[Replica | None]
         if request.all_partitions:
             partitions = list(self._replicas.partitions.values())
         else:
@@ -50,7 +50,7 @@ class DescribeLogDirsHandler:
         )
         return DescribeLogDirsResponse(log_dirs=described)
 
-    async def _describe(self, lane: DirectoryLane, partitions: Sequence[Partition]) -> LogDirDescription:
+    async def _describe(self, lane: DirectoryLane, partitions: Sequence[Replica]) -> LogDirDescription:
         try:
             return await lane.run(lane.read, partial(_describe, lane.path, partitions))
         except KafkaError as error:
@@ -67,7 +67,7 @@ def _failed(path: str) -> LogDirDescription:
     )
 
 
-def _describe(path: str, partitions: Sequence[Partition]) -> LogDirDescription:
+def _describe(path: str, partitions: Sequence[Replica]) -> LogDirDescription:
     try:
         usage = shutil.disk_usage(path)
     except OSError as error:

@@ -12,7 +12,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionProducers,
     ProducerDescription,
 )
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.replica.replicas import Replicas
 
 
 class DescribeProducersHandler:

@@ -17,11 +17,11 @@ from barnabas.kernel.tracing import start_span
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.v1.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.storage import limits
-from barnabas.storage.cold_reads import ColdReads
 from barnabas.storage.counts import NodeCounts
-from barnabas.storage.delayed_fetch import DelayedFetch, FetchPurgatory
-from barnabas.storage.fetch_encoding import EncodedResult, encode_frame, encode_result
-from barnabas.storage.reading import FetchReader, ReadOutcome, failed
+from barnabas.storage.fetching.cold_reads import ColdReads
+from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
+from barnabas.storage.fetching.fetch_encoding import EncodedResult, encode_frame, encode_result
+from barnabas.storage.fetching.reading import FetchReader, ReadOutcome, failed
 from barnabas.storage.streams import serve_until_done
 
 log = get_logger("storage.fetch")

@@ -24,8 +24,8 @@ from barnabas.rpc.v1.storage_pb2 import (
     ListOffsetsResponse,
     ListOffsetsResult,
 )
-from barnabas.storage.delayed_fetch import READ_COMMITTED
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
+from barnabas.storage.replica.replicas import Replicas
 
 LATEST: Final = -1
 EARLIEST: Final = -2

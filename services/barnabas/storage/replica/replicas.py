@@ -25,12 +25,12 @@ from barnabas.metadata.validators import ConfigValue
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
-from barnabas.storage.delayed_fetch import FetchPurgatory
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.directory_work import DirectoryWork, Opened
-from barnabas.storage.log_directories import LogDirectories, PartitionKey
-from barnabas.storage.partition import NOT_LEADER, Partition
-from barnabas.storage.topic_settings import TopicSettings, TopicSettingsReader
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.directory_work import DirectoryWork, Opened
+from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
+from barnabas.storage.replica.replica import NOT_LEADER, Replica
+from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
 
@@ -52,7 +52,7 @@ class Replicas:
         file.
         """
         self.image = MetadataImage()
-        self.partitions: dict[tuple[bytes, int], Partition] = {}
+        self.partitions: dict[tuple[bytes, int], Replica] = {}
         self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
         self._cluster_id = cluster_id
@@ -70,13 +70,13 @@ class Replicas:
             )
             for path, lane in lanes.items()
         }
-        self._places: dict[Partition, DirectoryWork] = {}
+        self._places: dict[Replica, DirectoryWork] = {}
         self._changed = asyncio.Event()
         """Set when there is other metadata, and when logs were opened."""
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
-    def find(self, topic_id: bytes, index: int) -> Partition | None:
+    def find(self, topic_id: bytes, index: int) -> Replica | None:
         """The partition, if this node has a replica of it."""
         return self.partitions.get((topic_id, index))
 
@@ -214,8 +214,8 @@ class Replicas:
 
     def _add(
         self, topic: str, topic_id: bytes, index: int, internal: bool, settings: TopicSettings
-    ) -> Partition:
-        partition = Partition(
+    ) -> Replica:
+        partition = Replica(
             topic,
             topic_id,
             index,
@@ -228,12 +228,12 @@ class Replicas:
         self.partitions[topic_id, index] = partition
         return partition
 
-    def _leave_absent(self, partition: Partition) -> None:
+    def _leave_absent(self, partition: Replica) -> None:
         """The metadata does not have the partition; nothing follows from metadata of no or another cluster."""
         if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
             self._leave(partition, is_order=partition.topic_id in self.image.deleted_topics)
 
-    def _leave(self, partition: Partition, *, is_order: bool) -> None:
+    def _leave(self, partition: Replica, *, is_order: bool) -> None:
         """Have the partition no longer: delete it by order, else set it aside."""
         work = self._places.pop(partition)
         if is_order:
@@ -276,7 +276,7 @@ class Replicas:
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
-    def _place(self, partition: Partition) -> DirectoryWork:
+    def _place(self, partition: Replica) -> DirectoryWork:
         """Give the partition its directory; a new one goes where the disk answers, if there is such a place."""
         unwell = [path for path, work in self._work.items() if work.lane.is_unwell]
         path = self._directories.claim(
@@ -290,7 +290,7 @@ class Replicas:
 
         Each log directory in its own threads, so that a slow one does not hold up another.
         """
-        by_lane: dict[DirectoryLane, list[Partition]] = {}
+        by_lane: dict[DirectoryLane, list[Replica]] = {}
         for topic, index, topic_id in self._directories.found:
             if topic_id is None:
                 log.warning(
@@ -308,7 +308,7 @@ class Replicas:
         if work:
             log.info("opened the partitions on disk", partitions=len(self.partitions))
 
-    async def _recover(self, lane: DirectoryLane, batch: Sequence[Partition]) -> None:
+    async def _recover(self, lane: DirectoryLane, batch: Sequence[Replica]) -> None:
         loop = asyncio.get_running_loop()
         self._on_opened(lane, await loop.run_in_executor(lane.opening, self._open_all, lane.path, batch))
 
@@ -318,7 +318,7 @@ class Replicas:
             for work in self._work.values():
                 tasks.create_task(work.run(), name="log directory")
 
-    def _open_all(self, path: str, batch: Iterable[Partition]) -> list[Opened]:
+    def _open_all(self, path: str, batch: Iterable[Replica]) -> list[Opened]:
         """In a thread: open or create the logs; one that fails does not touch the others."""
         opened: list[Opened] = []
         for partition in batch:
@@ -354,7 +354,7 @@ class Replicas:
         self._changed.set()
 
     def _remove_all(
-        self, doomed: Iterable[Partition], aside: Iterable[Partition], strays: Iterable[StrayKey]
+        self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Iterable[StrayKey]
     ) -> None:
         """In a thread: delete and set aside."""
         for partition in doomed:

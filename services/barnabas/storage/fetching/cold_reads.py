@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from barnabas.storage import limits
-from barnabas.storage.delayed_fetch import DelayedFetch
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.reading import FetchReader, ReadOutcome
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.fetching.delayed_fetch import DelayedFetch
+from barnabas.storage.fetching.reading import FetchReader, ReadOutcome
 
 
 class ColdReads:

@@ -20,10 +20,10 @@ from barnabas.log.cleanable import LogToClean, measure
 from barnabas.log.cleaned_segment import CleanedCounts
 from barnabas.log.cleaner import CleaningAbortedError
 from barnabas.log.partition_log import PartitionLog
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.log_directories import LogDirectories, PartitionKey
-from barnabas.storage.partition import Partition
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replicas import Replicas
 
 log = get_logger("storage.cleaning")
 
@@ -123,7 +123,7 @@ class Cleaning:
             max(value("log.cleaner.io.max.bytes.per.second") / len(self._lanes), 1.0),
         )
 
-    def _cleanable(self) -> Iterator[Partition]:
+    def _cleanable(self) -> Iterator[Replica]:
         for partition in self._replicas.partitions.values():
             opened = partition.log
             if opened is not None and not partition.is_offline and opened.config.is_compacted:

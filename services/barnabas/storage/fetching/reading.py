@@ -16,11 +16,11 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionFetchResult,
 )
 from barnabas.storage.counts import NODE_FAULTS
-from barnabas.storage.delayed_fetch import READ_COMMITTED
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.fetch_encoding import PartitionAnswer
-from barnabas.storage.partition import NO_EPOCH, Partition
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
+from barnabas.storage.fetching.fetch_encoding import PartitionAnswer
+from barnabas.storage.replica.replica import NO_EPOCH, Replica
+from barnabas.storage.replica.replicas import Replicas
 
 ANSWER_BYTES_TARGET: Final = 8 * 1024 * 1024
 """About the most that one fetch is answered with, whatever more it allows: clients ask again at once, and what is
@@ -40,7 +40,7 @@ class ReadOutcome:
     answers: list[PartitionAnswer] = field(default_factory=list)
     size_bytes: int = 0
     is_final: bool = False
-    sizes: list[tuple[Partition, int]] = field(default_factory=list)
+    sizes: list[tuple[Replica, int]] = field(default_factory=list)
 
     def progress(self) -> tuple[int, int]:
         """(partitions, bytes) that are done."""
@@ -163,7 +163,7 @@ class FetchReader:
                 return True
         return False
 
-    def watched(self, request: FetchRequest) -> list[tuple[Partition, int]]:
+    def watched(self, request: FetchRequest) -> list[tuple[Replica, int]]:
         """The partitions of a fetch that was read without an error, and the offset wanted of each."""
         found = []
         for item in request.partitions:
@@ -180,7 +180,7 @@ def failed(request: FetchRequest) -> ReadOutcome:
 
 
 def _read_partition(
-    partition: Partition, item: PartitionFetch, left: int, *, committed: bool, first: bool, nowait: bool
+    partition: Replica, item: PartitionFetch, left: int, *, committed: bool, first: bool, nowait: bool
 ) -> PartitionAnswer:
     opened = partition.log
     assert opened is not None, "a leader has its log"
@@ -221,7 +221,7 @@ def _read_partition(
     return PartitionAnswer(result, records)
 
 
-def _ends(partition: Partition, opened: PartitionLog) -> PartitionFetchResult:
+def _ends(partition: Replica, opened: PartitionLog) -> PartitionFetchResult:
     """The result with the log's offsets and nothing else."""
     # The high watermark first: it may move while this runs in a thread.
     high_watermark = partition.high_watermark
@@ -232,7 +232,7 @@ def _ends(partition: Partition, opened: PartitionLog) -> PartitionFetchResult:
     )
 
 
-def _failed_read(partition: Partition, error: KafkaError | OSError) -> PartitionAnswer:
+def _failed_read(partition: Replica, error: KafkaError | OSError) -> PartitionAnswer:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
     partition.counts.failed_reads += int(code) in NODE_FAULTS
     if code != ErrorCode.offset_out_of_range:

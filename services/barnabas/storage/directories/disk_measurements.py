@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from barnabas.kernel.clock import Clock
 from barnabas.storage import limits
-from barnabas.storage.directory_lane import DirectoryLane
+from barnabas.storage.directories.directory_lane import DirectoryLane
 
 _LABELS = ["log_directory"]
 

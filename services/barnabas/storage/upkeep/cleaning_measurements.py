@@ -10,8 +10,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.kernel.clock import Clock
-from barnabas.storage.cleaning import Cleaning
-from barnabas.storage.log_directories import LogDirectories
+from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.upkeep.cleaning import Cleaning
 
 _SCHEDULE = "kafka_log_logcleanermanager_"
 _CLEANER = "kafka_log_logcleaner_"

@@ -9,25 +9,20 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from storage_harness import NOW_MS, StorageHarness, run_node, topic_config
+from storage_harness import NOW_MS, StorageHarness, make_cleaning, run_node, topic_config
 
 from barnabas.log.checkpoints import CLEANER_OFFSET_FILE, read_offsets
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
-from barnabas.storage.cleaning import Cleaning
-from barnabas.storage.cleaning_measurements import CleanerCollector
+from barnabas.storage.upkeep.cleaning_measurements import CleanerCollector
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
     async with run_node(tmp_path / "data", tmp_path / "s") as harness:
         yield harness
-
-
-def make_cleaning(node: StorageHarness) -> Cleaning:
-    return Cleaning(node.replicas, node.directories, node.lanes, node.clock)
 
 
 async def fill(node: StorageHarness, name: str, keys: bytes, **settings: str) -> uuid.UUID:

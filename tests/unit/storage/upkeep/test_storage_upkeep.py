@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config
+from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node, topic_config
 
 from barnabas.kernel.config import ConfigError
 from barnabas.log.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
@@ -19,18 +19,12 @@ from barnabas.metadata.image import BROKER_RESOURCE, config_key
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.measurements import StorageCollector
-from barnabas.storage.upkeep import Upkeep
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
     async with run_node(tmp_path / "data", tmp_path / "s") as harness:
         yield harness
-
-
-def make_upkeep(node: StorageHarness) -> Upkeep:
-    config = StorageConfig(node_id=1, log_dirs=("/unused",), controllers=("127.0.0.1:1",))
-    return Upkeep(config, node.replicas, node.directories, node.lanes, node.clock)
 
 
 async def test_retention_deletes_what_is_too_old(node: StorageHarness) -> None:
@@ -73,7 +67,7 @@ async def test_what_recovery_checked_is_synced_once_the_node_is_up(
             (1, 0)
         ] * 3
         synced: list[str] = []
-        monkeypatch.setattr("barnabas.storage.log_directories.sync_file_system", synced.append)
+        monkeypatch.setattr("barnabas.storage.directories.log_directories.sync_file_system", synced.append)
         upkeep = make_upkeep(node)
         assert await upkeep.flush_recovered() == 2
         assert synced == [str(node.directory)]
@@ -100,7 +94,7 @@ async def test_a_file_system_that_cannot_be_synced_leaves_the_logs_to_say_whethe
         def refuse(*_: object) -> int:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-        monkeypatch.setattr("barnabas.storage.log_directories.sync_file_system", refuse)
+        monkeypatch.setattr("barnabas.storage.directories.log_directories.sync_file_system", refuse)
         monkeypatch.setattr(SegmentFile, "sync", _failing_sync(bad.directory))
         assert await make_upkeep(node).flush_recovered() == 1
         assert (bad.recovery_point, good.recovery_point) == (0, 1)

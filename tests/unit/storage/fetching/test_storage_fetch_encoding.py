@@ -12,7 +12,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchResultFrame,
     PartitionFetchResult,
 )
-from barnabas.storage.fetch_encoding import PartitionAnswer, encode_frame, encode_result
+from barnabas.storage.fetching.fetch_encoding import PartitionAnswer, encode_frame, encode_result
 
 int64 = st.integers(-1, 2**63 - 1)
 

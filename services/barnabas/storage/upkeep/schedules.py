@@ -17,9 +17,9 @@ from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.log_directories import LogDirectories, PartitionKey
-from barnabas.storage.replicas import Replicas
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.replica.replicas import Replicas
 
 PARTITIONS_AT_ONCE: Final = 64
 """Partitions that one turn in the thread looks at, before the event loop may stop it."""

@@ -12,7 +12,7 @@ import pytest
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.threads import SystemThreads
 from barnabas.storage import limits
-from barnabas.storage.directory_lane import DirectoryLane
+from barnabas.storage.directories.directory_lane import DirectoryLane
 
 
 class Now:

@@ -17,12 +17,12 @@ from storage_harness import (
     StorageHarness,
     batch,
     coordinator_record,
+    make_cleaning,
+    make_upkeep,
     run_node,
     topic_config,
     topic_records,
 )
-from test_storage_cleaning import make_cleaning
-from test_storage_upkeep import make_upkeep
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log import checkpoints

@@ -26,17 +26,17 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.refused_sequences import RefusedSequences
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
-from barnabas.storage.coordinator_claim import CoordinatorClaim
 from barnabas.storage.counts import TopicCounts
-from barnabas.storage.directory_lane import DirectoryLane, Done, LaneItem
-from barnabas.storage.group_commit import GroupCommit
-from barnabas.storage.lane_queue import LaneQueue, OnWithdrawn
-from barnabas.storage.offset_waiters import OffsetWaiters, OnDecided
-from barnabas.storage.topic_settings import TopicSettings
-from barnabas.storage.unawaited_flushes import UnawaitedFlushes
+from barnabas.storage.directories.directory_lane import DirectoryLane, Done, LaneItem
+from barnabas.storage.directories.lane_queue import LaneQueue, OnWithdrawn
+from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
+from barnabas.storage.replica.group_commit import GroupCommit
+from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
+from barnabas.storage.replica.topic_settings import TopicSettings
+from barnabas.storage.replica.unawaited_flushes import UnawaitedFlushes
 
 if TYPE_CHECKING:
-    from barnabas.storage.delayed_fetch import DelayedFetch, FetchPurgatory
+    from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
 
 NO_EPOCH: Final = -1
 ALL_REPLICAS: Final = -1
@@ -51,7 +51,7 @@ OnAppended = Callable[[AppendInfo | None, KafkaError | None, float], None]
 log = get_logger("storage.partition")
 
 
-class Partition:
+class Replica:
     """Owner of one replica: its log, its part in the cluster, its high watermark, and those who wait on it.
 
     `log` is None until it is open. `counts` are those of its topic on this node.
@@ -106,7 +106,7 @@ class Partition:
         """The last stable offset when it was last asked for; it never goes back."""
 
     def __repr__(self) -> str:
-        return f"<Partition {self.name}>"
+        return f"<Replica {self.name}>"
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from barnabas.storage import limits
 if TYPE_CHECKING:
     from barnabas.kernel.tracing import Span
     from barnabas.rpc.v1.storage_pb2 import FetchRequest
-    from barnabas.storage.partition import Partition
+    from barnabas.storage.replica.replica import Replica
 
 READ_COMMITTED: Final = 1
 """Kafka's isolation level that stops at the last stable offset."""
@@ -51,7 +51,7 @@ class DelayedFetch:
         """Nobody wants the answer any more."""
         self.span: Span | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.watched: list[Partition] = []
+        self.watched: list[Replica] = []
 
     def hurry(self) -> None:
         """Answer with what there is."""
@@ -81,14 +81,12 @@ class FetchPurgatory:
     def __init__(self, *, fetches_max: int = limits.WAITING_FETCHES_MAX) -> None:
         self._fetches_max = fetches_max
         self._waiting: set[DelayedFetch] = set()
-        self._grown: dict[Partition, int] = {}
+        self._grown: dict[Replica, int] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(
-        self, fetch: DelayedFetch, available_bytes: int, partitions: list[tuple[Partition, int]]
-    ) -> bool:
+    def wait(self, fetch: DelayedFetch, available_bytes: int, partitions: list[tuple[Replica, int]]) -> bool:
         """Let `fetch` wait for its `partitions`, given with the offset wanted of each; `available_bytes` are there.
 
         False when too many wait already: then the caller answers at once.
@@ -113,7 +111,7 @@ class FetchPurgatory:
         """The fetch is on its way to its answer, or its stream is gone."""
         self._waiting.discard(fetch)
 
-    def on_growth(self, partition: Partition, size_bytes: int) -> None:
+    def on_growth(self, partition: Replica, size_bytes: int) -> None:
         """`size_bytes` more may be read from `partition`, which has watchers; they hear of it in this loop turn."""
         grown = self._grown
         if not grown:
@@ -126,7 +124,7 @@ class FetchPurgatory:
             for fetch, fetch_offset in list(partition.watchers.items()):
                 self._add(fetch, partition, fetch_offset, size_bytes)
 
-    def _add(self, fetch: DelayedFetch, partition: Partition, fetch_offset: int, size_bytes: int) -> None:
+    def _add(self, fetch: DelayedFetch, partition: Replica, fetch_offset: int, size_bytes: int) -> None:
         request = fetch.request
         if request.isolation_level == READ_COMMITTED:
             stable = partition.last_stable_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.kernel.errors import KafkaError
-from barnabas.storage.directory_lane import DirectoryLane, Done, LaneItem
+from barnabas.storage.directories.directory_lane import DirectoryLane, Done, LaneItem
 
 OnWithdrawn = Callable[[KafkaError], None]
 """Told why an append was taken back before it began."""

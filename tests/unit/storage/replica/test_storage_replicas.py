@@ -14,9 +14,9 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
 from barnabas.metadata.image import MetadataImage, topic_key
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.log_directories import LogDirectories
-from barnabas.storage.partition import Partition
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.replica.replica import Replica
 
 
 async def until_deleted(node: StorageHarness, path: Path) -> None:
@@ -130,8 +130,8 @@ async def test_the_change_of_one_partition_touches_no_other(
         topic = await node.create_topic(partitions=30)
         await node.create_topic("other", partitions=5)
         touched = []
-        monkeypatch.setattr(Partition, "follow", lambda partition, _: touched.append(partition.name))
-        monkeypatch.setattr(Partition, "update_settings", lambda partition, _: touched.append(partition.name))
+        monkeypatch.setattr(Replica, "follow", lambda partition, _: touched.append(partition.name))
+        monkeypatch.setattr(Replica, "update_settings", lambda partition, _: touched.append(partition.name))
         node.apply(*topic_records("events", topic, 30, leader_epoch=1)[7:8])
         assert len(touched) == 2
         assert len(set(touched)) == 1

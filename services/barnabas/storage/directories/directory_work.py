@@ -12,15 +12,15 @@ from typing import NamedTuple
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.stray import StrayKey
 from barnabas.storage import limits
-from barnabas.storage.directory_lane import DirectoryLane
-from barnabas.storage.partition import Partition
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.replica.replica import Replica
 
 
 class Opened(NamedTuple):
     """A partition, its log or None when it cannot be opened, and the high watermark written down; or the path of
     another log directory, where it is to be opened."""
 
-    partition: Partition
+    partition: Replica
     log: PartitionLog | None
     high_watermark: int
     moved_to: str = ""
@@ -33,8 +33,8 @@ class DirectoryWork:
         self,
         lane: DirectoryLane,
         *,
-        open_all: Callable[[str, Iterable[Partition]], list[Opened]],
-        remove_all: Callable[[Iterable[Partition], Iterable[Partition], Iterable[StrayKey]], None],
+        open_all: Callable[[str, Iterable[Replica]], list[Opened]],
+        remove_all: Callable[[Iterable[Replica], Iterable[Replica], Iterable[StrayKey]], None],
         on_opened: Callable[[DirectoryLane, list[Opened]], None],
         on_set_aside: Callable[[], None],
     ) -> None:
@@ -46,9 +46,9 @@ class DirectoryWork:
         self._remove_all = remove_all
         self._on_opened = on_opened
         self._on_set_aside = on_set_aside
-        self._to_open: dict[Partition, None] = {}
-        self._to_delete: list[Partition] = []
-        self._to_set_aside: list[Partition] = []
+        self._to_open: dict[Replica, None] = {}
+        self._to_delete: list[Replica] = []
+        self._to_set_aside: list[Replica] = []
         self._strays_to_delete: list[StrayKey] = []
         self._is_removing = False
         self._opening = 0
@@ -64,18 +64,18 @@ class DirectoryWork:
         """Whether nothing waits to be done, and nothing is being done."""
         return self.is_settled and not self._is_removing and not self._has_removals()
 
-    def open(self, partition: Partition) -> None:
+    def open(self, partition: Replica) -> None:
         """Open or create the partition's log soon."""
         self._to_open[partition] = None
         self._wake.set()
 
-    def delete(self, partition: Partition) -> None:
+    def delete(self, partition: Replica) -> None:
         """Delete what the partition has on disk, and do not open it if that is still to come."""
         self._to_open.pop(partition, None)
         self._to_delete.append(partition)
         self._wake.set()
 
-    def set_aside(self, partition: Partition) -> None:
+    def set_aside(self, partition: Replica) -> None:
         """Keep what the partition has on disk as a stray one, and do not open it if that is still to come."""
         self._to_open.pop(partition, None)
         self._to_set_aside.append(partition)

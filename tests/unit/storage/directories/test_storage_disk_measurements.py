@@ -9,8 +9,8 @@ from prometheus_client.registry import CollectorRegistry
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.threads import SystemThreads
-from barnabas.storage.directory_lane import open_lanes
-from barnabas.storage.disk_measurements import DiskCollector, DiskUsage
+from barnabas.storage.directories.directory_lane import open_lanes
+from barnabas.storage.directories.disk_measurements import DiskCollector, DiskUsage
 
 
 async def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path: Path) -> None:
