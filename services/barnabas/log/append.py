@@ -6,11 +6,11 @@ import enum
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.checkpoints.leader_epochs import NO_EPOCH
 from barnabas.log.config import INT_MAX, LogConfig
-from barnabas.log.leader_epochs import NO_EPOCH
-from barnabas.log.producer_state import BatchMetadata, ProducerState
-from barnabas.log.refused_sequences import RefusedSequences
-from barnabas.log.segment import AppendedBatch
+from barnabas.log.producers.producer_state import BatchMetadata, ProducerState
+from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.segments.segment import AppendedBatch
 from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
 from barnabas.records.control import EndTransactionMarker, decode_marker
 from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail, plain_batch

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import loader, producer_snapshot
 from barnabas.log.append import (
     AppendInfo,
     AppendOrigin,
@@ -24,15 +23,17 @@ from barnabas.log.append import (
     prepare_follower_batches,
     prepare_leader_batches,
 )
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock, storage_error, storage_errors
 from barnabas.log.flushable_log import FlushableLog
-from barnabas.log.leader_epochs import LeaderEpochCache
-from barnabas.log.loader import LoadedLog
-from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from barnabas.log.refused_sequences import RefusedSequences
-from barnabas.log.segment import AppendedBatch, RollLimits, Segment, remove_marked
-from barnabas.log.segment_factory import SegmentFactory
+from barnabas.log.opening import loader
+from barnabas.log.opening.loader import LoadedLog
+from barnabas.log.producers import producer_snapshot
+from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.segments.segment import AppendedBatch, RollLimits, Segment, remove_marked
+from barnabas.log.segments.segment_factory import SegmentFactory
 from barnabas.records.batch import Buffer
 
 

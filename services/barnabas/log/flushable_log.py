@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.kernel.clock import Clock
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.errors import storage_errors
 from barnabas.log.flush_times import FlushTimes
-from barnabas.log.leader_epochs import LeaderEpochCache
-from barnabas.log.loader import LoadedLog
+from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.replaceable_log import ReplaceableLog
-from barnabas.log.segment import SNAPSHOT_SUFFIX, Segment
-from barnabas.log.segment_factory import SegmentFactory
-from barnabas.log.segment_file import SyncError, sync_directory, sync_path
+from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, Segment
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.segment_file import SyncError, sync_directory, sync_path
 
 
 class FlushableLog(ReplaceableLog):

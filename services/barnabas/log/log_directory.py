@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import clean_shutdown
-from barnabas.log.checkpoints import (
+from barnabas.log.checkpoints import clean_shutdown
+from barnabas.log.checkpoints.checkpoint_file import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -23,17 +23,14 @@ from barnabas.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from barnabas.log.config import LogConfig
-from barnabas.log.errors import LogStoreError, storage_errors
-from barnabas.log.flush_times import FlushTimes
-from barnabas.log.meta_properties import MetaProperties, check_meta_properties, write_meta_properties
-from barnabas.log.partition_log import PartitionLog
-from barnabas.log.partition_metadata import directory_name, parse_directory_name, read_topic_id
-from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from barnabas.log.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.segment_file import sync_file_system
-from barnabas.log.stray import SUFFIX as STRAY_SUFFIX
-from barnabas.log.stray import (
+from barnabas.log.checkpoints.meta_properties import (
+    MetaProperties,
+    check_meta_properties,
+    write_meta_properties,
+)
+from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name, read_topic_id
+from barnabas.log.checkpoints.stray import SUFFIX as STRAY_SUFFIX
+from barnabas.log.checkpoints.stray import (
     StrayFacts,
     StrayKey,
     parse_stray_name,
@@ -42,6 +39,13 @@ from barnabas.log.stray import (
     stray_name,
     write_facts,
 )
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import LogStoreError, storage_errors
+from barnabas.log.flush_times import FlushTimes
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
+from barnabas.log.segments.segment_file import sync_file_system
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.segments.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from barnabas.log.segment import Segment
+    from barnabas.log.segments.segment import Segment
 
 
 class Truncations:

@@ -16,19 +16,21 @@ from collections.abc import Iterator
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import loader, producer_snapshot, retention
+from barnabas.log import retention
 from barnabas.log.appendable_log import AppendableLog
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
+from barnabas.log.checkpoints.partition_metadata import directory_name, ensure_topic_id
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
-from barnabas.log.leader_epochs import LeaderEpochCache
-from barnabas.log.loader import LoadedLog
-from barnabas.log.partition_metadata import directory_name, ensure_topic_id
-from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from barnabas.log.recovery import RecoveryReport
-from barnabas.log.segment import Segment, remove_marked
-from barnabas.log.segment_cache import SegmentCache
-from barnabas.log.segment_factory import SegmentFactory
-from barnabas.log.segment_file import SyncError
+from barnabas.log.opening import loader
+from barnabas.log.opening.loader import LoadedLog
+from barnabas.log.opening.recovery import RecoveryReport
+from barnabas.log.producers import producer_snapshot
+from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.segments.segment_cache import SegmentCache
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.segment_file import SyncError
 
 SYNC_RECOVERED_BYTES = 16 * 1024 * 1024
 """A log of which recovery checked this much is synced before it is used; smaller ones are synced together, later."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 import bisect
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import timestamp_lookup
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
-from barnabas.log.leader_epochs import LeaderEpochCache
-from barnabas.log.loader import LoadedLog
 from barnabas.log.log_slice import LogSlice, Truncations, ends_by, stretch_of
-from barnabas.log.segment import POSITION_HINTS_MAX, Segment
-from barnabas.log.segment_factory import SegmentFactory
-from barnabas.log.timestamp_lookup import TimestampedOffset
-from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.log.opening.loader import LoadedLog
+from barnabas.log.segments import timestamp_lookup
+from barnabas.log.segments.segment import POSITION_HINTS_MAX, Segment
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.timestamp_lookup import TimestampedOffset
+from barnabas.log.segments.transaction_index import AbortedTransaction
 
 LogEnd = tuple[int, Segment, int, int]
 """(log end offset, active segment, its bytes, truncations up to then): one tuple, so that they always agree."""

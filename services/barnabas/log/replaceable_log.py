@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import segment_swap
-from barnabas.log.batch_filter import LastRecord
+from barnabas.log.checkpoints.leader_epochs import NO_EPOCH, LeaderEpochCache
+from barnabas.log.cleaning import segment_swap
+from barnabas.log.cleaning.batch_filter import LastRecord
 from barnabas.log.errors import storage_errors
-from barnabas.log.leader_epochs import NO_EPOCH, LeaderEpochCache
-from barnabas.log.loader import LoadedLog
-from barnabas.log.producer_state import ProducerState
+from barnabas.log.opening.loader import LoadedLog
+from barnabas.log.producers.producer_state import ProducerState
 from barnabas.log.readable_log import ReadableLog
-from barnabas.log.segment import Segment, remove_marked
-from barnabas.log.segment_factory import SegmentFactory
-from barnabas.log.segment_file import SyncError, sync_directory
+from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.segment_file import SyncError, sync_directory
 
 
 class CleaningView(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from barnabas.log.config import LogConfig
-from barnabas.log.segment import Segment
+from barnabas.log.segments.segment import Segment
 
 Breached = Callable[[Segment, int], bool]
 """(segment, the offset after it) -> whether the rule lets it go."""

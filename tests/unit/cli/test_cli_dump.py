@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from barnabas.cli.commands.dump_log import app
 from barnabas.cli.refusal import Refused
-from barnabas.log.offset_index import OffsetIndex
-from barnabas.log.time_index import TimeIndex
+from barnabas.log.segments.offset_index import OffsetIndex
+from barnabas.log.segments.time_index import TimeIndex
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
 

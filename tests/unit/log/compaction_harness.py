@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from barnabas.kernel.clock import ManualClock
-from barnabas.log import cleaner
-from barnabas.log.cleanable import measure
-from barnabas.log.cleaned_segment import CleanedCounts
+from barnabas.log.cleaning import cleaner
+from barnabas.log.cleaning.cleanable import measure
+from barnabas.log.cleaning.cleaned_segment import CleanedCounts
+from barnabas.log.cleaning.offset_map import ENTRY_BYTES
 from barnabas.log.config import LogConfig
-from barnabas.log.offset_map import ENTRY_BYTES
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import BatchHeader, iterate_headers
 from barnabas.records.record import Record, decode_records, encode_batch

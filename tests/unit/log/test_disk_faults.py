@@ -18,9 +18,9 @@ from disk_faults import SYNCS, FaultyDisk
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import cleaner
 from barnabas.log.append import AppendOrigin
-from barnabas.log.cleanable import measure
+from barnabas.log.cleaning import cleaner
+from barnabas.log.cleaning.cleanable import measure
 from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog

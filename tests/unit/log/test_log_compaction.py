@@ -12,13 +12,13 @@ from compaction_harness import RETENTION_MS, compact, make_config, open_log, put
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
-from barnabas.log import cleaner
 from barnabas.log.append import AppendOrigin
-from barnabas.log.checkpoints import CLEANER_OFFSET_FILE, read_offsets
-from barnabas.log.cleanable import measure
-from barnabas.log.cleaner import CleaningAbortedError
+from barnabas.log.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
+from barnabas.log.cleaning import cleaner
+from barnabas.log.cleaning.cleanable import measure
+from barnabas.log.cleaning.cleaner import CleaningAbortedError
+from barnabas.log.cleaning.offset_map import ENTRY_BYTES, OffsetMap
 from barnabas.log.log_directory import LogDirectory
-from barnabas.log.offset_map import ENTRY_BYTES, OffsetMap
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.segment_cache import SegmentCache
+from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import Record, decode_records, encode_batch
 

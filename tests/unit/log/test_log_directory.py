@@ -15,14 +15,16 @@ import pytest
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.threads import SystemThreads
-from barnabas.log import index_file, loader, log_directory
-from barnabas.log.checkpoints import read_offsets, write_offsets
+from barnabas.log import log_directory
+from barnabas.log.checkpoints.checkpoint_file import read_offsets, write_offsets
+from barnabas.log.checkpoints.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
+from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.opening import loader
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
-from barnabas.log.stray import StrayKey
+from barnabas.log.segments import index_file
 from barnabas.records.record import encode_batch
 
 TOPIC_ID = uuid.UUID(int=11)

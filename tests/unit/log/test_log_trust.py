@@ -14,12 +14,12 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.append import AppendOrigin
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock
-from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producer_state import ProducerState
+from barnabas.log.producers.producer_state import ProducerState
 from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.control import EndTransactionMarker
 from barnabas.records.record import decode_records, encode_batch

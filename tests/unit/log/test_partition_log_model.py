@@ -235,7 +235,7 @@ def test_offsets_outside_the_log_are_refused(tmp_path: Path) -> None:
 
 
 def test_descriptors_stay_within_the_limit(tmp_path: Path) -> None:
-    from barnabas.log.segment_cache import SegmentCache
+    from barnabas.log.segments.segment_cache import SegmentCache
 
     cache = SegmentCache(3)
     log = PartitionLog.open(str(tmp_path), "t", 0, TOPIC_ID, SMALL, ManualClock(), cache=cache)

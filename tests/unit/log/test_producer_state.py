@@ -14,8 +14,8 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offsets
-from barnabas.log.producer_state import BatchMetadata, ProducerEntry
+from barnabas.log.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offsets
+from barnabas.log.producers.producer_state import BatchMetadata, ProducerEntry
 from barnabas.records.batch import SEQUENCE_MAX
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recovery_harness import boundaries, damaged_log, files, fill, offsets, open_log, segment_path
 
 from barnabas.log.config import LogConfig
-from barnabas.log.recovery import Gap
+from barnabas.log.opening.recovery import Gap
 from barnabas.records.record import encode_batch
 
 RELAXED = settings(max_examples=60, suppress_health_check=list(HealthCheck))

@@ -160,7 +160,7 @@ def test_what_memory_may_hold_alone_is_read_from_the_disk_or_written_again(
     monkeypatch.setattr(os, "posix_fadvise", record_advice)
     open_log(tmp_path).release()
     assert (written, forgotten) == ([size], [])
-    monkeypatch.setattr("barnabas.log.segment.REWRITTEN_BYTES_MAX", size - 1)
+    monkeypatch.setattr("barnabas.log.segments.segment.REWRITTEN_BYTES_MAX", size - 1)
     again = open_log(tmp_path)
     assert (written, forgotten) == ([size], [0])
     assert offsets(again) == [0, 1, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.refused_sequences import RefusedSequences
+from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.records.batch import parse_header
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch

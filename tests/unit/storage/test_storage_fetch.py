@@ -11,7 +11,7 @@ import pytest
 from storage_harness import NOW_MS, StorageHarness, batch, coordinator_record, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.control import encode_marker
 from barnabas.records.record import decode_records
 from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch, PartitionFetchResult

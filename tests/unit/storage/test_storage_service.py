@@ -14,7 +14,7 @@ import pytest
 from storage_harness import CLUSTER_ID, batch, topic_records
 
 from barnabas.kernel.service import ServiceContext, StartError, system_environment
-from barnabas.log.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest

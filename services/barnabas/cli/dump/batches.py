@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from barnabas.cli.dump.entries import Entry, Findings
 from barnabas.kernel.errors import KafkaError
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,

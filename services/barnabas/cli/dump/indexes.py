@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.cli.dump.entries import Entry, Findings
-from barnabas.log.offset_index import OffsetIndex
-from barnabas.log.scan import scan_headers
-from barnabas.log.segment_file import SegmentFile, read_whole
-from barnabas.log.time_index import TimeIndex
+from barnabas.log.segments.offset_index import OffsetIndex
+from barnabas.log.segments.scan import scan_headers
+from barnabas.log.segments.segment_file import SegmentFile, read_whole
+from barnabas.log.segments.time_index import TimeIndex
 from barnabas.records.batch import NO_TIMESTAMP
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.cli.dump.entries import Entry, Findings
-from barnabas.log.checkpoints import read_checkpoint
+from barnabas.log.checkpoints.checkpoint_file import read_checkpoint
 from barnabas.log.errors import LogStoreError
-from barnabas.log.producer_snapshot import decode_snapshot
-from barnabas.log.segment_file import read_whole
-from barnabas.log.transaction_index import TransactionIndex
+from barnabas.log.producers.producer_snapshot import decode_snapshot
+from barnabas.log.segments.segment_file import read_whole
+from barnabas.log.segments.transaction_index import TransactionIndex
 
 
 def read_snapshot(path: str, findings: Findings) -> Iterator[Entry]:

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.stray import StrayKey
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.replica.replica import Replica

@@ -16,15 +16,15 @@ from typing import NamedTuple
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.meta_properties import read_meta_properties
+from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
-from barnabas.log.meta_properties import read_meta_properties
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.partition_metadata import directory_name, read_topic_id
-from barnabas.log.segment_file import sync_file_system
-from barnabas.log.stray import StrayFacts, StrayKey, is_unused
+from barnabas.log.segments.segment_file import sync_file_system
 
 log = get_logger("storage.log_directories")
 

@@ -23,7 +23,7 @@ from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LONG_MAX
 from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.refused_sequences import RefusedSequences
+from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import TopicCounts

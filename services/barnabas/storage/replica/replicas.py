@@ -17,8 +17,8 @@ from types import MappingProxyType
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.errors import LogStoreError
-from barnabas.log.stray import StrayKey
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.validators import ConfigValue

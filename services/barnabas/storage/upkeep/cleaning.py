@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.log import cleaner
-from barnabas.log.cleanable import LogToClean, measure
-from barnabas.log.cleaned_segment import CleanedCounts
-from barnabas.log.cleaner import CleaningAbortedError
+from barnabas.log.cleaning import cleaner
+from barnabas.log.cleaning.cleanable import LogToClean, measure
+from barnabas.log.cleaning.cleaned_segment import CleanedCounts
+from barnabas.log.cleaning.cleaner import CleaningAbortedError
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey

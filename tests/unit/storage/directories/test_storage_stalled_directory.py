@@ -25,8 +25,8 @@ from storage_harness import (
 )
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.log import checkpoints
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.checkpoints import checkpoint_file
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.storage import limits
@@ -80,7 +80,7 @@ def stall(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stall]:
 
     for name in ("write", "sync", "read"):
         patch(SegmentFile, name, lambda file, *_: file.path)
-    patch(checkpoints, "write_atomically", lambda path, *_: path)
+    patch(checkpoint_file, "write_atomically", lambda path, *_: path)
     patch(os, "statvfs", lambda path: str(path))
     yield made
     made.thaw()
@@ -398,7 +398,7 @@ async def test_upkeep_syncs_and_new_topics_of_the_other_directory_go_on(two: Two
     written = Path(node.lanes[str(node.partition(two.topic, two.well).lane.path)].path)  # type: ignore[union-attr]
     # acks=all under flush.messages: the sync of the other directory is waited for.
     assert (await node.append(two.topic, batch(b"synced"), index=two.well)).error_code == 0
-    await until(lambda: (written / checkpoints.HIGH_WATERMARK_FILE).exists())
+    await until(lambda: (written / checkpoint_file.HIGH_WATERMARK_FILE).exists())
     two.lane._began_at -= limits.STALLED_SECONDS + 1
     new = await node.create_topic("new", partitions=4)
     assert {node.partition(new, index).lane for index in range(4)} == {

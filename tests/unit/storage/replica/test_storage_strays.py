@@ -14,8 +14,8 @@ from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log import log_directory
-from barnabas.log.partition_metadata import ensure_topic_id
-from barnabas.log.stray import StrayKey, parse_stray_name
+from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
+from barnabas.log.checkpoints.stray import StrayKey, parse_stray_name
 from barnabas.metadata.image import partition_key, topic_key
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 from barnabas.storage import limits

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from storage_harness import NOW_MS, StorageHarness, make_cleaning, run_node, topic_config
 
-from barnabas.log.checkpoints import CLEANER_OFFSET_FILE, read_offsets
+from barnabas.log.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 
-from barnabas.log.segment_file import read_whole, write_at
+from barnabas.log.segments.segment_file import read_whole, write_at
 
 _UNKNOWN = -1
 

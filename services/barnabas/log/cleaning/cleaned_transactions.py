@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.log.segments.transaction_index import AbortedTransaction
 from barnabas.records.batch import BatchHeader
 from barnabas.records.record import decode_records
 

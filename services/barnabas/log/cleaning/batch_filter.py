@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.log.cleaned_transactions import CleanedTransactions
-from barnabas.log.offset_map import OffsetMap
+from barnabas.log.cleaning.cleaned_transactions import CleanedTransactions
+from barnabas.log.cleaning.offset_map import OffsetMap
 from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.filtered import KeyedRecord, empty_batch, read_keyed_records, rebuild_batch
 

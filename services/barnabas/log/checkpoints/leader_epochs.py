@@ -6,7 +6,7 @@ import bisect
 import threading
 from typing import NamedTuple
 
-from barnabas.log.checkpoints import read_checkpoint, write_checkpoint
+from barnabas.log.checkpoints.checkpoint_file import read_checkpoint, write_checkpoint
 
 FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1

@@ -13,11 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
-from barnabas.log import producer_snapshot
-from barnabas.log.interrupted import finish_interrupted_work
-from barnabas.log.leader_epochs import LeaderEpochCache
-from barnabas.log.producer_state import CompletedTransaction, ProducerState
-from barnabas.log.recovery import (
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
+from barnabas.log.opening.interrupted import finish_interrupted_work
+from barnabas.log.opening.recovery import (
     ASIDE_SUFFIX,
     RecoveryReport,
     check_segments,
@@ -26,10 +24,12 @@ from barnabas.log.recovery import (
     first_unchecked,
     remove_orphans,
 )
-from barnabas.log.scan import CheckedScan, ScannedBatch, scan_headers
-from barnabas.log.segment import LOG_SUFFIX, Segment, remove_marked
-from barnabas.log.segment_factory import SegmentFactory
-from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.log.producers import producer_snapshot
+from barnabas.log.producers.producer_state import CompletedTransaction, ProducerState
+from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
+from barnabas.log.segments.segment import LOG_SUFFIX, Segment, remove_marked
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.transaction_index import AbortedTransaction
 from barnabas.records.batch import NO_LEADER_EPOCH, BatchHeader
 from barnabas.records.control import decode_marker
 

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Sequence
 
 from barnabas.kernel.errors import KafkaError
-from barnabas.log.batch_filter import BatchFilter
-from barnabas.log.cleanable import LogToClean
-from barnabas.log.cleaned_segment import (
+from barnabas.log.cleaning.batch_filter import BatchFilter
+from barnabas.log.cleaning.cleanable import LogToClean
+from barnabas.log.cleaning.cleaned_segment import (
     CleanedCounts,
     Pace,
     checked_scan,
@@ -21,12 +21,12 @@ from barnabas.log.cleaned_segment import (
     raise_if_cut,
     write_cleaned,
 )
-from barnabas.log.cleaned_transactions import CleanedTransactions
+from barnabas.log.cleaning.cleaned_transactions import CleanedTransactions
+from barnabas.log.cleaning.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
+from barnabas.log.cleaning.segment_swap import remove_cleaned
 from barnabas.log.errors import storage_errors
-from barnabas.log.offset_map import DEDUPE_BUFFER_BYTES, OffsetMap
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.segment import Segment
-from barnabas.log.segment_swap import remove_cleaned
+from barnabas.log.segments.segment import Segment
 from barnabas.records.batch import BatchHeader
 from barnabas.records.filtered import read_keyed_records
 

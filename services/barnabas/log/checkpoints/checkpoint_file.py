@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from barnabas.log.errors import LogStoreError
-from barnabas.log.segment_file import read_whole, write_atomically
+from barnabas.log.segments.segment_file import read_whole, write_atomically
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 """Offsets up to which each log is known to be on disk."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from barnabas.log.config import INT_MAX
-from barnabas.log.index_file import read_entries
-from barnabas.log.offset_index import OffsetIndex
-from barnabas.log.scan import CheckedScan, ScannedBatch, scan_headers
-from barnabas.log.segment_cache import SegmentCache
-from barnabas.log.segment_file import SegmentFile, remove_quietly, sync_path
-from barnabas.log.time_index import TimeIndex
-from barnabas.log.transaction_index import TransactionIndex
+from barnabas.log.segments.index_file import read_entries
+from barnabas.log.segments.offset_index import OffsetIndex
+from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
+from barnabas.log.segments.segment_cache import SegmentCache
+from barnabas.log.segments.segment_file import SegmentFile, remove_quietly, sync_path
+from barnabas.log.segments.time_index import TimeIndex
+from barnabas.log.segments.transaction_index import TransactionIndex
 from barnabas.records.batch import NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"

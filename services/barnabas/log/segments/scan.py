@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from barnabas.log.segment_file import SegmentFile
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.batch import (
     CRC_START,
     HEADER,

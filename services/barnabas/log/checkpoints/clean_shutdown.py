@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 
-from barnabas.log.segment_file import remove_quietly, sync_directory, write_atomically
+from barnabas.log.segments.segment_file import remove_quietly, sync_directory, write_atomically
 
 FILE_NAME = ".kafka_cleanshutdown"
 UNKNOWN_BROKER_EPOCH = -1

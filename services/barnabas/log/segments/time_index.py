@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.log.index_file import IndexFile
+from barnabas.log.segments.index_file import IndexFile
 from barnabas.records.batch import NO_TIMESTAMP
 
 

@@ -9,7 +9,7 @@ import re
 import uuid
 
 from barnabas.log.errors import LogStoreError
-from barnabas.log.segment_file import read_whole, write_atomically
+from barnabas.log.segments.segment_file import read_whole, write_atomically
 
 FILE_NAME = "partition.metadata"
 _VERSION = 0

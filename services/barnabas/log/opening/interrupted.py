@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import os
 
-from barnabas.log.scan import scan_headers
-from barnabas.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_name
-from barnabas.log.segment_file import SegmentFile, remove_quietly
-from barnabas.log.segment_swap import SWAP_SUFFIX, SWAPPED_SUFFIXES, take_final_names
+from barnabas.log.cleaning.segment_swap import SWAP_SUFFIX, SWAPPED_SUFFIXES, take_final_names
+from barnabas.log.segments.scan import scan_headers
+from barnabas.log.segments.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    file_name,
+)
+from barnabas.log.segments.segment_file import SegmentFile, remove_quietly
 
 _TEMPORARY_SUFFIX = ".tmp"
 _INTERRUPTED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, _TEMPORARY_SUFFIX)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.log.index_file import IndexFile
+from barnabas.log.segments.index_file import IndexFile
 
 
 class OffsetIndex(IndexFile):

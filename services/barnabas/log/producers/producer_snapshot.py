@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 
 import google_crc32c
 
-from barnabas.log.producer_state import BatchMetadata, ProducerEntry
-from barnabas.log.segment import SNAPSHOT_SUFFIX, file_name
-from barnabas.log.segment_file import read_whole, remove_quietly, write_atomically
+from barnabas.log.producers.producer_state import BatchMetadata, ProducerEntry
+from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, file_name
+from barnabas.log.segments.segment_file import read_whole, remove_quietly, write_atomically
 
 _VERSION = 1
 _HEADER = struct.Struct(">hI")

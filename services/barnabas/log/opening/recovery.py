@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from barnabas.log.offset_index import OffsetIndex
-from barnabas.log.scan import CheckedScan, ScannedBatch, scan_headers
-from barnabas.log.segment import LOG_SUFFIX, OnBatch, Segment, remove_marked
-from barnabas.log.segment_file import SegmentFile, sync_directory
+from barnabas.log.segments.offset_index import OffsetIndex
+from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
+from barnabas.log.segments.segment import LOG_SUFFIX, OnBatch, Segment, remove_marked
+from barnabas.log.segments.segment_file import SegmentFile, sync_directory
 
 ASIDE_SUFFIX = ".aside"
 """What the name of a `.log` file ends with that recovery took out of the log; nothing here ever removes it."""

@@ -6,9 +6,9 @@ import os
 import uuid
 from typing import NamedTuple
 
+from barnabas.log.checkpoints.partition_metadata import uuid_from_text, uuid_to_text
 from barnabas.log.errors import LogStoreError
-from barnabas.log.partition_metadata import uuid_from_text, uuid_to_text
-from barnabas.log.segment_file import read_whole, write_atomically
+from barnabas.log.segments.segment_file import read_whole, write_atomically
 
 FILE_NAME = "meta.properties"
 _VERSION = "1"

@@ -14,8 +14,8 @@ import contextlib
 import os
 from collections.abc import Sequence
 
-from barnabas.log.offset_index import OffsetIndex
-from barnabas.log.segment import (
+from barnabas.log.segments.offset_index import OffsetIndex
+from barnabas.log.segments.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -23,9 +23,9 @@ from barnabas.log.segment import (
     Segment,
     file_name,
 )
-from barnabas.log.segment_file import remove_quietly
-from barnabas.log.time_index import TimeIndex
-from barnabas.log.transaction_index import TransactionIndex
+from barnabas.log.segments.segment_file import remove_quietly
+from barnabas.log.segments.time_index import TimeIndex
+from barnabas.log.segments.transaction_index import TransactionIndex
 
 SWAP_SUFFIX = ".swap"
 SWAPPED_SUFFIXES = (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, LOG_SUFFIX)

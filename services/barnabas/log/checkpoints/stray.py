@@ -12,8 +12,8 @@ import re
 import uuid
 from typing import Final, NamedTuple
 
-from barnabas.log.segment import LOG_SUFFIX, file_name
-from barnabas.log.segment_file import read_whole, remove_quietly, write_atomically
+from barnabas.log.segments.segment import LOG_SUFFIX, file_name
+from barnabas.log.segments.segment_file import read_whole, remove_quietly, write_atomically
 
 SUFFIX: Final = "-stray"
 FILE_NAME: Final = "stray.properties"

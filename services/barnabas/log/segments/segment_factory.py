@@ -7,8 +7,8 @@ import random
 
 from barnabas.kernel.clock import Clock
 from barnabas.log.config import LogConfig
-from barnabas.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
-from barnabas.log.segment_cache import SegmentCache
+from barnabas.log.segments.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
+from barnabas.log.segments.segment_cache import SegmentCache
 
 
 class SegmentFactory:

@@ -13,7 +13,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from barnabas.log.segment_file import read_whole, remove_quietly, write_at
+from barnabas.log.segments.segment_file import read_whole, remove_quietly, write_at
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.batch_filter import BatchFilter, replaced_header
+from barnabas.log.cleaning.batch_filter import BatchFilter, replaced_header
+from barnabas.log.cleaning.segment_swap import remove_cleaned
 from barnabas.log.config import INT_MAX, LogConfig
-from barnabas.log.scan import CheckedScan
-from barnabas.log.segment import LOG_SUFFIX, AppendedBatch, Segment
-from barnabas.log.segment_factory import SegmentFactory
-from barnabas.log.segment_file import sync_directory
-from barnabas.log.segment_swap import remove_cleaned
+from barnabas.log.segments.scan import CheckedScan
+from barnabas.log.segments.segment import LOG_SUFFIX, AppendedBatch, Segment
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.segment_file import sync_directory
 
 WRITE_BYTES = 512 * 1024
 """Bytes of batches that are collected before they are written."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.log.scan import ScannedBatch, scan_headers
-from barnabas.log.segment import Segment
+from barnabas.log.segments.scan import ScannedBatch, scan_headers
+from barnabas.log.segments.segment import Segment
 from barnabas.records.record import decode_offsets_and_timestamps
 
 
