@@ -48,6 +48,7 @@ async def _serve(
         gateway_id=config.gateway_id,
         rack=config.broker_rack,
         listeners=[listener.record() for listener in listeners],
+        node_id=beside.node_id if beside is not None else None,
     )
     metadata = MetadataSubscription(config.controllers, lambda: WatchRequest(gateway=registration))
     environment, stream_counts = context.environment, StorageStreamCounts()

@@ -67,8 +67,12 @@ def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b"-")[:16]
 
 
-def node_record(node_id: int, *, fenced: bool = False, rack: str = "") -> MetadataRecord:
-    node = NodeRecord(node_id=node_id, address="unix:/none", position=node_id - 1, fenced=fenced, rack=rack)
+def node_record(
+    node_id: int, *, fenced: bool = False, rack: str = "", position: int | None = None
+) -> MetadataRecord:
+    """A node in the place of its id, counted from 1, unless it has another."""
+    place = node_id - 1 if position is None else position
+    node = NodeRecord(node_id=node_id, address="unix:/none", position=place, fenced=fenced, rack=rack)
     return MetadataRecord(key=node_key(node_id), node=node)
 
 

@@ -18,10 +18,10 @@ def image(*records: MetadataRecord) -> MetadataImage:
 
 
 def gateway_record(
-    gateway_id: str, port: int, *, rack: str = "", port_per_node: bool = False
+    gateway_id: str, port: int, *, rack: str = "", port_per_node: bool = False, node_id: int | None = None
 ) -> MetadataRecord:
     listener = AdvertisedListener(name="PLAINTEXT", host=gateway_id, port=port, port_per_node=port_per_node)
-    gateway = GatewayRecord(gateway_id=gateway_id, rack=rack, listeners=[listener])
+    gateway = GatewayRecord(gateway_id=gateway_id, rack=rack, listeners=[listener], node_id=node_id)
     return MetadataRecord(key=gateway_key(gateway_id), gateway=gateway)
 
 
@@ -114,3 +114,28 @@ def test_nodes_are_reached_through_a_gateway_of_their_rack() -> None:
     assert {(endpoint.host, endpoint.port) for endpoint in shown(listener("x"), known).values()} == {
         ("east-gateway", 1)
     }
+
+
+def test_a_node_is_reached_at_the_gateway_in_its_own_process() -> None:
+    """Whatever racks say; node 0 is a node like any, and not what a gateway alone has."""
+    nodes = [node_record(node_id, rack="east", position=node_id) for node_id in range(6)]
+    brokers = [
+        gateway_record(f"broker-{node_id}", 9092, rack="west", port_per_node=True, node_id=node_id)
+        for node_id in range(6)
+    ]
+    alone = [gateway_record(f"alone-{number}", 9092, rack="east", port_per_node=True) for number in range(3)]
+    known = image(*nodes, *brokers, *alone)
+    assert shown(listener("x"), known) == {
+        node_id: Endpoint(node_id, f"broker-{node_id}", 9092 + node_id, "east") for node_id in range(6)
+    }
+
+
+def test_while_the_gateway_beside_a_node_is_not_there_another_stands_for_it() -> None:
+    nodes = [node_record(node_id, position=node_id) for node_id in range(3)]
+    brokers = [
+        gateway_record(f"broker-{node_id}", 9092, port_per_node=True, node_id=node_id) for node_id in (0, 1)
+    ]
+    found = shown(listener("x"), image(*nodes, *brokers))
+    assert [found[node_id].host for node_id in (0, 1)] == ["broker-0", "broker-1"]
+    assert found[2].host in ("broker-0", "broker-1")
+    assert found[2].port == 9094

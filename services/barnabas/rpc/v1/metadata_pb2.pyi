@@ -229,10 +229,13 @@ class GatewayRecord(_message.Message):
     GATEWAY_ID_FIELD_NUMBER: _builtins.int
     RACK_FIELD_NUMBER: _builtins.int
     LISTENERS_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
     gateway_id: _builtins.str
     """Chosen by the gateway, unique in the cluster."""
     rack: _builtins.str
     """broker.rack of the machine or zone it runs in; empty when there is none."""
+    node_id: _builtins.int
+    """The storage node in the same process, which clients are to reach here; absent where there is none."""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdvertisedListener]:
         """Where clients reach it."""
@@ -243,12 +246,15 @@ class GatewayRecord(_message.Message):
         gateway_id: _builtins.str = ...,
         rack: _builtins.str = ...,
         listeners: _abc.Iterable[Global___AdvertisedListener] | None = ...,
+        node_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_node_id", b"_node_id", "node_id", b"node_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_id", b"gateway_id", "listeners", b"listeners", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_node_id", b"_node_id", "gateway_id", b"gateway_id", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__node_id: _TypeAlias = _typing.Literal["node_id"]  # noqa: Y015
+    _WhichOneofArgType__node_id: _TypeAlias = _typing.Literal["_node_id", b"_node_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__node_id) -> _WhichOneofReturnType__node_id | None: ...
 
 Global___GatewayRecord: _TypeAlias = GatewayRecord  # noqa: Y015
 
