@@ -196,14 +196,13 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(key, 0),
             log_start_offset=self.log_start_offsets.get(key, 0),
             clean_shutdown=is_clean,
-            was_compacted=key in self.cleaner_offsets,
+            first_dirty_offset=self.cleaner_offsets.get(key, -1),
             is_identified=self._identified.pop(key, None) == topic_id,
             cache=self._cache,
+            flush_times=self.flush_times,
             producer_id_expiration_ms=producer_id_expiration_ms,
             jitter=self._environment.random,
         )
-        log.flush_times = self.flush_times
-        log.first_dirty_offset = self.cleaner_offsets.get(key, -1)
         known = self.recovery_points.get(key, 0)
         self.logs[key] = log
         # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's

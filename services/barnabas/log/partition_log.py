@@ -1,64 +1,92 @@
-"""The log of one partition: segments in a directory, and the one place that changes them.
+"""The log of one partition: what others see of it, its opening and its closing.
 
-Any method may be called from any thread. Here are opening, retention, truncation and closing; reading, which takes
-no lock, is `ReadableLog`'s, the locks and compaction's swap of segments are `ReplaceableLog`'s, what is durable is
-`FlushableLog`'s, appending and rolling `AppendableLog`'s.
+Any method may be called from any thread. The work is done by the parts that a log is made of, which share its state:
+`LogReader` reads and takes no lock, `LogAppender` and `SegmentRoller` let it grow, `LogFlusher` knows what is durable,
+`LogTrimmer` and `LogTruncator` take from its two ends, `SegmentReplacement` swaps compacted segments in.
 """
 
 from __future__ import annotations
 
-import bisect
-import contextlib
 import os
 import random
 import uuid
-from collections.abc import Iterator
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log import retention
-from barnabas.log.appendable_log import AppendableLog
+from barnabas.log.appender import LogAppender
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.checkpoints.partition_metadata import directory_name, ensure_topic_id
+from barnabas.log.cleaning.replacement import SegmentReplacement
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
+from barnabas.log.flush_times import FlushTimes
+from barnabas.log.flusher import LogFlusher
+from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
 from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.opening.recovery import RecoveryReport
-from barnabas.log.producers import producer_snapshot
-from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
-from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.producers.log_producers import LogProducers
+from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
+from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.reader import LogReader
+from barnabas.log.roller import SegmentRoller
+from barnabas.log.segments.segment import Segment
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.log.segments.segment_factory import SegmentFactory
 from barnabas.log.segments.segment_file import SyncError
+from barnabas.log.segments.timestamp_lookup import TimestampedOffset
+from barnabas.log.segments.transaction_index import AbortedTransaction
+from barnabas.log.trimmer import LogTrimmer
+from barnabas.log.truncator import LogTruncator
+from barnabas.log.trust import Trust
+from barnabas.log.turns import Turns
 
 SYNC_RECOVERED_BYTES = 16 * 1024 * 1024
 """A log of which recovery checked this much is synced before it is used; smaller ones are synced together, later."""
 
 
-class PartitionLog(AppendableLog):
-    """Owner of a partition's segments, producer state, leader epochs and offsets.
+class PartitionLog:
+    """Owner of the parts of one partition's log, and of whether it was closed properly.
 
     `log_start_offset` <= recovery point, high watermark (kept by the replica, not here) <= `log_end_offset`.
     """
 
     def __init__(
         self,
-        directory: str,
         topic: str,
         partition: int,
         topic_id: uuid.UUID,
-        factory: SegmentFactory,
         clock: Clock,
-        epochs: LeaderEpochCache,
+        state: LogState,
         loaded: LoadedLog,
+        first_dirty_offset: int,
+        flush_times: FlushTimes,
     ) -> None:
-        super().__init__(directory, factory, clock, epochs, loaded)
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
+        self.directory = state.directory
+        self.epochs = state.epochs
         self.recovery_report: RecoveryReport = loaded.report
         self._is_closed_properly = False
+        self._state = state
+        self._trust = trust = Trust(state.directory)
+        self._turns = turns = Turns(state)
+        self._producers = producers = LogProducers(state, turns, clock, loaded)
+        self._flusher = flusher = LogFlusher(state, turns, trust, loaded, flush_times)
+        self._roller = roller = SegmentRoller(state, turns, trust, producers)
+        self._trimmer = LogTrimmer(state, turns, trust, roller, clock)
+        self.replacement = SegmentReplacement(state, turns, trust, producers, first_dirty_offset)
+        """How compaction puts its segments in."""
+        self._truncator = LogTruncator(state, turns, trust, producers, roller, flusher, self.replacement)
+        self._reader = reader = LogReader(state)
+        appender = LogAppender(state, turns, trust, producers, roller, clock)
+        # Bound once, not forwarded: what every request asks for pays for no second call.
+        self.append_as_leader = appender.append_as_leader
+        self.append_as_follower = appender.append_as_follower
+        self.locate = reader.locate
+        self.read = reader.read
+        self.last_stable_offset = producers.last_stable_offset
 
     @classmethod
     def open(
@@ -73,15 +101,16 @@ class PartitionLog(AppendableLog):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_shutdown: bool = False,
-        was_compacted: bool = False,
+        first_dirty_offset: int = -1,
         is_identified: bool = False,
         cache: SegmentCache | None = None,
+        flush_times: FlushTimes | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         jitter: random.Random | None = None,
     ) -> PartitionLog:
         """Open `<log_directory>/<topic>-<partition>`, created when absent and recovered when it has to be.
 
-        `recovery_point`, `log_start_offset` and `was_compacted` come from the log directory's checkpoints;
+        `recovery_point`, `log_start_offset` and `first_dirty_offset` come from the log directory's checkpoints;
         `is_identified` says that its directory was just seen to be there and of this topic id. May read the whole log:
         for a thread. Raises LogStoreError when the directory belongs to another topic id,
         KafkaError(KAFKA_STORAGE_ERROR) when the disk fails.
@@ -91,13 +120,8 @@ class PartitionLog(AppendableLog):
             if not is_identified:
                 os.makedirs(directory, exist_ok=True)
                 ensure_topic_id(directory, topic_id)
-            factory = SegmentFactory(
-                directory,
-                config,
-                clock,
-                SegmentCache() if cache is None else cache,
-                jitter,
-            )
+            segments = SegmentCache() if cache is None else cache
+            factory = SegmentFactory(directory, config, clock, segments, jitter)
             epochs = LeaderEpochCache(directory)
             loaded = loader.load(
                 directory,
@@ -106,175 +130,162 @@ class PartitionLog(AppendableLog):
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 clean_shutdown=clean_shutdown,
-                was_compacted=was_compacted,
+                was_compacted=first_dirty_offset >= 0,
             )
             loaded.producer_state.expire(clock.now_ms(), producer_id_expiration_ms)
-        opened = cls(directory, topic, partition, topic_id, factory, clock, epochs, loaded)
+        state = LogState(directory, factory, epochs, loaded)
+        times = flush_times or FlushTimes()
+        opened = cls(topic, partition, topic_id, clock, state, loaded, first_dirty_offset, times)
         if loaded.report.bytes_checked >= SYNC_RECOVERED_BYTES:
             # Another crash does not check it again. If it cannot be synced, the log is not opened.
             opened.flush()
         return opened
 
-    # -- retention ------------------------------------------------------------------------------------------
+    # -- what it is now -----------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        return self._state.factory.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._state.end[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._state.segments)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, the active one last: for compaction, which reads the finished ones."""
+        return self._state.segments
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(segment.base_offset for segment in self._state.segments)
+
+    @property
+    def producer_state(self) -> ProducerState:
+        return self._producers.state
+
+    @property
+    def refused(self) -> RefusedSequences:
+        """What clients are to send again; the replica keeps it while no log is open, and gives it to the next."""
+        return self._producers.refused
+
+    @refused.setter
+    def refused(self, refused: RefusedSequences) -> None:
+        self._producers.refused = refused
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before it is on disk."""
+        return self._flusher.recovery_point
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets past the recovery point, against flush.messages."""
+        return self._state.end[0] - self._flusher.recovery_point
+
+    @property
+    def is_finished_segment_unflushed(self) -> bool:
+        """Whether `flush_finished` has something to do: a segment was rolled since."""
+        return self._flusher.is_finished_segment_unflushed
+
+    @property
+    def is_closed(self) -> bool:
+        return self._trust.is_closed
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether what is on disk is what is in memory; if not, only opening the log anew helps."""
+        return self._trust.is_trusted
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """Up to here the log has been compacted (the cleaner's checkpoint); -1 when it never was."""
+        return self.replacement.first_dirty_offset
+
+    @first_dirty_offset.setter
+    def first_dirty_offset(self, offset: int) -> None:
+        self.replacement.first_dirty_offset = offset
+
+    # -- what its parts do: see there -----------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record whose timestamp is at least `timestamp` (ms); None without one. For a thread."""
+        return self._reader.offset_for_timestamp(timestamp)
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record with the greatest timestamp (KIP-734); None without timestamps. For a thread."""
+        return self._reader.max_timestamp()
+
+    def earliest(self) -> TimestampedOffset:
+        """The log start offset, without a timestamp, and the epoch that wrote it (-1 if unknown)."""
+        return self._reader.earliest()
+
+    def latest(self) -> TimestampedOffset:
+        """The log end offset, without a timestamp, and the newest epoch (-1 if unknown)."""
+        return self._reader.latest()
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when the epoch is unknown."""
+        return self._reader.end_offset_for_epoch(leader_epoch)
+
+    def aborted_transactions(
+        self, offset: int, upper_bound_offset: int, *, nowait: bool = False
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [offset, upper_bound_offset), for a read_committed fetch."""
+        return self._reader.aborted_transactions(offset, upper_bound_offset, nowait=nowait)
+
+    def assign_epoch_start(self, leader_epoch: int) -> None:
+        """A new leader epoch begins at the log's end; never waits."""
+        self._turns.assign_epoch_start(leader_epoch)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Obey other settings from now on."""
+        self._roller.update_config(config)
+
+    def roll(self) -> None:
+        """Begin a new segment now, unless the active one is empty. For a thread."""
+        self._roller.roll()
+
+    def flush(self) -> int:
+        """Make everything up to the present end durable; returns the new recovery point. For a thread."""
+        return self._flusher.flush()
+
+    def flush_finished(self) -> int:
+        """Make every finished segment durable; returns the new recovery point. For a thread, after each roll."""
+        return self._flusher.flush_finished()
 
     def delete_old_segments(self, high_watermark: int) -> int:
-        """Apply retention.ms, retention.bytes and the log start offset; returns how many segments went. For a
-        thread.
-
-        A segment with offsets at or past `high_watermark` stays. An active segment all of whose records are expired
-        is rolled first. The files are renamed, oldest first, so that a crash cannot bring them back half, and
-        removed at once: readers keep their descriptors. Raises KAFKA_STORAGE_ERROR; what could not be renamed is
-        then tried again the next time.
-        """
-        with self._upkeep, storage_errors(self.directory):
-            self._check_writable()
-            segments = self._segments
-            count = retention.deletable_count(
-                segments,
-                self._factory.config,
-                high_watermark=high_watermark,
-                log_start_offset=self._log_start_offset,
-                log_end_offset=self._end[0],
-                now_ms=self._clock.now_ms(),
-            )
-            if count == len(segments) and not self._roll_if_at(high_watermark):
-                count -= 1
-            marked = self._drop_oldest(count)
-        remove_marked(marked)
-        return count
-
-    def _roll_if_at(self, offset: int) -> bool:
-        """Roll, so that all there was may go, unless something was appended past `offset` meanwhile."""
-        with self._turn():
-            is_there = self._end[0] <= offset
-            if is_there:
-                self._roll(self._end[0])
-            return is_there
-
-    def _drop_oldest(self, count: int) -> list[str]:
-        """Take the first `count` segments out of the log; returns the files to remove."""
-        gone = self._segments[:count]
-        if not gone:
-            return []
-        self._check_writable()  # or the names on disk may be another log's by now
-        with self._publishing:
-            self._segments = self._segments[count:]
-            self._start_at(max(self._log_start_offset, self._segments[0].base_offset))
-        self._directory_is_dirty = True
-        marked: list[str] = []
-        for number, segment in enumerate(gone):
-            try:
-                marked += segment.mark_deleted()
-            except OSError:
-                # It stands before the log's start, where nobody reads and the next look at retention finds it.
-                with self._publishing:
-                    self._segments = (*gone[number:], *self._segments)
-                remove_marked(marked)
-                raise
-        return marked
+        """Apply retention and the log start offset; returns how many segments went. For a thread."""
+        return self._trimmer.delete_old_segments(high_watermark)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Records before `offset` are gone (DeleteRecords, or the leader's start); returns whether that is news.
-
-        The files follow with the next `delete_old_segments`. Raises OFFSET_OUT_OF_RANGE past the log's end; that
-        it is not past the high watermark is the caller's to check.
-        """
-        with self._publishing:
-            if offset > self._end[0]:
-                raise KafkaError(
-                    ErrorCode.offset_out_of_range, f"offset {offset} is past the log's end, {self._end[0]}"
-                )
-            if offset <= self._log_start_offset:
-                return False
-            self._start_at(offset)
-            return True
-
-    def _start_at(self, offset: int) -> None:
-        if offset != self._log_start_offset:
-            self._log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
-
-    # -- truncation and closing ---------------------------------------------------------------------------------
+        """Records before `offset` are gone; returns whether that is news."""
+        return self._trimmer.maybe_increment_log_start_offset(offset)
 
     def truncate_to(self, offset: int) -> int:
-        """Drop every record from `offset` on, as a follower does; returns the new log end offset. For a thread.
-
-        A batch that holds `offset` in its middle goes as a whole, so the end may come out lower. Epochs that begin
-        at the end go in any case. The recovery point comes down as well: the caller writes the directory's
-        checkpoints before it appends again, or a crash might leave an old one that vouches for new records.
-        Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by opening the log anew.
-        """
-        with self._upkeep, self._turn(), storage_errors(self.directory):
-            self._check_writable()
-            if offset >= self._end[0]:
-                self.epochs.truncate_from_end(self._end[0])
-                return self._end[0]
-            if offset < self._segments[0].base_offset:
-                return self.truncate_fully_and_start_at(offset)
-            with self._trusted_if_done():
-                segments = self._segments
-                count = bisect.bisect_right(segments, offset, key=lambda each: each.base_offset)
-                self._drop_newest(count)
-                active = segments[count - 1]
-                end_offset = active.truncate_to(offset)
-                active.pin()
-                self._restart(active, end_offset)
-                state, snapshot_offset = loader.rebuild_producer_state(
-                    self.directory, list(self._segments), end_offset, end_offset
-                )
-                self.producer_state, self._snapshot_offset = state, snapshot_offset
-                return end_offset
+        """Drop every record from `offset` on; returns the new log end offset. For a thread."""
+        return self._truncator.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
-        """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`."""
-        with self._upkeep, self._turn(), storage_errors(self.directory):
-            self._check_writable()
-            with self._trusted_if_done():
-                self._drop_newest(0)
-                snapshots = producer_snapshot.snapshot_offsets(os.listdir(self.directory))
-                producer_snapshot.remove_snapshots(self.directory, snapshots)
-                active = self._factory.create(offset)
-                with self._publishing:
-                    self._segments = (active,)
-                    self._log_start_offset = offset
-                self._restart(active, offset)
-                self.epochs.clear()
-                self.producer_state.clear(offset)
-                self._snapshot_offset = -1
-                return offset
+        """Drop everything; the log is empty and goes on at `offset`, which is returned. For a thread."""
+        return self._truncator.truncate_fully_and_start_at(offset)
 
-    @contextlib.contextmanager
-    def _trusted_if_done(self) -> Iterator[None]:
-        if self._is_unclear:
-            self._clear_up()
-        # Before anything changes: a read that began before it may find other bytes.
-        self._truncations.count += 1
-        try:
-            yield
-        except OSError as error:
-            self._distrust(error)
-            # Nothing is written any more, so that what is there may be read as it is.
-            self._end = (*self._end[:3], self._truncations.count)
-            raise
+    def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+        """Forget producers that were idle for producer.id.expiration.ms; returns how many. For a thread."""
+        return self._producers.expire(expiration_ms)
 
-    def _drop_newest(self, count: int) -> None:
-        """Keep the first `count` segments; the newest go first, so that a crash leaves no hole."""
-        self._directory_is_dirty = True
-        for segment in reversed(self._segments[count:]):
-            remove_marked(segment.mark_deleted())
-        if count:
-            with self._publishing:
-                self._segments = self._segments[:count]
-
-    def _restart(self, active: Segment, end_offset: int) -> None:
-        """The log ends at `end_offset` in `active` from now on."""
-        with self._publishing:
-            self._end = (end_offset, active, active.size, self._truncations.count)
-            self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
-            self._log_start_offset = min(self._log_start_offset, end_offset)
-            self.recovery_point = min(self.recovery_point, end_offset)
-        self.epochs.truncate_from_end(end_offset)
-        self._directory_is_dirty = True
+    # -- closing ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Make everything durable, with a producer snapshot at the end, and let go of the files. For a thread.
@@ -282,51 +293,50 @@ class PartitionLog(AppendableLog):
         Raises KAFKA_STORAGE_ERROR, and again when it is called again: the log has to be checked when it is opened
         next.
         """
-        with self._upkeep:
-            if self._is_closed:
+        with self._turns.upkeep:
+            if self._trust.is_closed:
                 if not self._is_closed_properly:
-                    self._check_trusted()
+                    self._trust.check_trusted()
                     raise KafkaError(
                         ErrorCode.kafka_storage_error, f"{self.directory}: was not closed properly"
                     )
                 return
-            with self._lock:
-                self._is_closed = True
+            with self._turns.lock:
+                self._trust.is_closed = True
             try:
                 with storage_errors(self.directory):
-                    self._check_trusted()
-                    if self._is_unclear:
-                        self._clear_up()
+                    self._trust.check_trusted()
+                    if self._roller.is_unclear:
+                        self._roller.clear_up()
                     self._finish()
                 self._is_closed_properly = True
             finally:
                 self.release()
 
     def _finish(self) -> None:
-        active = self._end[1]
+        end_offset, active, _, generation = self._state.end
         active.finish()
-        if self._end[0] > self.recovery_point or self.producer_state.producers:
+        if end_offset > self.recovery_point or self.producer_state.producers:
             try:
-                self._take_snapshot(self._end[0], sync=True)
+                self._producers.take_snapshot(end_offset, sync=True)
             except SyncError as error:
-                self._distrust(error)
+                self._trust.distrust(error)
                 raise
         # Epochs that wrote nothing need no disk: there are as many after an election as there are partitions.
         if self.unflushed_records or not active.is_flushed:
-            end_offset, active, _, generation = self._end
-            self._flush_to(end_offset, self._segments, active, generation)
+            self._flusher.flush_to(end_offset, self._state.segments, active, generation)
 
     def discard(self) -> None:
         """As `release`, once no upkeep works on the files any more: whoever has discarded a log may give their names
         to another. For a thread.
         """
-        with self._upkeep:
+        with self._turns.upkeep:
             self.release()
 
     def release(self) -> None:
         """Let go of the files without writing anything, as a crash would; never waits for upkeep."""
-        with self._lock:
-            self._is_closed = True
-            for segment in self._segments:
-                self._factory.cache.forget(segment)
+        with self._turns.lock:
+            self._trust.is_closed = True
+            for segment in self._state.segments:
+                self._state.factory.cache.forget(segment)
                 segment.release()

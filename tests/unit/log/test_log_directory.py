@@ -206,7 +206,7 @@ def test_a_log_that_cannot_be_closed_leaves_no_marker(
     def refuse(*_: object) -> int:
         raise KafkaError(ErrorCode.kafka_storage_error, "the disk is gone")
 
-    monkeypatch.setattr(logs[0], "_flush_to", refuse)
+    monkeypatch.setattr(logs[0]._flusher, "flush_to", refuse)
     with pytest.raises(KafkaError):
         directory.close()
     assert logs[1].recovery_point == 1
@@ -263,7 +263,7 @@ def test_no_mark_after_a_partition_was_closed_improperly(
     def refuse(*_: object) -> int:
         raise KafkaError(ErrorCode.kafka_storage_error, "the disk is gone")
 
-    monkeypatch.setattr(log, "_flush_to", refuse)
+    monkeypatch.setattr(log._flusher, "flush_to", refuse)
     with pytest.raises(KafkaError, match="is gone"):
         directory.close_partition("t", 0)
     with pytest.raises(KafkaError, match="not opened and closed"):
@@ -323,7 +323,7 @@ def test_a_log_is_not_removed_under_its_upkeep(tmp_path: Path, removal: str) -> 
     log = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
     log.append_as_leader(BATCH, 0)
     with ThreadPoolExecutor() as threads:
-        with log._upkeep:  # retention, say, in its own thread
+        with log._turns.upkeep:  # retention, say, in its own thread
             if removal == "delete":
                 removing: Future[object] = threads.submit(directory.delete_partition, "t", 0)
             else:

@@ -156,11 +156,11 @@ def test_a_flush_beside_a_truncation_vouches_for_nothing_new(
 ) -> None:
     log = open_log(tmp_path)
     append(log, 3)
-    end = log._end
+    end = log._state.end
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
     log.truncate_to(1)
     append(log, 4)
-    assert log._flush_to(end[0], log.segments, end[1], end[3]) == 0
+    assert log._flusher.flush_to(end[0], log.segments, end[1], end[3]) == 0
 
 
 def test_a_slice_found_before_a_truncation_reads_as_nothing(tmp_path: Path) -> None:

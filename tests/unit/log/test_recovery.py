@@ -60,7 +60,7 @@ def test_the_gaps_of_a_compacted_log_are_none(tmp_path: Path, caplog: pytest.Log
     log.release()
     os.truncate(path, boundaries(path.read_bytes())[-2])
     for recovery_point in (0, 20):
-        again = open_log(tmp_path, was_compacted=True, recovery_point=recovery_point)
+        again = open_log(tmp_path, first_dirty_offset=0, recovery_point=recovery_point)
         assert again.recovery_report.gaps == []
         assert len(offsets(again)) == 19
         again.release()

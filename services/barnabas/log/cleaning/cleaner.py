@@ -47,7 +47,7 @@ def clean(
     Raises CleaningAbortedError, and KafkaError when the disk refuses or a batch cannot be read.
     """
     log = to_clean.log
-    view = log.begin_cleaning()
+    view = log.replacement.begin()
     bound = to_clean.first_uncleanable_offset
     # What is still to be read, in order; shorter with every group that is swapped in.
     waiting = [segment for segment in view.segments if segment.base_offset < bound]
@@ -68,19 +68,19 @@ def clean(
             counts = CleanedCounts()
             for group in group_segments(waiting, log.config, after):
                 counts = counts.plus(write_cleaned(view.factory, group, batches, pace))
-                if not log.replace_segments(view, group):
+                if not log.replacement.replace(view, group):
                     remove_cleaned(log.directory, group[0].base_offset)
                     raise CleaningAbortedError(f"{log.directory}: its segments have changed")
                 del waiting[: len(group)]
     except KafkaError as error:
-        if waiting and log.is_trusted and not log.still_holds(view, waiting):
+        if waiting and log.is_trusted and not log.replacement.still_holds(view, waiting):
             raise CleaningAbortedError(f"{log.directory}: its segments have changed") from error
         raise
     if batches.records_without_key:
         logger.warning(
             "%s: compaction removed %d records without a key", log.directory, batches.records_without_key
         )
-    log.finish_cleaning(view, end_offset)
+    log.replacement.finish(view, end_offset)
     return counts
 
 

@@ -1,6 +1,6 @@
-"""The reading half of a partition's log: nothing here changes anything or takes a lock.
+"""The part of a partition's log that is read: nothing here changes anything or takes a lock.
 
-Readers see the list of segments and the end of the log as immutable tuples, which the writing half replaces whole.
+Readers see the list of segments and the end of the log as immutable tuples, which the other parts replace whole.
 """
 
 from __future__ import annotations
@@ -8,62 +8,20 @@ from __future__ import annotations
 import bisect
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
-from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
-from barnabas.log.log_slice import LogSlice, Truncations, ends_by, stretch_of
-from barnabas.log.opening.loader import LoadedLog
+from barnabas.log.log_slice import LogSlice, ends_by, stretch_of
+from barnabas.log.log_state import LogEnd, LogState
 from barnabas.log.segments import timestamp_lookup
 from barnabas.log.segments.segment import POSITION_HINTS_MAX, Segment
-from barnabas.log.segments.segment_factory import SegmentFactory
 from barnabas.log.segments.timestamp_lookup import TimestampedOffset
 from barnabas.log.segments.transaction_index import AbortedTransaction
 
-LogEnd = tuple[int, Segment, int, int]
-"""(log end offset, active segment, its bytes, truncations up to then): one tuple, so that they always agree."""
 
+class LogReader:
+    """What can be asked of a partition's log from any thread; owns nothing."""
 
-class ReadableLog:
-    """What can be asked of a partition's log from any thread."""
-
-    def __init__(
-        self, directory: str, factory: SegmentFactory, epochs: LeaderEpochCache, loaded: LoadedLog
-    ) -> None:
-        self.directory = directory
-        self.epochs = epochs
-        self._factory = factory
-        self._segments = loaded.segments
-        self._truncations = Truncations()
-        self._end: LogEnd = (loaded.log_end_offset, loaded.segments[-1], loaded.segments[-1].size, 0)
-        self._log_start_offset = loaded.log_start_offset
-
-    @property
-    def config(self) -> LogConfig:
-        return self._factory.config
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        return self._end[0]
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments, the active one last: for compaction, which reads the finished ones."""
-        return self._segments
-
-    @property
-    def segment_base_offsets(self) -> tuple[int, ...]:
-        return tuple(segment.base_offset for segment in self._segments)
+    def __init__(self, state: LogState) -> None:
+        self._state = state
 
     def read(
         self,
@@ -74,7 +32,7 @@ class ReadableLog:
         min_one_batch: bool = True,
     ) -> bytes:
         """Whole batches from the one that holds `offset`; empty at the end. See `locate`."""
-        with storage_errors(self.directory):
+        with storage_errors(self._state.directory):
             found = self.locate(
                 offset, max_bytes, upper_bound_offset=upper_bound_offset, min_one_batch=min_one_batch
             )
@@ -95,17 +53,18 @@ class ReadableLog:
         first possibly beginning before `offset`. With `nowait` raises BlockingIOError where it would wait for the
         disk: call again in a thread. Raises OFFSET_OUT_OF_RANGE outside [log start offset, log end offset].
         """
+        state = self._state
         while True:
             # In this order: a segment that holds an offset before the end is in the list.
-            end = self._end
-            segments = self._segments
+            end = state.end
+            segments = state.segments
             try:
                 return self._locate(
                     end, segments, offset, max_bytes, upper_bound_offset, min_one_batch, nowait
                 )
             except FileNotFoundError:
                 # Its files went with retention, a truncation or compaction; there is a newer list then.
-                if segments is self._segments:
+                if segments is state.segments:
                     raise
 
     def _locate(
@@ -119,10 +78,11 @@ class ReadableLog:
         nowait: bool,
     ) -> LogSlice | None:
         end_offset, active, active_size, generation = end
-        if not self._log_start_offset <= offset <= end_offset:
+        state = self._state
+        if not state.log_start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"offset {offset} is not within [{self._log_start_offset}, {end_offset}]",
+                f"offset {offset} is not within [{state.log_start_offset}, {end_offset}]",
             )
         bound = end_offset if upper_bound_offset is None else min(upper_bound_offset, end_offset)
         if offset >= bound:
@@ -149,33 +109,34 @@ class ReadableLog:
                     if len(hints) >= POSITION_HINTS_MAX:
                         hints.clear()
                     hints[after] = start + length
-                return LogSlice(segment.open().file, start, length, self._truncations, generation)
+                return LogSlice(segment.open().file, start, length, state.truncations, generation)
         return None
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record whose timestamp is at least `timestamp` (ms); None without one. May read and
         decompress.
         """
-        with storage_errors(self.directory):
-            return timestamp_lookup.offset_for_timestamp(self._segments, timestamp, self._log_start_offset)
+        state = self._state
+        with storage_errors(state.directory):
+            return timestamp_lookup.offset_for_timestamp(state.segments, timestamp, state.log_start_offset)
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the greatest timestamp (KIP-734); None in a log without timestamps."""
-        with storage_errors(self.directory):
-            return timestamp_lookup.max_timestamp(self._segments)
+        with storage_errors(self._state.directory):
+            return timestamp_lookup.max_timestamp(self._state.segments)
 
     def earliest(self) -> TimestampedOffset:
         """The log start offset, without a timestamp, and the epoch that wrote it (-1 if unknown)."""
-        start = self._log_start_offset
-        return TimestampedOffset(start, -1, self.epochs.epoch_for_offset(start))
+        start = self._state.log_start_offset
+        return TimestampedOffset(start, -1, self._state.epochs.epoch_for_offset(start))
 
     def latest(self) -> TimestampedOffset:
         """The log end offset, without a timestamp, and the newest epoch (-1 if unknown)."""
-        return TimestampedOffset(self._end[0], -1, self.epochs.latest_epoch)
+        return TimestampedOffset(self._state.end[0], -1, self._state.epochs.latest_epoch)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when the epoch is unknown."""
-        return self.epochs.end_offset_for(leader_epoch, self._end[0])
+        return self._state.epochs.end_offset_for(leader_epoch, self._state.end[0])
 
     def aborted_transactions(
         self, offset: int, upper_bound_offset: int, *, nowait: bool = False
@@ -184,7 +145,7 @@ class ReadableLog:
 
         With `nowait` raises BlockingIOError when a segment's list would have to be read first.
         """
-        segments = self._segments
+        segments = self._state.segments
         first = max(bisect.bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
         found: list[AbortedTransaction] = []
         for segment in segments[first:]:

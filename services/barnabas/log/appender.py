@@ -1,0 +1,183 @@
+"""The part of a partition's log that grows: appends, and the producers' state that follows them.
+
+An append on an event loop (`may_block=False`) waits for no thread: it raises WouldBlock where one changes the log's
+end, or where more of the disk is needed than one write. All that can fail happens before the batches are written,
+or is taken back; after that only memory changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from barnabas.kernel.clock import Clock
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.append import (
+    AppendInfo,
+    AppendOrigin,
+    PreparedBatch,
+    assign_offsets,
+    check_continues,
+    check_producers,
+    prepare_follower_batches,
+    prepare_leader_batches,
+)
+from barnabas.log.errors import WouldBlock, storage_error, storage_errors
+from barnabas.log.log_state import LogState
+from barnabas.log.opening import loader
+from barnabas.log.producers.log_producers import LogProducers
+from barnabas.log.roller import SegmentRoller
+from barnabas.log.segments.segment import AppendedBatch, Segment
+from barnabas.log.trust import Trust
+from barnabas.log.turns import Turns
+from barnabas.records.batch import Buffer
+
+
+class LogAppender:
+    """Owns nothing: moves the log's end forward."""
+
+    def __init__(
+        self,
+        state: LogState,
+        turns: Turns,
+        trust: Trust,
+        producers: LogProducers,
+        roller: SegmentRoller,
+        clock: Clock,
+    ) -> None:
+        self._state = state
+        self._turns = turns
+        self._trust = trust
+        self._producers = producers
+        self._roller = roller
+        self._clock = clock
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        may_block: bool = True,
+    ) -> AppendInfo:
+        """Check, number and write a batch (a coordinator may send several, appended as one).
+
+        Raises KafkaError: what `records.validate` and `ProducerState.check` refuse, FENCED_LEADER_EPOCH when the
+        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
+        `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
+        anything else of the disk but one write into the page cache.
+        """
+        state, turns, producers = self._state, self._turns, self._producers
+        now_ms = self._clock.now_ms()
+        config = state.factory.config
+        prepared = prepare_leader_batches(records, config, origin, now_ms)
+        append_time = now_ms if config.is_log_append_time else -1
+        if not turns.lock.acquire(may_block):
+            raise WouldBlock
+        try:
+            latest_epoch = state.epochs.latest_epoch
+            if leader_epoch < latest_epoch or leader_epoch < turns.next_epoch:
+                raise KafkaError(
+                    ErrorCode.fenced_leader_epoch,
+                    f"leader epoch {leader_epoch} is older than {max(latest_epoch, turns.next_epoch)}",
+                )
+            repeated = check_producers(producers.state, producers.refused, prepared, origin)
+            if repeated is not None:
+                return AppendInfo(
+                    repeated.first_offset,
+                    repeated.last_offset,
+                    repeated.timestamp,
+                    state.log_start_offset,
+                    True,
+                )
+            first_offset = state.end[0]
+            parts, batches, length = assign_offsets(prepared, first_offset, leader_epoch)
+            segment = self._write(parts, batches, length, now_ms, may_block)
+            # The batches are in the file: nothing from here on touches the disk, and nothing can fail.
+            if leader_epoch > latest_epoch:
+                state.epochs.assign(leader_epoch, first_offset)
+            self._replay(segment, prepared, batches)
+            return AppendInfo(
+                first_offset, batches[-1].last_offset, append_time, state.log_start_offset, False
+            )
+        finally:
+            turns.end()
+
+    def append_as_follower(self, records: Buffer, *, may_block: bool = True) -> AppendInfo | None:
+        """Write the leader's batches as they are; a batch cut at the end is left out, None when none is whole.
+
+        Raises CORRUPT_MESSAGE for a bad batch, OFFSET_OUT_OF_RANGE for offsets that do not continue this log,
+        FENCED_LEADER_EPOCH for a batch of an older leader epoch than one that has records here already,
+        KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. WouldBlock as `append_as_leader`.
+        """
+        prepared, batches, length = prepare_follower_batches(records)
+        if not batches:
+            return None
+        state, turns = self._state, self._turns
+        now_ms = self._clock.now_ms()
+        if not turns.lock.acquire(may_block):
+            raise WouldBlock
+        try:
+            end_offset = state.end[0]
+            check_continues(prepared, end_offset, state.epochs.epoch_for_offset(end_offset - 1))
+            parts: list[Buffer] = [memoryview(records)[:length]]
+            segment = self._write(parts, batches, length, now_ms, may_block)
+            # The leader's batches decide: an epoch that this replica began itself and wrote nothing in is not one.
+            state.epochs.truncate_from_end(batches[0].first_offset)
+            for item in prepared:
+                state.epochs.assign(item.header.partition_leader_epoch, item.header.base_offset)
+            self._replay(segment, prepared, batches)
+            return AppendInfo(
+                batches[0].first_offset, batches[-1].last_offset, -1, state.log_start_offset, False
+            )
+        finally:
+            turns.end()
+
+    def _write(
+        self,
+        parts: Sequence[Buffer],
+        batches: list[AppendedBatch],
+        length: int,
+        now_ms: int,
+        may_block: bool,
+    ) -> Segment:
+        """Write the batches at the log's end, which stays where it is; returns the segment that has them now."""
+        self._trust.check_writable()
+        state, roller = self._state, self._roller
+        segment = state.end[1]
+        newest = batches[0].max_timestamp
+        if len(batches) > 1:
+            newest = max([batch.max_timestamp for batch in batches])
+        rolls = segment.should_roll(length, batches[-1].last_offset, newest, now_ms, roller.limits)
+        if rolls or roller.is_unclear:
+            if not may_block:
+                raise WouldBlock
+            with storage_errors(state.directory):
+                if roller.is_unclear:
+                    roller.clear_up()
+                if rolls:
+                    segment = roller.roll_at(batches[0].first_offset)
+        try:
+            segment.append(parts, batches, length)
+        except OSError as error:
+            roller.is_unclear = True
+            with contextlib.suppress(OSError):
+                roller.clear_up()
+            raise storage_error(state.directory, error) from error
+        return segment
+
+    def _replay(self, segment: Segment, prepared: list[PreparedBatch], batches: list[AppendedBatch]) -> None:
+        """The batches stand in `segment`: the producers' state follows, then the end that readers see."""
+        producers = self._producers
+        state, refused = producers.state, producers.refused
+        for item, batch in zip(prepared, batches, strict=True):
+            if item.marker is not None:
+                completed = state.replay_marker(item.header, item.marker, batch.first_offset)
+                loader.record_completion(segment, completed)
+            elif not item.header.is_control:
+                state.replay(item.header, batch.first_offset, batch.max_timestamp)
+                refused.on_written(item.header.producer_id)
+            else:
+                state.end_offset = batch.last_offset + 1
+        log = self._state
+        log.end = (batches[-1].last_offset + 1, segment, segment.size, log.end[3])

@@ -1,0 +1,125 @@
+"""The part of a partition's log that lets compaction put new segments in the place of old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.log.cleaning import segment_swap
+from barnabas.log.cleaning.batch_filter import LastRecord
+from barnabas.log.errors import storage_errors
+from barnabas.log.log_state import LogState
+from barnabas.log.producers.log_producers import LogProducers
+from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.segment_file import SyncError, sync_directory
+from barnabas.log.trust import Trust
+from barnabas.log.turns import Turns
+
+
+class CleaningView(NamedTuple):
+    """What one cleaning starts from."""
+
+    segments: tuple[Segment, ...]
+    truncations: int
+    factory: SegmentFactory
+    last_records: dict[int, LastRecord]
+
+
+class SegmentReplacement:
+    """Owner of how far the log is compacted."""
+
+    def __init__(
+        self,
+        state: LogState,
+        turns: Turns,
+        trust: Trust,
+        producers: LogProducers,
+        first_dirty_offset: int,
+    ) -> None:
+        self.first_dirty_offset = first_dirty_offset
+        """Up to here the log has been compacted (the cleaner's checkpoint); -1 when it never was."""
+        self._state = state
+        self._turns = turns
+        self._trust = trust
+        self._producers = producers
+
+    def begin(self) -> CleaningView:
+        """The segments as they are now, and where the producers' sequences stand."""
+        with self._turns.take():
+            last_records = {
+                producer_id: LastRecord(
+                    entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
+                )
+                for producer_id, entry in self._producers.state.producers.items()
+            }
+            state = self._state
+            return CleaningView(state.segments, state.truncations.count, state.factory, last_records)
+
+    def still_holds(self, view: CleaningView, old: Sequence[Segment]) -> bool:
+        """Whether `old` are neighbours and finished segments of the log, unchanged since `view`."""
+        segments = self._state.segments
+        if (
+            self._trust.is_closed
+            or view.truncations != self._state.truncations.count
+            or old[0] not in segments
+        ):
+            return False
+        first = segments.index(old[0])
+        return segments[first:-1][: len(old)] == tuple(old)
+
+    def replace(self, view: CleaningView, old: Sequence[Segment]) -> bool:
+        """Put the `.cleaned` segment of `old[0]`'s name, durable already, in the place of `old`. For a thread.
+
+        False, with nothing changed, when `old` is not what the log has any more: retention, a truncation or the
+        closing of the log came between. Raises KAFKA_STORAGE_ERROR when the disk refuses: either nothing has
+        changed, or the log reads on from the old files, takes no more, and the next opening finishes the swap.
+        """
+        state = self._state
+        with self._turns.upkeep, storage_errors(state.directory):
+            self._trust.check_trusted()
+            if not self.still_holds(view, old):
+                return False
+            # The batches that begin an epoch may be among those that go.
+            state.epochs.flush()
+            self._begin_swap(old)
+            try:
+                marked = segment_swap.finish_swap(state.directory, old[0].base_offset, old)
+                cleaned = state.factory.find(old[0].base_offset)
+            except OSError as error:
+                # Whatever else changed files now would meet the next opening, which goes on with the swap.
+                self._trust.distrust(error)
+                raise
+            cleaned.is_flushed = True
+            with state.publishing:
+                segments = state.segments
+                first = segments.index(old[0])
+                state.segments = (*segments[:first], cleaned, *segments[first + len(old) :])
+            try:
+                sync_directory(state.directory)
+            except SyncError as error:
+                self._trust.distrust(error)
+                raise
+            except OSError:
+                # It could not be asked. What is to be removed stays for the next opening: until the renames are
+                # durable a power cut may bring the old names back.
+                state.directory_is_dirty = True
+                return True
+        remove_marked(marked)
+        return True
+
+    def _begin_swap(self, old: Sequence[Segment]) -> None:
+        try:
+            for segment in old:
+                segment.retire()
+            segment_swap.begin_swap(self._state.directory, old[0].base_offset)
+        except OSError:
+            for segment in old:
+                segment.keep()
+            raise
+
+    def finish(self, view: CleaningView, end_offset: int) -> None:
+        """The log is compacted up to `end_offset`, unless it was truncated meanwhile."""
+        with self._state.publishing:
+            if view.truncations == self._state.truncations.count:
+                self.first_dirty_offset = end_offset

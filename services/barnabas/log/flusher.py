@@ -1,0 +1,87 @@
+"""The part of a partition's log that makes it durable, and knows how far it is. A failed sync is final: see `Trust`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.log.errors import storage_errors
+from barnabas.log.flush_times import FlushTimes
+from barnabas.log.log_state import LogState
+from barnabas.log.opening.loader import LoadedLog
+from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, Segment
+from barnabas.log.segments.segment_file import SyncError, sync_directory, sync_path
+from barnabas.log.trust import Trust
+from barnabas.log.turns import Turns
+
+
+class LogFlusher:
+    """Owner of the recovery point: everything before it is on disk."""
+
+    def __init__(
+        self, state: LogState, turns: Turns, trust: Trust, loaded: LoadedLog, flush_times: FlushTimes
+    ) -> None:
+        self.recovery_point = loaded.recovery_point
+        self._state = state
+        self._turns = turns
+        self._trust = trust
+        self._flush_times = flush_times
+        for segment in loaded.segments[: len(loaded.segments) - loaded.report.segments_checked]:
+            segment.is_flushed = True
+
+    @property
+    def is_finished_segment_unflushed(self) -> bool:
+        """Whether `flush_finished` has something to do: a segment was rolled since."""
+        return self._state.end[1].base_offset > self.recovery_point
+
+    def flush(self) -> int:
+        """Make everything up to the present end durable; returns the new recovery point. For a thread.
+
+        Raises KAFKA_STORAGE_ERROR when the disk refuses: what was not synced may be lost. After a failed sync it
+        raises always, and when the log is closed: what has its names on disk may be another log.
+        """
+        with self._turns.upkeep:
+            self._trust.check_open()
+            end_offset, active, _, generation = self._state.end
+            return self.flush_to(end_offset, self._state.segments, active, generation)
+
+    def flush_finished(self) -> int:
+        """Make every finished segment durable, so that a crash leaves only the active one to be checked; returns the
+        new recovery point. For a thread, after each roll. Raises as `flush`.
+        """
+        with self._turns.upkeep:
+            self._trust.check_open()
+            _, active, _, generation = self._state.end
+            return self.flush_to(active.base_offset, self._state.segments, None, generation)
+
+    def flush_to(
+        self, offset: int, segments: Sequence[Segment], active: Segment | None, generation: int
+    ) -> int:
+        """Sync what holds the offsets before `offset`: the finished ones of `segments`, and `active` if given, as they
+        were after `generation` truncations; with the turn of upkeep. Returns and raises as `flush`.
+        """
+        state = self._state
+        with storage_errors(state.directory), self._flush_times.measure():
+            self._trust.check_trusted()
+            try:
+                for segment in segments:
+                    # The finished segments before `offset` and no more: others may be rolled meanwhile.
+                    if segment.base_offset < offset and segment is not active and not segment.is_flushed:
+                        segment.sync()
+                if active is not None and active.size and not active.is_flushed:
+                    active.sync_data()
+                state.epochs.flush()
+                if state.directory_is_dirty:
+                    # Before the sync: what is created meanwhile is left for the next one.
+                    state.directory_is_dirty = False
+                    sync_path(state.end[1].path(SNAPSHOT_SUFFIX))
+                    sync_directory(state.directory)
+            except SyncError as error:
+                self._trust.distrust(error)
+                raise
+            except OSError:
+                state.directory_is_dirty = True
+                raise
+            with state.publishing:
+                if state.end[3] == generation:
+                    self.recovery_point = max(self.recovery_point, offset)
+                return self.recovery_point

@@ -1,0 +1,119 @@
+"""The part of a partition's log that takes records back from its end, as a follower does."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from collections.abc import Iterator
+
+from barnabas.log.cleaning.replacement import SegmentReplacement
+from barnabas.log.errors import storage_errors
+from barnabas.log.flusher import LogFlusher
+from barnabas.log.log_state import LogState
+from barnabas.log.producers.log_producers import LogProducers
+from barnabas.log.roller import SegmentRoller
+from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.trust import Trust
+from barnabas.log.turns import Turns
+
+
+class LogTruncator:
+    """Owns nothing: moves the log's end back, and with it whatever says how far the log is."""
+
+    def __init__(
+        self,
+        state: LogState,
+        turns: Turns,
+        trust: Trust,
+        producers: LogProducers,
+        roller: SegmentRoller,
+        flusher: LogFlusher,
+        replacement: SegmentReplacement,
+    ) -> None:
+        self._state = state
+        self._turns = turns
+        self._trust = trust
+        self._producers = producers
+        self._roller = roller
+        self._flusher = flusher
+        self._replacement = replacement
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every record from `offset` on; returns the new log end offset. For a thread.
+
+        A batch that holds `offset` in its middle goes as a whole, so the end may come out lower. Epochs that begin
+        at the end go in any case. The recovery point comes down as well: the caller writes the directory's
+        checkpoints before it appends again, or a crash might leave an old one that vouches for new records.
+        Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by opening the log anew.
+        """
+        state = self._state
+        with self._turns.upkeep, self._turns.take(), storage_errors(state.directory):
+            self._trust.check_writable()
+            if offset >= state.end[0]:
+                state.epochs.truncate_from_end(state.end[0])
+                return state.end[0]
+            if offset < state.segments[0].base_offset:
+                return self.truncate_fully_and_start_at(offset)
+            with self._trusted_if_done():
+                segments = state.segments
+                count = bisect.bisect_right(segments, offset, key=lambda each: each.base_offset)
+                self._drop_newest(count)
+                active = segments[count - 1]
+                end_offset = active.truncate_to(offset)
+                active.pin()
+                self._restart(active, end_offset)
+                self._producers.rebuild(end_offset)
+                return end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> int:
+        """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`."""
+        state = self._state
+        with self._turns.upkeep, self._turns.take(), storage_errors(state.directory):
+            self._trust.check_writable()
+            with self._trusted_if_done():
+                self._drop_newest(0)
+                self._producers.remove_snapshots()
+                active = state.factory.create(offset)
+                with state.publishing:
+                    state.segments = (active,)
+                    state.log_start_offset = offset
+                self._restart(active, offset)
+                state.epochs.clear()
+                self._producers.clear(offset)
+                return offset
+
+    @contextlib.contextmanager
+    def _trusted_if_done(self) -> Iterator[None]:
+        if self._roller.is_unclear:
+            self._roller.clear_up()
+        state = self._state
+        # Before anything changes: a read that began before it may find other bytes.
+        state.truncations.count += 1
+        try:
+            yield
+        except OSError as error:
+            self._trust.distrust(error)
+            # Nothing is written any more, so that what is there may be read as it is.
+            state.end = (*state.end[:3], state.truncations.count)
+            raise
+
+    def _drop_newest(self, count: int) -> None:
+        """Keep the first `count` segments; the newest go first, so that a crash leaves no hole."""
+        state = self._state
+        state.directory_is_dirty = True
+        for segment in reversed(state.segments[count:]):
+            remove_marked(segment.mark_deleted())
+        if count:
+            with state.publishing:
+                state.segments = state.segments[:count]
+
+    def _restart(self, active: Segment, end_offset: int) -> None:
+        """The log ends at `end_offset` in `active` from now on."""
+        state, replacement, flusher = self._state, self._replacement, self._flusher
+        with state.publishing:
+            state.end = (end_offset, active, active.size, state.truncations.count)
+            replacement.first_dirty_offset = min(replacement.first_dirty_offset, end_offset)
+            state.log_start_offset = min(state.log_start_offset, end_offset)
+            flusher.recovery_point = min(flusher.recovery_point, end_offset)
+        state.epochs.truncate_from_end(end_offset)
+        state.directory_is_dirty = True
