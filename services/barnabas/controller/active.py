@@ -180,7 +180,8 @@ class ActiveController:
     async def _prepare(self) -> None:
         """Begin the term; name the cluster and finalize features where that was never done."""
         term_id = str(self._environment.new_id())
-        await self.writer.submit(lambda image: begin_term(image, term_id))
+        now_ms = self._environment.clock.now_ms()
+        await self.writer.submit(lambda image: begin_term(image, term_id, now_ms))
         wanted = self._config.cluster_id
         if not self.image.cluster_id:
             cluster = ClusterRecord(cluster_id=wanted or new_cluster_id(self._environment.new_id))

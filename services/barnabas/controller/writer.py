@@ -159,6 +159,7 @@ class MetadataWriter:
     async def _decide(self, planned: PlannedDecision) -> None:
         started = perf_counter()
         revision = await decide(self._store, self._leadership.compare, planned)
+        self._check_continues(revision)
         self._counts.on_stored(self._image, planned.records, (perf_counter() - started) * 1000)
         self._image = self._image.apply(planned.records, revision)
         self._publish(MetadataDelta(revision=revision, records=planned.records))
@@ -181,9 +182,21 @@ class MetadataWriter:
         A controller that was deposed while it was stopped or cut off does not know, and has an old image.
         """
         key = self._leadership.compare.key
-        holder = (await self._store.snapshot(key)).entries.get(key)
+        snapshot = await self._store.snapshot(key)
+        holder = snapshot.entries.get(key)
         if holder is None or holder.mod_revision != self._leadership.revision:
             raise LeadershipLost("another controller is active")
+        self._check_continues(snapshot.revision)
+
+    def _check_continues(self, revision: int) -> None:
+        """Raise LeadershipLost if the store is not where this controller left it.
+
+        A backup that was made in this very term knows the election key as it is.
+        """
+        if revision < self._image.revision:
+            raise LeadershipLost(
+                f"the metadata store is at revision {revision}, and was at {self._image.revision}: it was restored"
+            )
 
 
 def _check_sizes(decision: Decision[Any]) -> None:

@@ -89,6 +89,16 @@ hand-overs between threads that one at a time takes."""
 STOP_GRACE_SECONDS: Final = 0.2
 """How long streams may finish what they are writing when the node stops."""
 
+NEWER_EPOCHS_PER_CALL: Final = 10_000
+"""Partitions whose leader epochs the controller is asked to raise in one call; it takes no more."""
+
+NEWER_EPOCHS_RETRY_SECONDS_MIN: Final = 0.2
+NEWER_EPOCHS_RETRY_SECONDS_MAX: Final = 5.0
+"""Pauses until the controller is asked again to raise leader epochs that it has not raised."""
+
+NEWER_EPOCHS_CALL_SECONDS_MAX: Final = 10.0
+"""How long the controller may take for one such call: with 10,000 partitions it writes a hundred transactions."""
+
 STRAY_KEPT_MS: Final = 24 * 3_600_000
 """How long a partition is kept that the metadata does not know although nobody deleted it. Counted from when it was set
 aside, over restarts; Kafka's nearest setting is file.delete.delay.ms."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc.aio
@@ -22,7 +22,8 @@ from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.stream_metrics import StreamCollector
-from barnabas.rpc.v1.controller_pb2 import WatchRequest
+from barnabas.rpc.unary_calls import answer_of
+from barnabas.rpc.v1.controller_pb2 import RaiseLeaderEpochsRequest, SeenLeaderEpoch, WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
@@ -153,6 +154,7 @@ class StorageNode:
                 background = [
                     tasks.create_task(self._follow(subscription), name="metadata"),
                     tasks.create_task(self.replicas.run(), name="replicas"),
+                    tasks.create_task(self._raise_epochs(subscription), name="newer leader epochs"),
                     tasks.create_task(self.upkeep.run(), name="upkeep"),
                     tasks.create_task(self.disk_usage.run(), name="disk usage"),
                 ]
@@ -236,6 +238,25 @@ class StorageNode:
             self._refusal = StartError(f"the controller refuses this node: {error}")
             self._context.stopping.set()
 
+    async def _raise_epochs(self, subscription: MetadataSubscription) -> None:
+        """Tell the controller of newer leader epochs that the logs have seen, until cancelled."""
+
+        async def tell(seen: Sequence[SeenLeaderEpoch]) -> str:
+            request = RaiseLeaderEpochsRequest(
+                node_id=self._config.node_id, incarnation_id=self._incarnation_id, partitions=seen
+            )
+            try:
+                await answer_of(
+                    subscription.controller.RaiseLeaderEpochs(
+                        request, timeout=limits.NEWER_EPOCHS_CALL_SECONDS_MAX
+                    )
+                )
+            except grpc.aio.AioRpcError as error:
+                return error.details() or error.code().name
+            return ""
+
+        await self.replicas.newer_epochs.run(tell)
+
     def _add_conditions(self, subscription: MetadataSubscription) -> None:
         def is_registered() -> bool:
             image: MetadataImage = subscription.image
@@ -249,6 +270,10 @@ class StorageNode:
 
         self._context.health.add_condition("registered with the controller", is_registered)
         self._context.health.add_condition("logs are open", lambda: self.replicas.is_settled)
+        newer_epochs = self.replicas.newer_epochs
+        self._context.health.add_condition(
+            "logs have seen no newer leader epochs", lambda: newer_epochs.is_empty
+        )
 
 
 def _without_secrets(settings: Mapping[str, str]) -> dict[str, str]:

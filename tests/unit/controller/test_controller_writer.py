@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from barnabas.controller import fanout as fanout_module
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver, StreamEnded
-from barnabas.controller.store.protocol import Put, Store
+from barnabas.controller.store.protocol import Compare, Operation, Put, Snapshot, Store
 from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import MetadataWriter
 from barnabas.kernel.clock import ManualClock
@@ -135,6 +136,35 @@ async def test_a_deposed_controller_can_write_nothing(open_store: StoreFactory) 
             await writer.submit(storing(gateway("c")))
         assert len(published) == 1
         assert set((await store.snapshot("gateways/")).entries) == {"gateways/a"}
+
+
+class RestoredStore:
+    """A store that was restored from a backup of this very term: the election key is as it was, the revision older."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def snapshot(self, prefix: str = "") -> Snapshot:
+        return replace(await self._store.snapshot(prefix), revision=2)
+
+    async def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> int:
+        await self._store.transact(compares, operations)
+        return 3
+
+
+@pytest.mark.parametrize("records", [(), (gateway("late"),)], ids=["an answer", "a change"])
+async def test_a_controller_whose_store_was_restored_steps_down(
+    store: Store, monkeypatch: pytest.MonkeyPatch, records: tuple[MetadataRecord, ...]
+) -> None:
+    async with writing(store, await elected(store)) as (writer, published):
+        for name in "abcde":
+            await writer.submit(storing(gateway(name)))
+        monkeypatch.setattr(writer, "_store", RestoredStore(store))
+        with pytest.raises(LeadershipLost, match=r"restored|stepped down"):
+            await writer.submit(storing(*records))
+        with pytest.raises(LeadershipLost):
+            await writer.submit(storing(gateway("f")))
+        assert len(published) == 5
 
 
 async def test_election_has_one_winner_and_a_successor(open_store: StoreFactory) -> None:

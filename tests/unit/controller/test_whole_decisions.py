@@ -20,9 +20,11 @@ from barnabas.controller.core.coordinators import register_coordinator, remove_c
 from barnabas.controller.core.decision import ClusterDefaults, Decision, partition_entry
 from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.features import finalize_release_levels
+from barnabas.controller.core.leader_epochs import raise_leader_epochs
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
+from barnabas.controller.core.terms import begin_term
 from barnabas.controller.core.topics import create_topics
 from barnabas.controller.election import Election, LeadershipLost
 from barnabas.controller.store.protocol import Compare, Operation, Put, Store, StoreError
@@ -163,6 +165,17 @@ def _limit(image: MetadataImage) -> Decision[Any]:
     return alter_client_quotas(image, pb.AlterClientQuotasRequest(entries=changes))
 
 
+def _raise_epochs(image: MetadataImage) -> Decision[Any]:
+    seen = [
+        pb.SeenLeaderEpoch(topic_id=topic_id, partition=index, leader_epoch=7 + index)
+        for topic_id in (b"e" * 16, b"g" * 16)
+        for index in range(PARTITIONS)
+    ]
+    return raise_leader_epochs(
+        image, pb.RaiseLeaderEpochsRequest(node_id=1, incarnation_id="first", partitions=seen)
+    )
+
+
 KINDS: dict[str, tuple[Callable[[], MetadataImage], Decide[Any]]] = {
     "create topics": (cluster, _create),
     "delete topics": (cluster, _delete),
@@ -173,6 +186,8 @@ KINDS: dict[str, tuple[Callable[[], MetadataImage], Decide[Any]]] = {
     "a coordinator comes": (cluster, lambda image: register_coordinator(image, coordinator("c"))),
     "a coordinator restarts": (cluster, lambda image: register_coordinator(image, coordinator("a", "2nd"))),
     "a coordinator goes": (cluster, lambda image: remove_coordinator(image, "a")),
+    "raise leader epochs": (cluster, _raise_epochs),
+    "begin a term": (cluster, lambda image: begin_term(image, "a term", 1_700_000_000_000)),
     "alter configs": (cluster, _configure),
     "alter client quotas": (cluster, _limit),
     "finalize features": (cluster, finalize_release_levels),

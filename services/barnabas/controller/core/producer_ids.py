@@ -1,4 +1,10 @@
-"""Producer ids, handed out in blocks so that the controller is rarely asked (KIP-730)."""
+"""Producer ids, handed out in blocks so that the controller is rarely asked (KIP-730).
+
+Metadata that were restored from a backup do not know which blocks were handed out since. Two producers with one id and
+epoch would take each other's batches for repetitions, which are acknowledged and not written. So each term begins at an
+id that follows from the time: above all that former terms have handed out, whether they are remembered or not, as long
+as the clock has not gone back behind them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,19 @@ from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
 
 PRODUCER_IDS_BLOCK: Final = 1000
 """Ids in a block."""
+
+PRODUCER_IDS_PER_MS: Final = 1000
+"""How far apart terms begin: more than can be handed out in the meantime (each block is a write to the store), and
+few enough for ids that JavaScript counts exactly (2^53) until the year 2255."""
+
+
+def skipped_producer_ids(image: MetadataImage, now_ms: int) -> list[MetadataRecord]:
+    """What a term that begins now stores, so that it hands out nothing that a forgotten one has."""
+    first = now_ms * PRODUCER_IDS_PER_MS
+    if first <= image.next_producer_id:
+        return []
+    record = ProducerIdsRecord(next_producer_id=first)
+    return [MetadataRecord(key=PRODUCER_IDS_KEY, producer_ids=record)]
 
 
 def allocate_producer_ids(image: MetadataImage) -> Decision[AllocateProducerIdsResponse]:

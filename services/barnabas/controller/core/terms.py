@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from barnabas.controller.core.decision import Decision
+from barnabas.controller.core.producer_ids import skipped_producer_ids
 from barnabas.metadata.history import TERMS_MAX
 from barnabas.metadata.image import TERMS_KEY, MetadataImage
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, Term, TermsRecord
 
 
-def begin_term(image: MetadataImage, term_id: str) -> Decision[None]:
-    """The term begins after all that is in `image`, which is all that former terms have stored."""
+def begin_term(image: MetadataImage, term_id: str, now_ms: int) -> Decision[None]:
+    """The term begins after all that is in `image`, which is all that former terms have stored; what they have handed
+    out is more, if `image` was restored from a backup.
+    """
     term = Term(term_id=term_id, first_revision=image.revision + 1)
     terms = TermsRecord(terms=[*image.terms, term][-TERMS_MAX:])
-    return Decision((MetadataRecord(key=TERMS_KEY, terms=terms),), None)
+    begun = MetadataRecord(key=TERMS_KEY, terms=terms)
+    return Decision((begun, *skipped_producer_ids(image, now_ms)), None)

@@ -20,6 +20,7 @@ from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.features import update_features
+from barnabas.controller.core.leader_epochs import raise_leader_epochs
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.topics import create_topics
@@ -113,6 +114,11 @@ class Servicer(ControllerServicer):
         self, request: pb.AllocateProducerIdsRequest, context: Context
     ) -> pb.AllocateProducerIdsResponse:
         return await self._submit(context, allocate_producer_ids)
+
+    async def RaiseLeaderEpochs(  # noqa: N802
+        self, request: pb.RaiseLeaderEpochsRequest, context: Context
+    ) -> pb.RaiseLeaderEpochsResponse:
+        return await self._submit(context, lambda image: raise_leader_epochs(image, request))
 
     async def AlterClientQuotas(  # noqa: N802
         self, request: pb.AlterClientQuotasRequest, context: Context

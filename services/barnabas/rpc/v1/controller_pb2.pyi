@@ -818,6 +818,85 @@ class AllocateProducerIdsResponse(_message.Message):
 Global___AllocateProducerIdsResponse: _TypeAlias = AllocateProducerIdsResponse  # noqa: Y015
 
 @_typing.final
+class RaiseLeaderEpochsRequest(_message.Message):
+    """What a storage node's logs have seen."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """The node, as it registered."""
+    incarnation_id: _builtins.str
+    """Which process of that node."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenLeaderEpoch]:
+        """The partitions, of which the node must have replicas; others are passed over."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        incarnation_id: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___SeenLeaderEpoch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation_id", b"incarnation_id", "node_id", b"node_id", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaiseLeaderEpochsRequest: _TypeAlias = RaiseLeaderEpochsRequest  # noqa: Y015
+
+@_typing.final
+class SeenLeaderEpoch(_message.Message):
+    """The newest leader epoch that a log has seen."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The id of the topic: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    leader_epoch: _builtins.int
+    """The epoch: the partition gets a higher one, unless it has one by now. One that cannot be right is passed over."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leader_epoch", b"leader_epoch", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeenLeaderEpoch: _TypeAlias = SeenLeaderEpoch  # noqa: Y015
+
+@_typing.final
+class RaiseLeaderEpochsResponse(_message.Message):
+    """The epochs are raised; the node hears of it like everybody, by the metadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RaiseLeaderEpochsResponse: _TypeAlias = RaiseLeaderEpochsResponse  # noqa: Y015
+
+@_typing.final
 class AlterClientQuotasRequest(_message.Message):
     """Quotas to change."""
 

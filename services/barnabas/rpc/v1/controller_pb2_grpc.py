@@ -75,6 +75,11 @@ class ControllerStub:
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
                 response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
                 _registered_method=True)
+        self.RaiseLeaderEpochs = channel.unary_unary(
+                '/barnabas.rpc.v1.Controller/RaiseLeaderEpochs',
+                request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.RaiseLeaderEpochsRequest.SerializeToString,
+                response_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.RaiseLeaderEpochsResponse.FromString,
+                _registered_method=True)
         self.AlterClientQuotas = channel.unary_unary(
                 '/barnabas.rpc.v1.Controller/AlterClientQuotas',
                 request_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AlterClientQuotasRequest.SerializeToString,
@@ -155,6 +160,14 @@ class ControllerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RaiseLeaderEpochs(self, request, context):
+        """Raises the leader epochs of partitions whose logs have seen newer ones than the metadata gives out, as after the
+        metadata were restored from a backup. INVALID_ARGUMENT for who is not the registered process of that node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AlterClientQuotas(self, request, context):
         """Sets the quotas of users, client ids and addresses (KIP-546).
         """
@@ -218,6 +231,11 @@ def add_ControllerServicer_to_server(servicer, server):
                     servicer.AllocateProducerIds,
                     request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.FromString,
                     response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.SerializeToString,
+            ),
+            'RaiseLeaderEpochs': grpc.unary_unary_rpc_method_handler(
+                    servicer.RaiseLeaderEpochs,
+                    request_deserializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.RaiseLeaderEpochsRequest.FromString,
+                    response_serializer=barnabas_dot_rpc_dot_v1_dot_controller__pb2.RaiseLeaderEpochsResponse.SerializeToString,
             ),
             'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
                     servicer.AlterClientQuotas,
@@ -452,6 +470,33 @@ class Controller:
             '/barnabas.rpc.v1.Controller/AllocateProducerIds',
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
             barnabas_dot_rpc_dot_v1_dot_controller__pb2.AllocateProducerIdsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RaiseLeaderEpochs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/barnabas.rpc.v1.Controller/RaiseLeaderEpochs',
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.RaiseLeaderEpochsRequest.SerializeToString,
+            barnabas_dot_rpc_dot_v1_dot_controller__pb2.RaiseLeaderEpochsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,10 @@ class ControllerStub:
     """Replaces the whole dynamic configuration of topics and brokers."""
     AllocateProducerIds: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]
     """Hands out a block of producer ids that no one else will get."""
+    RaiseLeaderEpochs: _grpc.UnaryUnaryMultiCallable[_controller_pb2.RaiseLeaderEpochsRequest, _controller_pb2.RaiseLeaderEpochsResponse]
+    """Raises the leader epochs of partitions whose logs have seen newer ones than the metadata gives out, as after the
+    metadata were restored from a backup. INVALID_ARGUMENT for who is not the registered process of that node.
+    """
     AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AlterClientQuotasRequest, _controller_pb2.AlterClientQuotasResponse]
     """Sets the quotas of users, client ids and addresses (KIP-546)."""
     UpdateFeatures: _grpc.UnaryUnaryMultiCallable[_controller_pb2.UpdateFeaturesRequest, _controller_pb2.UpdateFeaturesResponse]
@@ -87,6 +91,10 @@ class ControllerAsyncStub(ControllerStub):
     """Replaces the whole dynamic configuration of topics and brokers."""
     AllocateProducerIds: _aio.UnaryUnaryMultiCallable[_controller_pb2.AllocateProducerIdsRequest, _controller_pb2.AllocateProducerIdsResponse]  # type: ignore[assignment]
     """Hands out a block of producer ids that no one else will get."""
+    RaiseLeaderEpochs: _aio.UnaryUnaryMultiCallable[_controller_pb2.RaiseLeaderEpochsRequest, _controller_pb2.RaiseLeaderEpochsResponse]  # type: ignore[assignment]
+    """Raises the leader epochs of partitions whose logs have seen newer ones than the metadata gives out, as after the
+    metadata were restored from a backup. INVALID_ARGUMENT for who is not the registered process of that node.
+    """
     AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_controller_pb2.AlterClientQuotasRequest, _controller_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
     """Sets the quotas of users, client ids and addresses (KIP-546)."""
     UpdateFeatures: _aio.UnaryUnaryMultiCallable[_controller_pb2.UpdateFeaturesRequest, _controller_pb2.UpdateFeaturesResponse]  # type: ignore[assignment]
@@ -165,6 +173,16 @@ class ControllerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.AllocateProducerIdsResponse, _abc.Awaitable[_controller_pb2.AllocateProducerIdsResponse]]:
         """Hands out a block of producer ids that no one else will get."""
+
+    @_abc_1.abstractmethod
+    def RaiseLeaderEpochs(
+        self,
+        request: _controller_pb2.RaiseLeaderEpochsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.RaiseLeaderEpochsResponse, _abc.Awaitable[_controller_pb2.RaiseLeaderEpochsResponse]]:
+        """Raises the leader epochs of partitions whose logs have seen newer ones than the metadata gives out, as after the
+        metadata were restored from a backup. INVALID_ARGUMENT for who is not the registered process of that node.
+        """
 
     @_abc_1.abstractmethod
     def AlterClientQuotas(

@@ -52,9 +52,8 @@ log = get_logger("storage.partition")
 
 
 class Replica:
-    """Owner of one replica: its log, its part in the cluster, its high watermark, and those who wait on it.
-
-    `log` is None until it is open. `counts` are those of its topic on this node.
+    """Owner of one replica: its log, its part in the cluster, its high watermark, and those who wait on it. `log` is
+    None until it is open. `counts` are those of its topic on this node.
     """
 
     def __init__(
@@ -80,6 +79,8 @@ class Replica:
         self.settings = settings
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
+        self.newer_epoch = NO_EPOCH
+        """What the log has seen, where that is newer than the metadata's: nothing is appended then (`NewerEpochs`)."""
         self.high_watermark = 0
         self.error = NOT_LEADER
         """Kafka's error code for all who come while the partition is not led by this node; 0 while it is."""
@@ -179,11 +180,13 @@ class Replica:
         self.leader_epoch = record.leader_epoch
         self.is_leader = leads
         self.error = 0 if leads else NOT_LEADER
+        seen = self.log.latest().leader_epoch
+        self.newer_epoch = seen if seen > record.leader_epoch else NO_EPOCH
         if leads:
-            if self.log.latest().leader_epoch != record.leader_epoch:
-                # Before the appends of this epoch, each of which would do the same if it failed. Nobody has a
-                # record of the epoch yet to ask where it ends. That waits for no disk, so it goes to the writer
-                # thread only behind appends there: a node that starts comes to lead thousands of partitions at once.
+            if seen < record.leader_epoch:
+                # Before the appends of this epoch, each of which would do the same if it failed. That waits for no
+                # disk, so it goes to the writer thread only behind appends there: a node that starts comes to lead
+                # thousands of partitions at once.
                 begin = partial(self.log.assign_epoch_start, record.leader_epoch)
                 if self._queue:
                     self._enter_lane(begin, lambda *_: None)
@@ -285,9 +288,8 @@ class Replica:
         claim: CoordinatorClaim | None = None,
         on_appended: OnAppended,
     ) -> LaneItem:
-        """The same in the writer thread; it can be taken back with `withdraw` until it begins.
-
-        Raises KafkaError for what can be refused at once: that includes too much that waits for the directory.
+        """The same in the writer thread; it can be taken back with `withdraw` until it begins. Raises KafkaError for
+        what can be refused at once: that includes too much that waits for the directory.
         """
         try:
             self._admit(leader_epoch, acks, claim)
@@ -358,13 +360,12 @@ class Replica:
         self._queue.withdraw(item)
 
     def _withdraw_all(self, error_code: int) -> None:
-        """Refuse the appends that wait for the writer thread; the one that runs there goes on."""
-        if self._queue is not None:
+        if self._queue is not None:  # the one that runs in the writer thread goes on
             self._queue.withdraw_all(KafkaError(ErrorCode(error_code)))
 
     def _admit(self, leader_epoch: int, acks: int, claim: CoordinatorClaim | None) -> None:
         """The checks that need no look at the log."""
-        error = self.check_epoch(leader_epoch)
+        error = self.check_epoch(leader_epoch) or (NOT_LEADER if self.newer_epoch != NO_EPOCH else 0)
         if error:
             advice = f"leader epoch {leader_epoch} was given, {self.leader_epoch} is current"
             raise KafkaError(ErrorCode(error), advice if error in (FENCED_EPOCH, UNKNOWN_EPOCH) else "")
@@ -476,10 +477,9 @@ class Replica:
     # -- high watermark and durability --------------------------------------------------------------------------
 
     def _advance_high_watermark(self) -> None:
-        """Move the high watermark to where every in-sync replica is, and tell those who wait for it.
-
-        The only place that moves it. This replica is the only one, so that is its own log end; while a sync that
-        flush.messages asked for is running, it is what is known to be durable.
+        """Move the high watermark to where every in-sync replica is, and tell those who wait for it: the only place
+        that moves it. This replica is the only one, so that is its own log end; while a sync that flush.messages asked
+        for is running, it is what is known to be durable.
         """
         assert self.log is not None
         commit = self._commit

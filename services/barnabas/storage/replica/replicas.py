@@ -29,6 +29,7 @@ from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.directory_work import DirectoryWork, Opened
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
+from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.replica import NOT_LEADER, Replica
 from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader
 
@@ -53,6 +54,7 @@ class Replicas:
         """
         self.image = MetadataImage()
         self.partitions: dict[tuple[bytes, int], Replica] = {}
+        self.newer_epochs = NewerEpochs()
         self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
         self._cluster_id = cluster_id
@@ -193,6 +195,7 @@ class Replicas:
         partition.internal = topic.internal
         partition.update_settings(settings)
         partition.follow(record)
+        self.newer_epochs.on_followed(partition)
 
     def _update_settings(self, resources: Collection[tuple[int, str]]) -> None:
         """Obey what was set on these resources; a broker's settings are the defaults of all topics."""
@@ -250,6 +253,7 @@ class Replicas:
         del self.partitions[partition.topic_id, partition.index]
         self.counts.remove_partition(partition.topic)
         self._directories.release(partition.topic, partition.index)
+        self.newer_epochs.on_left(partition)
         partition.on_removed()
 
     def _delete_strays(self, topic_ids: Container[bytes]) -> None:
@@ -351,6 +355,7 @@ class Replicas:
                 partition.on_open_failed()
             else:
                 partition.on_open(found, high_watermark, lane)
+                self.newer_epochs.on_followed(partition)
         self._changed.set()
 
     def _remove_all(
