@@ -42,11 +42,6 @@ class LeaderEpochCache:
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries
 
-    @property
-    def is_dirty(self) -> bool:
-        """Whether the file says something else."""
-        return self._entries != self._written
-
     def flush(self) -> None:
         """Make the file say what is known, durably. For a thread. Raises OSError, SyncError among them."""
         with self._writing:

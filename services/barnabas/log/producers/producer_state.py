@@ -165,11 +165,6 @@ class ProducerState:
                 f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
             )
 
-    def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has written to a transaction that no marker has ended (KIP-890 verification)."""
-        entry = self.producers.get(producer_id)
-        return entry is not None and entry.current_transaction_first_offset != NO_OFFSET
-
     # -- replaying ----------------------------------------------------------------------------------------------
 
     def replay(self, header: BatchHeader, first_offset: int, max_timestamp: int) -> None:

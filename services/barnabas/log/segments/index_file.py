@@ -44,10 +44,6 @@ class IndexFile:
     def is_full(self) -> bool:
         return len(self) >= self.entries_max
 
-    def can_hold(self, offset: int) -> bool:
-        """Whether the offset fits the 32 bits that it has relative to the base offset."""
-        return 0 <= offset - self.base_offset <= 0x7FFFFFFF
-
     def flush(self) -> None:
         """Write the entries that the file does not have yet, and cut whatever stands behind them. Entries may be
         added meanwhile, by another thread; raises OSError, after which the same is written again.

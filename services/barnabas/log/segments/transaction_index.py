@@ -9,7 +9,6 @@ Entries of 34 bytes: version (int16, 0), producer id, first offset, last offset 
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import NamedTuple
 
@@ -95,6 +94,3 @@ class TransactionIndex:
         """No aborted transactions; the file goes with the next `flush`."""
         self._entries = []
         self._is_written = False
-
-    def exists(self) -> bool:
-        return os.path.exists(self.path)
