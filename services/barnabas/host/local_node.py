@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.host.local_link import LocalAppends, LocalFetches
 from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
-from barnabas.links.near_storage import Placed
+from barnabas.links.near_storage import Placed, Read, Sought
 from barnabas.rpc.unary_calls import late, unavailable
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
     )
+    from barnabas.storage.handlers.fetch import FetchHandler
     from barnabas.storage.replica.replicas import Replicas
     from barnabas.storage.servicer import StorageServicer
 
@@ -46,6 +47,7 @@ class LocalNode:
         self.stub = LocalCalls()
         self._replicas: Replicas | None = None
         self._append_times = Histogram(SECONDS_BUCKETS)
+        self._fetches: FetchHandler | None = None
 
     @asynccontextmanager
     async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
@@ -54,6 +56,7 @@ class LocalNode:
         unanswered = self.fetches.open(servicer.fetches)
         self.stub.open(servicer)
         self._replicas = replicas
+        self._fetches = servicer.fetches
         self._append_times = servicer.appends.append_times
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -62,7 +65,7 @@ class LocalNode:
                 woken.cancel()
         finally:
             unanswered.close()
-            self._replicas = None
+            self._replicas = self._fetches = None
             for part in (self.appends, self.fetches, self.stub):
                 part.close()
 
@@ -79,6 +82,20 @@ class LocalNode:
             return None
         self._append_times.observe(perf_counter() - began)
         return Placed(info.first_offset, info.log_append_time_ms, info.log_start_offset)
+
+    def read_at_once(
+        self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
+    ) -> list[Read] | None:
+        """See `NearStorage`."""
+        if self._fetches is None:
+            return None
+        began = perf_counter()
+        reads = self._fetches.reader.read_at_once(
+            sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
+        )
+        if reads is not None:
+            self._fetches.read_times.observe(perf_counter() - began)
+        return reads
 
     async def close(self) -> None:
         """The gateway needs it no longer; the node goes on."""

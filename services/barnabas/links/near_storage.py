@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -18,6 +19,28 @@ class Placed(NamedTuple):
     log_start_offset: int
 
 
+class Sought(NamedTuple):
+    """What a fetch asks of one partition; the fields are those of a PartitionFetch."""
+
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+
+class Read(NamedTuple):
+    """What there is for a fetch in one partition."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: bytes
+    aborted_transactions: Sequence[tuple[int, int]]
+    """(producer id, first offset) of each, for who reads committed records only."""
+
+
 class NearStorage(Protocol):
     """A storage node's partitions, as a plain function call."""
 
@@ -26,6 +49,16 @@ class NearStorage(Protocol):
 
         None, with nothing changed, where it cannot: this node does not lead, the append would have to wait for the
         disk or for replicas, or it is refused. Who asks then takes the general way, which says why.
+        """
+        ...
+
+    def read_at_once(
+        self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
+    ) -> list[Read] | None:
+        """Read for a client, where all of it is in memory and at least `min_bytes` are there (one byte in any case).
+
+        None, with nothing counted, where they are not, or where there is anything else to tell of a partition: it is
+        not led here, its log has another history than the client's, the disk has to be waited for.
         """
         ...
 

@@ -77,17 +77,20 @@ def _skip_tagged_fields(frame: bytes, offset: int) -> int:
     """Header version 2 ends with tagged fields; no tag is defined, so all are skipped (KIP-482)."""
     if offset < len(frame) and frame[offset] == 0:
         return offset + 1
-    count, offset = _read_unsigned_varint(frame, offset)
+    count, offset = read_unsigned_varint(frame, offset)
     for _ in range(count):
-        _, offset = _read_unsigned_varint(frame, offset)
-        size, offset = _read_unsigned_varint(frame, offset)
+        _, offset = read_unsigned_varint(frame, offset)
+        size, offset = read_unsigned_varint(frame, offset)
         offset += size
         if offset > len(frame):
             raise MalformedRequest("a tagged field of the header does not fit in the frame")
     return offset
 
 
-def _read_unsigned_varint(frame: bytes, offset: int) -> tuple[int, int]:
+def read_unsigned_varint(frame: bytes, offset: int) -> tuple[int, int]:
+    """(the value at `offset`, where it ends). Raises MalformedRequest."""
+    if offset < len(frame) and frame[offset] < 0x80:
+        return frame[offset], offset + 1
     value = 0
     for index in range(_VARINT_BYTES_MAX):
         if offset + index >= len(frame):

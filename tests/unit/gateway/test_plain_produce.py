@@ -222,3 +222,49 @@ async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert transport.written[-1] == b"(six)"
+
+
+async def test_what_a_client_does_not_read_is_kept_for_it_once() -> None:
+    """Of many large answers that could be given at once the next waits until the one before has left."""
+    from barnabas.gateway.clients.budget import ByteBudget
+    from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+
+    budget = ByteBudget(1 << 20, lambda: None)
+    seen: list[bytes] = []
+
+    def at_once(frame: bytes, _: float) -> bytes | list[bytes | memoryview]:
+        seen.append(frame)
+        return b"<small>" if frame.endswith(b"small") else [b"<", memoryview(frame)[2:], b">"]
+
+    async def serve(frame: bytes, *_: Any) -> bytes:
+        return b"(" + frame[2:] + b")"
+
+    class FullTransport(FakeTransport):
+        def writelines(self, pieces: Any) -> None:
+            super().writelines(pieces)
+            connection.pause_writing()
+
+    client: Any = type("Client", (), {"connection_id": 1, "host": "here", "held": Held(), "gaps": []})()
+    connection = Connection(
+        lambda _: client,
+        serve,
+        budget,
+        lambda _: None,
+        1000,
+        RequestMetrics(),
+        ConnectionMetrics(budget, ["PLAINTEXT"]),
+        at_once,
+    )
+    transport = FullTransport()
+    connection.connection_made(transport)
+    frames = [b"\0\1" + name for name in (b"small", b"one", b"two", b"three")]
+    connection.data_received(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+    assert transport.written == [b"<small><one>"]
+    assert seen == frames[:2]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert transport.written == [b"<small><one>"]
+    connection.resume_writing()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert b"".join(transport.written) == b"<small><one>(two)(three)"

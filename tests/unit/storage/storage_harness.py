@@ -273,6 +273,18 @@ def make_upkeep(node: StorageHarness) -> Upkeep:
     return Upkeep(config, node.replicas, node.directories, node.lanes, node.clock)
 
 
+def make_servicer(node: StorageHarness) -> StorageServicer:
+    return StorageServicer(
+        node.appends,
+        node.fetches,
+        ListOffsetsHandler(node.replicas),
+        OffsetForLeaderEpochHandler(node.replicas),
+        DeleteRecordsHandler(node.replicas),
+        DescribeLogDirsHandler(node.replicas, node.lanes),
+        DescribeProducersHandler(node.replicas),
+    )
+
+
 @contextlib.asynccontextmanager
 async def run_node(
     directory: Path, socket: Path, others: Sequence[Path] = (), *, crash: bool = False
@@ -280,16 +292,7 @@ async def run_node(
     """A node on `directory` and `others`; at the end it stops in order, or with `crash` as if it were killed."""
     harness = StorageHarness(directory, socket, others)
     server = make_server()
-    servicer = StorageServicer(
-        harness.appends,
-        harness.fetches,
-        ListOffsetsHandler(harness.replicas),
-        OffsetForLeaderEpochHandler(harness.replicas),
-        DeleteRecordsHandler(harness.replicas),
-        DescribeLogDirsHandler(harness.replicas, harness.lanes),
-        DescribeProducersHandler(harness.replicas),
-    )
-    servicer.add_to(server)
+    make_servicer(harness).add_to(server)
     add_address(server, harness.address)
     await harness.replicas.recover()
     await server.start()

@@ -24,7 +24,7 @@ PRODUCE_KEY: Final = b"\0\0"
 Frame = bytes
 Pieces = bytes | list[bytes | memoryview] | None
 Serve = Callable[[Frame, Client, RequestTimes], Awaitable[Pieces]]
-AnswerAtOnce = Callable[[Frame, float], bytes | None]
+AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | None]
 """(frame, when it was read) to its whole answer, for a request that needs no waiting; None for all others."""
 
 
@@ -180,16 +180,25 @@ class Connection(asyncio.Protocol):
     def _write_at_once(
         self, frames: list[Frame], answer_at_once: AnswerAtOnce, received: float
     ) -> list[Frame]:
-        """Answer the first frames, as far as that needs no waiting; returns the others."""
-        answers: list[bytes] = []
+        """Answer the first frames, as far as that needs no waiting and the client takes it; returns the others."""
+        small: list[bytes] = []
+        answered = 0
         for frame in frames:
             answer = answer_at_once(frame, received)
             if answer is None:
                 break
-            answers.append(answer)
-        if answers:
-            self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-        return frames[len(answers) :]
+            answered += 1
+            if isinstance(answer, bytes):
+                small.append(answer)
+                continue
+            # It may be large: what the client does not read of it is the most that is kept for it.
+            self._transport.writelines([*small, *answer])
+            small = []
+            if not self._writable:
+                break
+        if small:
+            self._transport.write(small[0] if len(small) == 1 else b"".join(small))
+        return frames[answered:]
 
     def _start_requests(self) -> None:
         held = self._client.held

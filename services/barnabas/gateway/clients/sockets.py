@@ -18,6 +18,7 @@ from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.plain_fetch import PlainFetches
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.request import Client
 from barnabas.kernel.logs import get_logger
@@ -63,7 +64,7 @@ class Sockets:
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
         self._answer_at_once: AnswerAtOnce | None = None
         if beside is not None and not is_tracing():
-            self._answer_at_once = PlainProduces(parts.metadata, beside.near, self._metrics, faults).answer
+            self._answer_at_once = _plain_answers(parts, beside, self._metrics, faults)
         for collector in (self._metrics, self._connection_metrics):
             registry.register(collector)
 
@@ -183,3 +184,19 @@ class Sockets:
             server.close()
         for connection in list(self._connections):
             connection.close()
+
+
+def _plain_answers(
+    parts: GatewayParts, beside: StorageBeside, metrics: RequestMetrics, faults: Faults
+) -> AnswerAtOnce:
+    """What answers at once which requests, by the API key that they begin with."""
+    by_key: dict[bytes, AnswerAtOnce] = {
+        b"\0\0": PlainProduces(parts.metadata, beside.near, metrics, faults).answer,
+        b"\0\1": PlainFetches(parts, beside.near, metrics, faults).answer,
+    }
+
+    def answer(frame: bytes, received: float) -> bytes | list[bytes | memoryview] | None:
+        answer_at_once = by_key.get(frame[:2])
+        return None if answer_at_once is None else answer_at_once(frame, received)
+
+    return answer

@@ -7,7 +7,7 @@ fetched epoch and divergence (KIP-595), v13 topic ids instead of names, v15 the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from barnabas.gateway.clients.fetch_sessions import (
@@ -47,20 +47,19 @@ async def handle(request: Request) -> Answer:
             for want, (key, got) in zip(wanted, found, strict=True)
         ]
     if session is not None:
-        results = _for_session(session, wanted, found, is_full=is_full)
+        results = for_session(session, wanted, found, is_full=is_full)
     else:
         results = [(key, got) for key, got in found if got is not None]
     return encode_fetch_response(
         request.version,
         request.header.correlation_id,
-        list(_by_topic(results)),
+        list(by_topic(results)),
         session_id=NO_SESSION if session is None else session.session_id,
         leaders=_leader_endpoints(request, results),
     )
 
 
 Results = list[tuple[PartitionKey, FetchedPartition]]
-Found = list[tuple[PartitionKey, FetchedPartition | None]]
 
 
 def _open_or_use_session(request: Request) -> tuple[FetchSession | None, list[WantedPartition], bool]:
@@ -109,8 +108,12 @@ def _topic_key(topic: Any, *, by_id: bool) -> TopicKey:
     return str(topic.topic)
 
 
-def _for_session(
-    session: FetchSession, wanted: list[WantedPartition], found: Found, *, is_full: bool
+def for_session(
+    session: FetchSession,
+    wanted: list[WantedPartition],
+    found: Sequence[tuple[PartitionKey, FetchedPartition | None]],
+    *,
+    is_full: bool,
 ) -> Results:
     """Leave out what the client of an incremental session knows already, and remember what it is told now.
 
@@ -130,7 +133,7 @@ def _for_session(
     return told
 
 
-def _by_topic(results: Iterable[tuple[PartitionKey, FetchedPartition]]) -> Iterator[Any]:
+def by_topic(results: Iterable[tuple[PartitionKey, FetchedPartition]]) -> Iterator[Any]:
     """Group neighbouring partitions of a topic, keeping their order."""
     topic: TopicKey | None = None
     partitions: list[FetchedPartition] = []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.links.near_storage import Read, Sought
+from barnabas.log.log_slice import LogSlice
 from barnabas.log.partition_log import PartitionLog
 from barnabas.rpc.v1.storage_pb2 import (
     AbortedTransaction,
@@ -78,6 +81,47 @@ class FetchReader:
             except BlockingIOError:
                 return
 
+    def read_at_once(
+        self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
+    ) -> list[Read] | None:
+        """See `NearStorage`. What is asked for is found first, and read once there proves to be enough."""
+        budget = min(max_bytes, self._bytes_max, ANSWER_BYTES_TARGET)
+        size_bytes = 0
+        located: list[tuple[Replica, _Located]] = []
+        try:
+            for item in sought:
+                replica = self._replicas.find(item.topic_id, item.partition)
+                if replica is None or replica.check_epoch(item.current_leader_epoch):
+                    return None
+                left, first = budget - size_bytes, size_bytes == 0
+                got = _locate(replica, item, left, committed=committed, first=first, nowait=True)
+                if got.error_code or got.diverging is not None:
+                    return None
+                if got.found is not None:
+                    size_bytes += got.found.length
+                located.append((replica, got))
+            if size_bytes < max(min_bytes, 1):
+                return None
+            records = [b"" if got.found is None else got.found.read(nowait=True) for _, got in located]
+        except (KafkaError, OSError):
+            return None
+        if sum(map(len, records)) != size_bytes:
+            return None  # a log was truncated meanwhile
+        reads = []
+        for (replica, got), data in zip(located, records, strict=True):
+            replica.counts.reads += 1
+            replica.counts.bytes_out += len(data)
+            reads.append(
+                Read(
+                    got.high_watermark,
+                    got.last_stable_offset,
+                    got.log_start_offset,
+                    data,
+                    got.aborted_transactions,
+                )
+            )
+        return reads
+
     def read_in_thread(
         self, request: FetchRequest, progress: tuple[int, int], lane: DirectoryLane
     ) -> ReadOutcome:
@@ -105,7 +149,7 @@ class FetchReader:
             return ReadOutcome(
                 [_failure(self._replicas.absence(item.topic_id, item.partition))], is_final=True
             )
-        return ReadOutcome([PartitionAnswer(_ends(partition, partition.log))])
+        return ReadOutcome([PartitionAnswer(_Located(0, *_ends(partition, partition.log)).fields())])
 
     def not_read_in_time(self, request: FetchRequest, number: int) -> ReadOutcome:
         """The same as an error, for who must not take it for emptiness."""
@@ -179,57 +223,93 @@ def failed(request: FetchRequest) -> ReadOutcome:
     return ReadOutcome(answers, is_final=True)
 
 
+class _Located(NamedTuple):
+    """What a fetch gets of one partition, found but not read yet."""
+
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    found: LogSlice | None = None
+    aborted_transactions: Sequence[tuple[int, int]] = ()
+    """(producer id, first offset) of each."""
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset) where the reader's log and this one part."""
+
+    def fields(self) -> PartitionFetchResult:
+        """All but the records, as a message."""
+        result = PartitionFetchResult(
+            error_code=self.error_code,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log_start_offset,
+        )
+        for producer_id, first_offset in self.aborted_transactions:
+            result.aborted_transactions.append(
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+            )
+        if self.diverging is not None:
+            epoch, end_offset = self.diverging
+            result.diverging.CopyFrom(EpochEndOffset(leader_epoch=epoch, end_offset=end_offset))
+        return result
+
+
 def _read_partition(
     partition: Replica, item: PartitionFetch, left: int, *, committed: bool, first: bool, nowait: bool
 ) -> PartitionAnswer:
-    opened = partition.log
-    assert opened is not None, "a leader has its log"
-    result = _ends(partition, opened)
-    stable = result.last_stable_offset
-    upper_bound = stable if committed else result.high_watermark
-    offset = item.fetch_offset
-    if item.last_fetched_epoch != NO_EPOCH:
-        epoch, end_offset = opened.end_offset_for_epoch(item.last_fetched_epoch)
-        if epoch == NO_EPOCH:
-            result.error_code = OFFSET_OUT_OF_RANGE
-            return PartitionAnswer(result)
-        if epoch < item.last_fetched_epoch or end_offset < offset:
-            result.diverging.CopyFrom(EpochEndOffset(leader_epoch=epoch, end_offset=end_offset))
-            return PartitionAnswer(result)
-    if not opened.log_start_offset <= offset <= opened.log_end_offset:
-        result.error_code = OFFSET_OUT_OF_RANGE
-        return PartitionAnswer(result)
-    max_bytes = min(item.max_bytes, left)
-    if offset >= upper_bound or (max_bytes <= 0 and not first):
-        return PartitionAnswer(result)
-    records = b""
     try:
-        found = opened.locate(
-            offset, max(max_bytes, 0), upper_bound_offset=upper_bound, min_one_batch=first, nowait=nowait
-        )
-        if found is not None:
-            records = found.read(nowait=nowait)
-            if committed:
-                for aborted in opened.aborted_transactions(offset, stable, nowait=nowait):
-                    result.aborted_transactions.append(
-                        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                    )
+        located = _locate(partition, item, left, committed=committed, first=first, nowait=nowait)
+        records = b"" if located.found is None else located.found.read(nowait=nowait)
     except BlockingIOError:
         raise
     except (KafkaError, OSError) as error:
         return _failed_read(partition, error)
-    return PartitionAnswer(result, records)
+    return PartitionAnswer(located.fields(), records)
 
 
-def _ends(partition: Replica, opened: PartitionLog) -> PartitionFetchResult:
-    """The result with the log's offsets and nothing else."""
+def _locate(
+    partition: Replica,
+    item: PartitionFetch | Sought,
+    left: int,
+    *,
+    committed: bool,
+    first: bool,
+    nowait: bool,
+) -> _Located:
+    """Find what a partition that is led here has for a fetch with `left` bytes to spare."""
+    opened = partition.log
+    assert opened is not None, "a leader has its log"
+    high_watermark, stable, start = ends = _ends(partition, opened)
+    upper_bound = stable if committed else high_watermark
+    offset = item.fetch_offset
+    if item.last_fetched_epoch != NO_EPOCH:
+        epoch, end_offset = opened.end_offset_for_epoch(item.last_fetched_epoch)
+        if epoch == NO_EPOCH:
+            return _Located(OFFSET_OUT_OF_RANGE, *ends)
+        if epoch < item.last_fetched_epoch or end_offset < offset:
+            return _Located(0, *ends, diverging=(epoch, end_offset))
+    if not start <= offset <= opened.log_end_offset:
+        return _Located(OFFSET_OUT_OF_RANGE, *ends)
+    max_bytes = min(item.max_bytes, left)
+    if offset >= upper_bound or (max_bytes <= 0 and not first):
+        return _Located(0, *ends)
+    found = opened.locate(
+        offset, max(max_bytes, 0), upper_bound_offset=upper_bound, min_one_batch=first, nowait=nowait
+    )
+    if found is None or not committed:
+        return _Located(0, *ends, found)
+    aborted = [
+        (each.producer_id, each.first_offset)
+        for each in opened.aborted_transactions(offset, stable, nowait=nowait)
+    ]
+    return _Located(0, *ends, found, aborted)
+
+
+def _ends(partition: Replica, opened: PartitionLog) -> tuple[int, int, int]:
+    """(high watermark, last stable offset, log start offset)"""
     # The high watermark first: it may move while this runs in a thread.
     high_watermark = partition.high_watermark
-    return PartitionFetchResult(
-        high_watermark=high_watermark,
-        last_stable_offset=partition.last_stable_offset,
-        log_start_offset=opened.log_start_offset,
-    )
+    return high_watermark, partition.last_stable_offset, opened.log_start_offset
 
 
 def _failed_read(partition: Replica, error: KafkaError | OSError) -> PartitionAnswer:

@@ -1,0 +1,159 @@
+"""A Fetch that finds what it asks for, as a straight function from bytes to bytes.
+
+A consumer that reads what was written before is answered at once, again and again, and pays for each answer with what a
+general server does around it: tasks, futures, decoded objects, messages. So where every partition of a plain request
+(`wire/plain_fetch.py`) is led by the storage node in this very process, and enough is there in memory, plain calls make
+the answer before `data_received` returns. Whatever is not so is left to the general way before anything has changed:
+`handlers/fetch.py` answers it, waits for it, opens and ends its session, and tells its errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from barnabas.gateway.clients.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    PartitionKey,
+    WantedPartition,
+)
+from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.handlers.fetch import by_topic, for_session
+from barnabas.gateway.isolation import IsolationLevel
+from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.parts import GatewayParts
+from barnabas.links.near_storage import NearStorage, Read, Sought
+from barnabas.metadata.image import MetadataImage
+from barnabas.wire.fetch import API_KEY, TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
+from barnabas.wire.plain_fetch import PlainFetch, read_plain_fetch
+
+_ISOLATION_LEVELS: Final = frozenset(map(int, IsolationLevel))
+
+Wanted = dict[PartitionKey, WantedPartition]
+
+
+class PlainFetches:
+    """Owns nothing: what a session was told is kept with the session."""
+
+    def __init__(
+        self, parts: GatewayParts, near: NearStorage, metrics: RequestMetrics, faults: Faults
+    ) -> None:
+        self._parts = parts
+        self._read = near.read_at_once
+        self._observe = metrics.observe_at_once
+        self._faults = faults
+
+    def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | None:
+        """The pieces of the answer to the request in `frame`, which was read at `received` (perf_counter).
+
+        None, with nothing changed, when it must go the general way.
+        """
+        if self._faults.is_active:
+            return None
+        plain = read_plain_fetch(frame)
+        if plain is None or plain.isolation_level not in _ISOLATION_LEVELS:
+            return None
+        # Of a partition that is named twice the last counts, as in Kafka; any negative epoch means that none is known.
+        named = {
+            (topic, index): WantedPartition(topic, index, offset, max_bytes, max(-1, epoch), last_epoch)
+            for topic, index, offset, max_bytes, epoch, last_epoch in plain.partitions
+        }
+        session = None
+        wanted = named
+        if plain.session_id != NO_SESSION or plain.session_epoch != FINAL_EPOCH:
+            session = self._session(plain)
+            if session is None:
+                return None
+            wanted = session.partitions | named
+        reads = self._read_all(plain, wanted.values())
+        if reads is None:
+            return None
+        found = _found(wanted, reads, committed=plain.isolation_level == IsolationLevel.READ_COMMITTED)
+        if session is not None:
+            found = self._tell(session, plain, named, found)
+        pieces = encode_fetch_response(
+            plain.version,
+            plain.correlation_id,
+            list(by_topic(found)),
+            session_id=NO_SESSION if session is None else session.session_id,
+        )
+        self._observe(API_KEY, plain.version, len(frame), received)
+        return pieces
+
+    def _session(self, plain: PlainFetch) -> FetchSession | None:
+        """The session that the request goes on with, as it is; None for one that begins, ends or is refused."""
+        if plain.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return None
+        session = self._parts.fetch_sessions.peek(plain.session_id)
+        if session is None or session.epoch != plain.session_epoch:
+            return None
+        return session if session.uses_topic_ids is (plain.version >= TOPIC_ID_FROM) else None
+
+    def _read_all(self, plain: PlainFetch, wanted: Iterable[WantedPartition]) -> list[Read] | None:
+        image = self._parts.metadata.image
+        sought = []
+        for want in wanted:
+            topic_id = want.topic if isinstance(want.topic, bytes) else _topic_id(image, want.topic)
+            if topic_id is None or want.max_bytes < 0:
+                return None
+            sought.append(
+                Sought(
+                    topic_id,
+                    want.partition,
+                    want.fetch_offset,
+                    want.max_bytes,
+                    want.current_leader_epoch,
+                    want.last_fetched_epoch,
+                )
+            )
+        if plain.max_bytes < 0:
+            return None
+        return self._read(
+            sought,
+            min_bytes=plain.min_bytes,
+            max_bytes=min(plain.max_bytes, self._parts.config.fetch_max_bytes),
+            committed=plain.isolation_level == IsolationLevel.READ_COMMITTED,
+        )
+
+    def _tell(
+        self,
+        session: FetchSession,
+        plain: PlainFetch,
+        named: Wanted,
+        found: list[tuple[PartitionKey, FetchedPartition]],
+    ) -> list[tuple[PartitionKey, FetchedPartition]]:
+        """Move the session on; returns what its client does not know yet."""
+        now_ms = self._parts.clock.now_ms()
+        self._parts.fetch_sessions.use(
+            plain.session_id, plain.session_epoch, uses_topic_ids=session.uses_topic_ids, now_ms=now_ms
+        )
+        session.update(named.values(), ())
+        return for_session(session, list(session.partitions.values()), found, is_full=False)
+
+
+def _topic_id(image: MetadataImage, name: str) -> bytes | None:
+    topic = image.topics.get(name)
+    return None if topic is None else topic.topic_id
+
+
+def _found(
+    wanted: Iterable[PartitionKey], reads: list[Read], *, committed: bool
+) -> list[tuple[PartitionKey, FetchedPartition]]:
+    return [
+        (
+            key,
+            FetchedPartition(
+                key[1],
+                0,
+                read.high_watermark,
+                read.last_stable_offset,
+                read.log_start_offset,
+                read.records,
+                read.aborted_transactions if committed else None,
+            ),
+        )
+        for key, read in zip(wanted, reads, strict=True)
+    ]

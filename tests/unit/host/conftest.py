@@ -1,0 +1,9 @@
+"""A broker is a gateway and a storage node: the harnesses of both are used here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+UNIT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(UNIT / name) for name in ("gateway", "storage")]
