@@ -72,6 +72,21 @@ def test_a_broker_id_is_told_at_the_address_of_its_own_process(cluster: LooseClu
             time.sleep(0.05)
 
 
+def test_a_broker_shows_the_metrics_of_both_its_parts_and_none_twice(cluster: LooseCluster) -> None:
+    cluster.start("controller")
+    broker = start_broker(cluster, "broker")
+    cluster.wait_ready()
+    _, page = broker.get("/metrics")
+    series = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    names = {name.partition("{")[0] for name in series}
+    assert {
+        "barnabas_gateway_unanswered_request_bytes",
+        "kafka_server_replicamanager_partitioncount",
+        "process_start_time_seconds",
+    } <= names
+
+
 def produce(bootstrap: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in numbers:

@@ -22,6 +22,7 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from barnabas import __version__
 
@@ -81,7 +82,10 @@ class ProcessMetrics:
 
 
 class _Families(Collector):
-    """All metrics of several registries; one that several have appears once, with the samples of each."""
+    """All metrics of several registries; one that several have appears once, with the samples of each.
+
+    What two services count under one name and the same labels is the process' sum: a page may not say it twice.
+    """
 
     def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
         self._registries = registries
@@ -94,7 +98,18 @@ class _Families(Collector):
                     metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit)
                 )
                 family.samples.extend(metric.samples)
+        for family in families.values():
+            family.samples = _summed(family.samples)
         return families.values()
+
+
+def _summed(samples: list[Sample]) -> list[Sample]:
+    found: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = {}
+    for sample in samples:
+        key = sample.name, frozenset(sample.labels.items())
+        before = found.get(key)
+        found[key] = sample if before is None else sample._replace(value=before.value + sample.value)
+    return list(found.values())
 
 
 def render(registries: Iterable[CollectorRegistry]) -> bytes:

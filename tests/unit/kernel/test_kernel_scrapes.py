@@ -83,6 +83,15 @@ def test_two_services_of_one_process_share_a_page_and_no_count() -> None:
     }
 
 
+def test_what_two_services_count_alike_is_one_series() -> None:
+    """Prometheus takes one of two values for a series, and says that there were two."""
+    registries = [CollectorRegistry(), CollectorRegistry()]
+    for registry, refused in zip(registries, (1, 2), strict=True):
+        Counter("refusals", "Refused", registry=registry).inc(refused)
+    (family,) = page(registries)
+    assert [(sample.labels, sample.value) for sample in family.samples] == [({}, 3)]
+
+
 def test_every_process_says_what_it_is() -> None:
     families = ProcessMetrics().registry.collect()
     (info,) = (sample for each in families if each.name == "barnabas_build_info" for sample in each.samples)
