@@ -20,17 +20,22 @@ from figures import FIGURES, Spread, paired_ratios, spread_of
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 OURS: Final = "barnabas"
+SEPARATE: Final = "separate"
+"""Ours with gateway and storage node as processes of their own."""
+RATIO, SEPARATE_RATIO = "ratio", "ratio of separate"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of one workload, of all runs. `ratio` is above 1 where Barnabas is the better one."""
+    """One figure of one workload, of all runs. The ratios to `theirs` are above 1 where Barnabas is the better one."""
 
     workload: str
     figure: str
     ours: Spread
+    separate: Spread | None
     theirs: Spread | None
     ratio: Spread | None
+    separate_ratio: Spread | None
 
     @property
     def title(self) -> str:
@@ -47,19 +52,48 @@ def rows_of(result: dict[str, Any]) -> list[Row]:
                 by_system.setdefault(entry["system"], []).append(value)
     rows = []
     for (workload, figure), by_system in values.items():
-        ours = by_system[OURS]
-        theirs = next((found for name, found in by_system.items() if name != OURS), None)
-        ratios = paired_ratios(figure, ours, theirs) if theirs else []
+        ours, separate = by_system[OURS], by_system.get(SEPARATE, [])
+        theirs = next((found for name, found in by_system.items() if name not in (OURS, SEPARATE)), [])
         rows.append(
             Row(
                 workload,
                 figure,
                 spread_of(ours),
+                spread_of(separate) if separate else None,
                 spread_of(theirs) if theirs else None,
-                spread_of(ratios) if ratios and FIGURES[figure].is_compared else None,
+                _ratio(figure, ours, theirs),
+                _ratio(figure, separate, theirs),
             )
         )
     return rows
+
+
+def _ratio(figure: str, ours: list[float], theirs: list[float]) -> Spread | None:
+    """The spread of the ratios of the rounds; None where there is nothing to compare."""
+    if not ours or not theirs or not FIGURES[figure].is_compared:
+        return None
+    ratios = paired_ratios(figure, ours, theirs)
+    return spread_of(ratios) if ratios else None
+
+
+def columns_of(result: dict[str, Any]) -> list[str]:
+    """What the columns of a table are called, the figure's first."""
+    has_separate = any(entry["system"] == SEPARATE for entry in result["entries"])
+    heads = ["figure", "Barnabas", *([SEPARATE] if has_separate else [])]
+    if result["against"]:
+        heads += [result["against"], RATIO, *([SEPARATE_RATIO] if has_separate else [])]
+    return heads
+
+
+def cells_of(row: Row, heads: list[str]) -> list[str]:
+    """The cells of a row under `heads`, without the figure's."""
+    texts = {"Barnabas": ranged(row.ours, row.figure), RATIO: ratio_text(row.ratio)}
+    texts |= {SEPARATE: _shown(row.separate, row.figure), SEPARATE_RATIO: ratio_text(row.separate_ratio)}
+    return [texts.get(head, _shown(row.theirs, row.figure)) for head in heads[1:]]
+
+
+def _shown(spread: Spread | None, figure: str) -> str:
+    return ranged(spread, figure) if spread is not None else ""
 
 
 def number(value: float, figure: str) -> str:
@@ -88,7 +122,7 @@ def conditions(result: dict[str, Any]) -> str:
     return (
         f"{result['began'][:10]}, {machine['cores']} cores of {machine['processor']}, {machine['memory']}, shared by "
         f"servers and clients; Linux {machine['kernel']}, Python {machine['python']}, librdkafka "
-        f"{machine['librdkafka']}{beside}. {result['runs']} pairs of runs of about {result['seconds']:.0f} s each, the "
+        f"{machine['librdkafka']}{beside}. {result['runs']} rounds of about {result['seconds']:.0f} s each, the "
         f"systems in turn; load before the start {result['load_before']:.2f}; {result['minutes']} minutes in all."
     )
 
@@ -99,28 +133,27 @@ def print_table(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(title=f"Barnabas beside {result['against']}" if result["against"] else "Barnabas")
-    table.add_column("figure", no_wrap=True)
-    table.add_column("Barnabas", justify="right")
-    if result["against"]:
-        table.add_column(result["against"], justify="right")
-        table.add_column("ratio", justify="right")
+    heads = columns_of(result)
+    for head in heads:
+        is_first = head == heads[0]
+        table.add_column(head, justify="left" if is_first else "right", no_wrap=is_first)
     workload = ""
     for row in rows_of(result):
         if row.workload != workload:
             workload = row.workload
             table.add_section()
             table.add_row(f"[bold]{workload}")
-        cells = [f"  {row.title}", ranged(row.ours, row.figure)]
-        if row.theirs is not None:
-            ratio = ratio_text(row.ratio)
-            colour = "green" if row.ratio and row.ratio.median >= 1 else "yellow"
-            cells += [ranged(row.theirs, row.figure), f"[{colour}]{ratio}" if ratio else ""]
+        cells = [f"  {row.title}", *cells_of(row, heads)]
+        for head, ratio in ((RATIO, row.ratio), (SEPARATE_RATIO, row.separate_ratio)):
+            if ratio is not None:
+                colour = "green" if ratio.median >= 1 else "yellow"
+                cells[heads.index(head)] = f"[{colour}]{ratio_text(ratio)}"
         table.add_row(*cells)
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
     console.print(conditions(result), soft_wrap=True)
     if result["against"]:
-        console.print("A ratio is above 1 where Barnabas is the better one; the range is that of the pairs.")
+        console.print("A ratio is above 1 where Barnabas is the better one; the range is that of the rounds.")
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -141,13 +174,17 @@ def draw(result: dict[str, Any], path: Path) -> None:
         colour = "#2a7f62" if ratio.median >= 1 else "#c8663a"
         axes.barh(place, ratio.median - 1, left=1, color=colour, height=0.7)
         axes.plot([ratio.low, ratio.high], [place, place], color="black", linewidth=1)
+        if row.separate_ratio is not None:
+            axes.plot(
+                row.separate_ratio.median, place, marker="D", color="#34558b", markersize=4, linestyle="none"
+            )
         axes.annotate(f" {ratio.median:.2f} ", (ratio.high if ratio.median >= 1 else ratio.low, place),
                       ha="left" if ratio.median >= 1 else "right", va="center", fontsize=7)  # fmt: skip
     axes.set_yticks(range(len(rows)), [f"{row.workload}: {row.title}" for row in rows], fontsize=7)
     axes.invert_yaxis()
     axes.set_xscale("log")
-    low = min(row.ratio.low for row in rows if row.ratio)
-    high = max(row.ratio.high for row in rows if row.ratio)
+    drawn = [ratio for row in rows for ratio in (row.ratio, row.separate_ratio) if ratio is not None]
+    low, high = min(ratio.low for ratio in drawn), max(ratio.high for ratio in drawn)
     axes.set_xlim(min(low, 1) / 1.5, max(high, 1) * 1.5)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
@@ -156,7 +193,8 @@ def draw(result: dict[str, Any], path: Path) -> None:
     axes.set_axisbelow(True)
     axes.set_title(
         f"Barnabas beside {result['against']}, {result['began'][:10]}, {result['machine']['cores']} cores\n"
-        "ratio of each pair of runs: median and range; right of 1 Barnabas is the better one",
+        "ratio of each round of runs: median and range; right of 1 Barnabas is the better one"
+        + ("; diamonds: gateway and storage node apart" if any(row.separate_ratio for row in rows) else ""),
         fontsize=9,
     )
     figure.savefig(path, dpi=110)
@@ -169,7 +207,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def _markdown_lines(result: dict[str, Any]) -> Iterator[str]:
-    heads = ["figure", "Barnabas", *([result["against"], "ratio"] if result["against"] else [])]
+    heads = columns_of(result)
     workload = ""
     for row in rows_of(result):
         if row.workload != workload:
@@ -182,9 +220,7 @@ def _markdown_lines(result: dict[str, Any]) -> Iterator[str]:
                 f"| {' | '.join(heads)} |",
                 "|---" + "|---:" * (len(heads) - 1) + "|",
             )
-        cells = [row.title, ranged(row.ours, row.figure)]
-        if row.theirs is not None:
-            cells += [ranged(row.theirs, row.figure), ratio_text(row.ratio)]
+        cells = [row.title, *cells_of(row, heads)]
         yield f"| {' | '.join(cells)} |"
 
 

@@ -1,6 +1,7 @@
 """`make bench`: Barnabas beside Apache Kafka, the same clients and settings, run by run in turn. Reports, never judges.
 
-python bench/run.py [--quick] [--only PATTERN] [--against kafka|none|FOLDER] [--runs N] [--seconds S]
+python bench/run.py [--quick] [--only PATTERN] [--against kafka|none|FOLDER] [--without-separate] [--runs N]
+                    [--seconds S]
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import report
 from machine import describe_machine
-from systems import REPOSITORY, Starting, System, barnabas, kafka, kafka_version
+from systems import REPOSITORY, Starting, System, barnabas, kafka, kafka_version, separate
 from workloads import WORKLOADS, Workload, throughput
 
 RUNS, QUICK_RUNS = 3, 1
@@ -49,7 +50,12 @@ def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
         help="what to compare with: kafka, none, or the folder of another checkout",
     )
     parser.add_argument(
-        "--runs", type=int, help=f"pairs of runs of each workload ({RUNS}; quick {QUICK_RUNS})"
+        "--without-separate",
+        action="store_true",
+        help="leave out the column of Barnabas with gateway and storage node as processes of their own",
+    )
+    parser.add_argument(
+        "--runs", type=int, help=f"rounds of runs of each workload ({RUNS}; quick {QUICK_RUNS})"
     )
     parser.add_argument(
         "--seconds",
@@ -123,7 +129,9 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     workloads = chosen(arguments)
-    systems: dict[str, Starting] = {"barnabas": barnabas}
+    systems: dict[str, Starting] = {report.OURS: barnabas}
+    if not arguments.without_separate:
+        systems[report.SEPARATE] = separate
     against = None
     if arguments.against == "kafka":
         against, systems["kafka"] = f"Kafka {kafka_version()}", kafka

@@ -1,4 +1,4 @@
-"""The two systems that are measured, each started as a user starts it: one node, fresh data, loopback only."""
+"""The systems that are measured, each started as a user starts it: one node, fresh data, loopback only."""
 
 from __future__ import annotations
 
@@ -87,20 +87,27 @@ Starting = Callable[[], contextlib.AbstractContextManager[System]]
 
 
 @contextlib.contextmanager
-def barnabas(checkout: Path | None = None) -> Iterator[System]:
-    """`barnabas up`: a gateway, a storage node, a controller, a coordinator and their supervisor.
+def barnabas(checkout: Path | None = None, *flags: str) -> Iterator[System]:
+    """`barnabas up`: a broker, a controller, a coordinator and their supervisor.
 
-    With `checkout` the code is that of another work tree, run by this one's Python and libraries.
+    With `checkout` the code is that of another work tree, run by this one's Python and libraries; `flags` are more of
+    `barnabas up`.
     """
     with _data_directory("barnabas") as directory:
         port, http_port = _free_ports(2)
         command = [sys.executable, "-m", "barnabas", "up", "--port", str(port), "--http-port", str(http_port)]
+        command += flags
         environment = dict(os.environ)
         if checkout is not None:
             environment["PYTHONPATH"] = str(checkout.resolve() / "services")
         yield from _serving(
             "barnabas", port, [*command, "--data-dir", f"{directory}/data"], directory, environment
         )
+
+
+def separate() -> contextlib.AbstractContextManager[System]:
+    """`barnabas up --separate`: gateway and storage node as processes of their own, gRPC between, as containers are."""
+    return barnabas(None, "--separate")
 
 
 @contextlib.contextmanager

@@ -67,6 +67,55 @@ def test_the_page_keeps_what_is_around_its_figures() -> None:
         fill_in("nothing", RESULT)
 
 
+def with_separate(result: dict[str, Any]) -> dict[str, Any]:
+    """The same with a third system, half as quick as Barnabas and twice as late."""
+    others = [
+        {
+            **entry,
+            "system": "separate",
+            "figures": {
+                "produce_mb_s": entry["figures"]["produce_mb_s"] / 2,
+                "p99_ms": entry["figures"]["p99_ms"] * 2,
+            },
+        }
+        for entry in result["entries"]
+        if entry["system"] == "barnabas"
+    ]
+    return {**result, "entries": [*others, *result["entries"]]}
+
+
+@pytest.mark.usefixtures("bench")
+def test_processes_apart_are_a_column_of_their_own() -> None:
+    from report import markdown, rows_of
+
+    result = with_separate(RESULT)
+    speed, delay = rows_of(result)
+    assert speed.separate is not None
+    assert speed.separate_ratio is not None
+    assert delay.separate_ratio is not None
+    assert (speed.ours.median, speed.separate.median) == (250.0, 125.0)
+    assert (speed.separate_ratio.low, speed.separate_ratio.high) == (1.0, 1.5)
+    assert (delay.separate_ratio.low, delay.separate_ratio.high) == (0.1, 0.25)
+    page = markdown(result)
+    assert "| figure | Barnabas | separate | Kafka 4.3.1 | ratio | ratio of separate |" in page
+    assert (
+        "| produce, MB/s | 250 (200-300) | 125 (100-150) | 100 | 2.50 (2.00-3.00) | 1.25 (1.00-1.50) |"
+        in page
+    )
+    alone = {**result, "against": None, "entries": [e for e in result["entries"] if e["system"] != "kafka"]}
+    assert "| figure | Barnabas | separate |\n" in markdown(alone)
+    assert "| produce, MB/s | 250 (200-300) | 125 (100-150) |\n" in markdown(alone)
+
+
+@pytest.mark.usefixtures("bench")
+def test_the_plot_is_drawn_with_and_without_them(tmp_path: Path) -> None:
+    from report import draw
+
+    for name, result in (("two", RESULT), ("three", with_separate(RESULT))):
+        draw(result, tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
 @pytest.mark.usefixtures("bench")
 def test_a_result_without_a_second_system_has_no_ratios() -> None:
     from report import markdown, rows_of
