@@ -57,6 +57,7 @@ Where settings go:
 - **A service by itself:** `python -m barnabas.storage --config FILE` reads a properties file (`name=value`, one a
   line), and the environment (`{ENVIRONMENT_PREFIX}NODE_ID=1` for `node.id`), which wins. The file of a storage node
   takes every broker setting; those that the controller, gateway or coordinator acts on belong into their files too.
+  Brokers have a file of their own, at the end of this page.
 - **While it runs:** `kafka-configs --alter` for topics, brokers (`--entity-default` for all of them), groups and client
   metrics. *Change* says what can: `any time` for one broker or all of them, `one broker` for one only, `at start` not
   at all.
@@ -101,6 +102,22 @@ def lines() -> Iterator[str]:
             "|---|---|---|---|---|",
         )
         yield from _service_rows(config_type)
+    yield from _broker_section()
+
+
+def _broker_section() -> Iterator[str]:
+    yield from ("", "### Broker", "")
+    yield "`python -m barnabas.host --config FILE` is a gateway and a storage node in one process, with one file"
+    yield "(or set of variables) for both: every setting of *Gateway* and of *Storage node*, and any broker"
+    yield "setting. Each part takes those that it knows. These are known to both, and mean the same to both:"
+    yield ""
+    gateway, storage = (
+        {field.name: field for field in dataclasses.fields(part)} for part in (GatewayConfig, StorageConfig)
+    )
+    yield from ("| Setting | Default | Meaning |", "|---|---|---|")
+    for name in (name for name in storage if name in gateway):
+        default = _shown_default(storage[name].default)
+        yield _row(f"`{property_name(name)}`", default, storage[name].metadata["help"])
 
 
 def _other_defaults() -> Iterator[str]:
@@ -161,12 +178,14 @@ def _service_rows(config_type: type) -> Iterator[str]:
         if field.metadata.get("others"):
             yield _row("*any broker setting*", "", "", "", field.metadata["help"])
             continue
-        value = field.default
-        text = ",".join(value) if isinstance(value, tuple) else str(value)
-        shown = text.lower() if isinstance(value, bool) else text
-        kind = "list" if isinstance(value, tuple) else types[field.name].__name__
+        kind = "list" if isinstance(field.default, tuple) else types[field.name].__name__
         unit, meaning = field.metadata["unit"], field.metadata["help"]
-        yield _row(f"`{property_name(field.name)}`", kind, _default(shown), unit, meaning)
+        yield _row(f"`{property_name(field.name)}`", kind, _shown_default(field.default), unit, meaning)
+
+
+def _shown_default(value: object) -> str:
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return _default(text.lower() if isinstance(value, bool) else text)
 
 
 def _row(*cells: str) -> str:
