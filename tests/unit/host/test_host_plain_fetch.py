@@ -306,10 +306,12 @@ async def test_a_log_truncated_between_finding_and_reading_gives_nothing_of_it(
 ) -> None:
     opened = broker.node.partition(ORDERS).log
     assert opened is not None
+    known = opened.locate(0, 1)
+    assert known is not None
     read = SegmentFile.read
 
     def truncated_meanwhile(file: SegmentFile, position: int, length: int, *, nowait: bool = False) -> Any:
-        opened._truncations.count += 1
+        known.truncations.count += 1
         return read(file, position, length, nowait=nowait)
 
     frame = fetch_frame(12, {"orders": [want(12, 1), want(12, 0)]})
