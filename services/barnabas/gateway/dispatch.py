@@ -10,6 +10,7 @@ from barnabas.gateway.answers.cluster_faults import error_codes
 from barnabas.gateway.answers.unanswered import unanswered_code
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers.api_versions import supported_versions
 from barnabas.gateway.metrics import RequestMetrics
@@ -41,7 +42,9 @@ class Dispatcher:
         self._metrics = metrics
         self._faults = Faults() if faults is None else faults
 
-    async def serve(self, frame: bytes, client: Client, times: RequestTimes | None = None) -> Pieces:
+    async def serve(
+        self, frame: bytes, client: Client, times: RequestTimes | None = None, turn: Turn = ALONE
+    ) -> Pieces:
         """The encoded answer to one frame; None when none is to be sent. `times` are filled in.
 
         Raises MalformedRequest or CloseConnection when nothing can be answered.
@@ -49,7 +52,7 @@ class Dispatcher:
         header = read_header(frame)
         times = RequestTimes() if times is None else times
         times.api_key = header.api_key
-        serving = self._serve(frame, header, client, times)
+        serving = self._serve(frame, header, client, times, turn)
         del frame  # a request that waits for long is to hold its records once, in the body
         try:
             return await serving
@@ -61,7 +64,7 @@ class Dispatcher:
             raise CloseConnection(str(error), _identity(header)) from error
 
     async def _serve(
-        self, frame: bytes, header: RequestHeader, client: Client, times: RequestTimes
+        self, frame: bytes, header: RequestHeader, client: Client, times: RequestTimes, turn: Turn
     ) -> Pieces:
         handler = self._handlers.get(header.api_key)
         if handler is None:
@@ -70,15 +73,21 @@ class Dispatcher:
         if not handler.versions[0] <= header.api_version <= handler.versions[1]:
             return self._refuse_version(handler, header, times)
         times.api_version = header.api_version
-        serving = self._serve_version(frame, header, client, times, handler)
+        serving = self._serve_version(frame, header, client, times, turn, handler)
         del frame
         return await run_measured(serving, times)
 
     async def _serve_version(
-        self, frame: bytes, header: RequestHeader, client: Client, times: RequestTimes, handler: Handler
+        self,
+        frame: bytes,
+        header: RequestHeader,
+        client: Client,
+        times: RequestTimes,
+        turn: Turn,
+        handler: Handler,
     ) -> Pieces:
         try:
-            request = Request(header, read_body(frame, header), client, self._parts, times)
+            request = Request(header, read_body(frame, header), client, self._parts, times, turn)
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error

@@ -11,6 +11,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
+from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader
@@ -59,6 +60,8 @@ class Request:
     client: Client
     parts: GatewayParts
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
+    turn: Turn = ALONE
+    """When a Produce request may hand its batches over."""
 
     @property
     def version(self) -> int:

@@ -13,6 +13,7 @@ from barnabas.gateway.clients import connection as connection_module
 from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection import CloseConnection, Connection
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients.turns import Turn
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes
@@ -71,7 +72,7 @@ class Served:
         )
         self.connection.connection_made(self.transport)
 
-    async def _serve(self, frame: bytes, client: Client, times: RequestTimes) -> Any:
+    async def _serve(self, frame: bytes, client: Client, times: RequestTimes, turn: Turn) -> Any:
         name = frame[2:].decode().rstrip(".")
         self.started.append(name)
         self._waiting[name] = asyncio.get_running_loop().create_future()
@@ -201,8 +202,7 @@ async def test_request_that_cannot_be_answered_closes_with_one_line(
     served = Served()
     await served.send(PRODUCE, "a", "b")
     await served.answer("a", error)
-    await served.answer("b", error)
-    assert served.transport.closed
+    assert (served.transport.closed, served.cancelled) == (True, ["b"])
     assert [line["reason"] for line in warnings] == [str(error)]
     await served.send(OTHER, "late")
     assert "late" not in served.started

@@ -12,6 +12,7 @@ from typing import Final, cast
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients.turns import ALONE, Turn, Turns
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes
@@ -23,7 +24,7 @@ PRODUCE_KEY: Final = b"\0\0"
 
 Frame = bytes
 Pieces = bytes | list[bytes | memoryview] | None
-Serve = Callable[[Frame, Client, RequestTimes], Awaitable[Pieces]]
+Serve = Callable[[Frame, Client, RequestTimes, Turn], Awaitable[Pieces]]
 AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | None]
 """(frame, when it was read) to its whole answer, for a request that needs no waiting; None for all others."""
 
@@ -39,13 +40,13 @@ class CloseConnection(Exception):
 class _Slot:
     """An answer's place in the order of the connection."""
 
-    __slots__ = ("frame", "frame_bytes", "is_done", "is_produce", "pieces", "times")
+    __slots__ = ("frame", "frame_bytes", "is_done", "pieces", "times", "turn")
 
-    def __init__(self, frame: Frame, received: float, *, is_produce: bool) -> None:
+    def __init__(self, frame: Frame, received: float, turn: Turn) -> None:
         self.frame = frame
         self.frame_bytes = len(frame)
         self.times = RequestTimes(received, self.frame_bytes)
-        self.is_produce = is_produce
+        self.turn = turn
         self.is_done = False
         self.pieces: Pieces = None
 
@@ -59,9 +60,9 @@ class Connection(asyncio.Protocol):
     """Owns a socket, the frames not yet started and the answers not yet sent.
 
     As in Kafka, a request starts when the one before it has been answered, so that a client's pipelined requests take
-    effect in its order. Produce requests alone overlap: they reach the storage node in order whatever happens, and
-    waiting for each answer would cost a round trip a batch. Answers leave in the order of the requests. While nothing
-    is under way, a request that needs no waiting (`answer_at_once`) is answered on the spot.
+    effect in its order. Produce requests alone overlap, as waiting for each answer would cost a round trip a batch;
+    they take turns in handing their batches over. Answers leave in the order of the requests. While nothing is under
+    way, a request that needs no waiting (`answer_at_once`) is answered on the spot.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._frames: deque[tuple[Frame, float]] = deque()
         """Frames and when they were read, by perf_counter."""
         self._slots: deque[_Slot] = deque()
+        self._turns = Turns()
         self._unfinished = 0
         self._unfinished_others = 0
         self._unanswered_bytes = 0
@@ -155,8 +157,7 @@ class Connection(asyncio.Protocol):
         self._unanswered_bytes = self._partial_bytes = 0
         self._frames.clear()
         self._slots.clear()
-        for task in self._tasks:
-            task.cancel()
+        self._stop_requests()
         self._on_lost(self)
 
     # --- what the gateway calls
@@ -169,6 +170,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close after what is written has left."""
         self._closing = True
+        self._stop_requests()
         self._transport.close()
 
     def budget_has_room(self) -> None:
@@ -207,7 +209,7 @@ class Connection(asyncio.Protocol):
             if self._unfinished and (not is_produce or self._unfinished_others or held.refusals):
                 return
             frame, received = self._frames.popleft()
-            slot = _Slot(frame, received, is_produce=is_produce)
+            slot = _Slot(frame, received, Turn(self._turns) if is_produce else ALONE)
             del frame  # the request is to hold its bytes no longer than it needs them
             self._slots.append(slot)
             self._unfinished += 1
@@ -218,16 +220,18 @@ class Connection(asyncio.Protocol):
 
     async def _run(self, slot: _Slot) -> None:
         try:
-            slot.pieces = await self._serve(slot.take_frame(), self._client, slot.times)
+            slot.pieces = await self._serve(slot.take_frame(), self._client, slot.times, slot.turn)
         except CloseConnection as error:
             self._give_up(str(error), error.identity)
             return
         except MalformedRequest as error:
             self._give_up(str(error))
             return
+        finally:
+            slot.turn.pass_on()
         slot.is_done = True
         self._unfinished -= 1
-        self._unfinished_others -= not slot.is_produce
+        self._unfinished_others -= slot.turn is ALONE
         self._send_answers()
         self._start_requests()
         if self._client.held.refusals:
@@ -285,4 +289,11 @@ class Connection(asyncio.Protocol):
         if not self._closing:
             self._log.bind(**identity).warning("connection closed", reason=reason)
             self._closing = True
+            self._stop_requests()
             self._transport.close()
+
+    def _stop_requests(self) -> None:
+        """The connection ends: nothing more is handed over, and nobody waits for an answer."""
+        self._turns.close()
+        for task in self._tasks:
+            task.cancel()

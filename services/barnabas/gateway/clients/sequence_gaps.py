@@ -44,12 +44,12 @@ class SequenceGaps:
                 self._lowest[place] = lowest, IN_FLIGHT_MAX
                 self.code = code
 
-    def is_behind(self, produce: Any) -> bool:
+    def is_behind(self, produce: Any, refused: Container[Indexes] = ()) -> bool:
         """Whether a batch of `produce` comes behind a refused one, so that the request is to be refused as a whole.
 
-        If none does, it fills the gap.
+        If none does, it fills the gap. What is `refused` already does not count.
         """
-        found = [(place, sequence) for _, place, sequence in _sequences(produce)]
+        found = [(place, sequence) for at, place, sequence in _sequences(produce) if at not in refused]
         behind = [place for place, sequence in found if sequence > self._lowest.get(place, (sequence, 0))[0]]
         for place, sequence in found:
             lowest, left = self._lowest.pop(place, (sequence, IN_FLIGHT_MAX + 1))

@@ -18,6 +18,7 @@ from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
@@ -67,10 +68,31 @@ class _Produce:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._image = request.image
         self._results: dict[Place, ProducedPartition] = {}
 
     async def run(self) -> Answer:
+        self._prepare()
+        turn = self._request.turn
+        if not turn.has_come:
+            await turn.wait()
+        sends = self._hand_over()
+        turn.pass_on()
+        if len(sends) == 1:
+            await sends[0]
+        elif sends:
+            await asyncio.gather(*sends)
+        self._open_gaps()
+        await self._back_off()
+        for result in self._results.values():
+            if result.error_code:
+                self._request.times.count_error(result.error_code)
+        if self._request.body.acks == 0:
+            self._check_unacknowledged()
+            return None
+        return self._encode()
+
+    def _prepare(self) -> None:
+        """Refuse what is not to be handed over. What is done before the turn has come may take its time."""
         body = self._request.body
         if body.acks not in _VALID_ACKS:
             self._refuse_all(ErrorCode.invalid_required_acks)
@@ -78,28 +100,23 @@ class _Produce:
             self._refuse_all(
                 ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
             )
-        elif self._request.client.gaps and self._request.client.gaps.is_behind(body):
-            self._refuse_all(self._request.client.gaps.code)
-            await self._back_off()
-        else:
-            sends = self._send()
-            self._open_gaps()
-            if len(sends) == 1:
-                await sends[0]
-            elif sends:
-                await asyncio.gather(*sends)
-            self._open_gaps()
-            await self._back_off()
-        for result in self._results.values():
-            if result.error_code:
-                self._request.times.count_error(result.error_code)
-        if body.acks == 0:
-            self._check_unacknowledged()
-            return None
-        return self._encode()
+
+    def _hand_over(self) -> list[Any]:
+        """Pass the batches that were not refused to their leaders, in this request's turn; returns what to await.
+
+        It does not wait: those behind it would.
+        """
+        gaps = self._request.client.gaps
+        if gaps and gaps.is_behind(self._request.body, self._results):
+            self._refuse_all(gaps.code)
+            return []
+        sends = self._send()
+        self._open_gaps()
+        return sends
 
     def _send(self) -> list[Any]:
-        """Hand the batches to their leaders' streams now, in the order of the connection; returns what to await."""
+        """Queue the batches on their leaders' streams; returns what waits for the results."""
+        image = self._request.image  # of this moment: until its turn came the request may have waited
         requests: dict[int, AppendBatches] = {}
         places: dict[int, list[Place]] = {}
         sizes: dict[int, int] = {}
@@ -107,7 +124,9 @@ class _Produce:
             name_or_id = self._name_or_id(topic)
             for partition_index, data in enumerate(topic.partition_data):
                 place = (topic_index, partition_index)
-                found = self._find(name_or_id, data)
+                if place in self._results:
+                    continue  # it was refused
+                found = self._find(image, name_or_id, data)
                 if isinstance(found, ErrorCode):
                     self._results[place] = _failed(data.index, found)
                     continue
@@ -157,8 +176,8 @@ class _Produce:
         name: str = topic.name
         return name
 
-    def _find(self, name_or_id: str | bytes, data: Any) -> PartitionRecord | ErrorCode:
-        found = led_partition(self._image, name_or_id, data.index)
+    def _find(self, image: MetadataImage, name_or_id: str | bytes, data: Any) -> PartitionRecord | ErrorCode:
+        found = led_partition(image, name_or_id, data.index)
         if (
             self._request.version < ZSTD_FROM
             and (found is NOBODY_LEADS or isinstance(found, PartitionRecord))
@@ -237,9 +256,11 @@ class _Produce:
             self._results[place] = _failed(sent.partition, code)
 
     def _refuse_all(self, code: ErrorCode, message: str = "") -> None:
+        """All that was not refused for another reason."""
         for topic_index, topic in enumerate(self._request.body.topic_data):
             for partition_index, data in enumerate(topic.partition_data):
-                self._results[topic_index, partition_index] = _failed(data.index, code, message)
+                place = (topic_index, partition_index)
+                self._results.setdefault(place, _failed(data.index, code, message))
 
     def _current_leader(self, topic_id: bytes, partition: int) -> tuple[int, int] | None:
         image = self._request.image

@@ -1,0 +1,280 @@
+"""Produce requests of one connection reach the storage nodes in its order, however long each has to be prepared."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from gateway_harness import FakeStream, Gateway, decode_answer, request_frame
+
+from barnabas.gateway.clients.budget import ByteBudget
+from barnabas.gateway.clients.connection import CloseConnection, Connection
+from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.dispatch import Dispatcher
+from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.request import Answer, Request, milliseconds
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.records.record import encode_batch
+from barnabas.rpc.v1.storage_pb2 import AppendResult, PartitionAppendResult
+
+PRODUCE: Final = 0
+VERSION: Final = 9
+
+
+class Transport(asyncio.Transport):
+    """What is written, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class Preparing:
+    """A connection to a gateway whose Produce requests, told apart by their timeout, wait to be prepared by the test.
+
+    `orders` has its partition 0 at node 1 and 1 at node 2; what they get is in `sent`, as (node, request).
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+        self.appends: dict[tuple[int, int], asyncio.Future[Any]] = {}
+        self.preparing: dict[int, asyncio.Future[None]] = {}
+        self.cancelled: list[int] = []
+        self.gateway = Gateway()
+        for node in (1, 2):
+            self.gateway.node(node).appends.send = self._stream(node)
+        handlers = {PRODUCE: replace(HANDLERS[PRODUCE], handle=self._handle)}
+        dispatcher = Dispatcher(handlers, self.gateway.parts, RequestMetrics())
+        self.budget = ByteBudget(1 << 30, lambda: None)
+        self.transport = Transport()
+        self.connection = Connection(
+            lambda _: self.gateway.client,
+            dispatcher.serve,
+            self.budget,
+            lambda _: None,
+            1 << 20,
+            RequestMetrics(),
+            ConnectionMetrics(self.budget),
+        )
+        self.connection.connection_made(self.transport)
+
+    def _stream(self, node: int) -> Callable[..., asyncio.Future[Any]]:
+        def send(request: Any, size_bytes: int = 0, timeout_seconds: float | None = None) -> Any:
+            key = node, request.head.timeout_ms
+            self.sent.append(key)
+            self.appends[key] = asyncio.get_running_loop().create_future()
+            return self.appends[key]
+
+        return send
+
+    async def _handle(self, request: Request) -> Answer:
+        """As an authorizer would, or whoever verifies a transaction."""
+        name = milliseconds(request.body.timeout)
+        self.preparing[name] = asyncio.get_running_loop().create_future()
+        try:
+            await self.preparing[name]
+        except asyncio.CancelledError:
+            self.cancelled.append(name)
+            raise
+        return await HANDLERS[PRODUCE].handle(request)
+
+    async def produce(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
+        frames = [produce_frame(name, partitions, acks) for name in names]
+        self.connection.data_received(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+        await settle()
+
+    async def prepared(self, name: int, error: Exception | None = None) -> None:
+        if error is None:
+            self.preparing[name].set_result(None)
+        else:
+            self.preparing[name].set_exception(error)
+        await settle()
+
+    async def appended(self, node: int, name: int, code: int = 0) -> None:
+        self.appends[node, name].set_result(
+            AppendResult(partitions=[PartitionAppendResult(error_code=code, base_offset=name)])
+        )
+        await settle()
+
+    def answers(self) -> list[tuple[int, int]]:
+        """(error code, offset) of the first partition of each answer."""
+        parts = [
+            decode_answer(PRODUCE, VERSION, frame).responses[0].partition_responses[0]
+            for frame in self.transport.written
+        ]
+        return [(int(part.error_code), part.base_offset) for part in parts]
+
+
+def produce_frame(name: int, partitions: tuple[int, ...], acks: int) -> bytes:
+    records = encode_batch([(0, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=name)
+    data = [{"index": index, "records": records} for index in partitions]
+    body = {
+        "acks": acks,
+        "timeout": name,
+        "transactional_id": None,
+        "topic_data": [{"name": "orders", "partition_data": data}],
+    }
+    return request_frame(PRODUCE, VERSION, body)
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_is_prepared_first_waits_for_what_came_first() -> None:
+    run = Preparing()
+    await run.produce(1, 2, 3)
+    await run.prepared(2)
+    await run.prepared(3)
+    assert (list(run.preparing), run.sent) == ([1, 2, 3], [])
+    await run.prepared(1)
+    assert run.sent == [(1, 1), (1, 2), (1, 3)]
+    for name in (3, 2):
+        await run.appended(1, name)
+    assert run.answers() == [], "answers overlap as well, and leave in order"
+    await run.appended(1, 1)
+    assert run.answers() == [(0, 1), (0, 2), (0, 3)]
+    assert run.budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((1, 2, 3, 4))))
+async def test_the_order_holds_in_whatever_order_requests_are_prepared(order: tuple[int, ...]) -> None:
+    run = Preparing()
+    await run.produce(1, 2, partitions=(0, 1))
+    await run.produce(3, 4, partitions=(1, 0))
+    for name in order:
+        await run.prepared(name)
+    for node in (1, 2):
+        assert [name for at, name in run.sent if at == node] == [1, 2, 3, 4]
+
+
+async def test_one_partition_waits_for_another_of_the_same_connection() -> None:
+    """The order is that of the connection: simple, and Kafka's."""
+    run = Preparing()
+    await run.produce(1)
+    await run.produce(2, partitions=(1,))
+    await run.prepared(2)
+    assert run.sent == []
+    await run.prepared(1)
+    assert run.sent == [(1, 1), (2, 2)]
+
+
+async def test_a_request_that_fails_while_it_is_prepared_lets_the_next_go_on() -> None:
+    run = Preparing()
+    await run.produce(1, 2, 3)
+    await run.prepared(3)
+    await run.prepared(2, KafkaError(ErrorCode.topic_authorization_failed))
+    await run.prepared(1)
+    assert run.sent == [(1, 1), (1, 3)]
+    await run.appended(1, 1)
+    await run.appended(1, 3)
+    assert run.answers() == [(0, 1), (ErrorCode.topic_authorization_failed, -1), (0, 3)]
+
+
+async def test_a_fault_of_ours_lets_the_next_go_on() -> None:
+    run = Preparing()
+    await run.produce(1, 2)
+    await run.prepared(2)
+    await run.prepared(1, RuntimeError("a bug"))
+    assert run.sent == [(1, 2)]
+
+
+async def test_a_request_that_ends_the_connection_takes_those_behind_it_along() -> None:
+    run = Preparing()
+    await run.produce(1, 2, 3)
+    await run.prepared(2)
+    await run.prepared(1, CloseConnection("it cannot be answered"))
+    assert run.transport.closed
+    assert (run.sent, run.cancelled) == ([], [3]), "2 waited for its turn, 3 was being prepared"
+    run.connection.connection_lost(None)
+    await settle()
+    assert (run.sent, run.budget.used_bytes, run.connection._tasks) == ([], 0, set())
+
+
+@pytest.mark.parametrize("ready", [(), (2,), (2, 3), (3,)])
+async def test_a_client_that_closes_while_requests_are_prepared_has_nothing_sent(
+    ready: tuple[int, ...],
+) -> None:
+    run = Preparing()
+    await run.produce(1, 2, 3)
+    for name in ready:
+        await run.prepared(name)
+    run.connection.connection_lost(None)
+    await settle()
+    assert (run.sent, run.budget.used_bytes, run.connection._tasks) == ([], 0, set())
+
+
+async def test_a_client_that_closes_at_the_moment_a_turn_comes_has_nothing_sent() -> None:
+    run = Preparing()
+    await run.produce(1, 2)
+    await run.prepared(2)
+    run.preparing[1].set_exception(KafkaError(ErrorCode.invalid_record))
+    await asyncio.sleep(0)  # 1 has passed its turn on, 2 has been woken and not run yet
+    run.connection.connection_lost(None)
+    await settle()
+    assert (run.sent, run.connection._tasks) == ([], set())
+
+
+async def test_unacknowledged_requests_keep_their_order_and_fail_with_the_connection() -> None:
+    run = Preparing()
+    await run.produce(1, 2, 3, acks=0)
+    await run.prepared(2)
+    assert run.sent == []
+    await run.prepared(1)
+    assert run.sent == [(1, 1), (1, 2)]
+    await run.appended(1, 1, ErrorCode.message_too_large)
+    assert run.transport.closed
+    assert (run.sent, run.cancelled, run.transport.written) == ([(1, 1), (1, 2)], [3], [])
+
+
+async def test_what_a_closed_connection_still_prepares_is_not_sent() -> None:
+    """Even if it does not listen to its cancellation."""
+    run = Preparing()
+    stubborn: list[asyncio.Task[Any]] = []
+
+    async def handle(request: Request) -> Answer:
+        stubborn.append(asyncio.ensure_future(HANDLERS[PRODUCE].handle(request)))
+        return await asyncio.shield(stubborn[-1])
+
+    async def prepare(request: Request) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return await handle(request)
+        raise AssertionError
+
+    run._handle = prepare  # type: ignore[method-assign]
+    handlers = {PRODUCE: replace(HANDLERS[PRODUCE], handle=prepare)}
+    run.connection._serve = Dispatcher(handlers, run.gateway.parts, RequestMetrics()).serve
+    await run.produce(1)
+    run.connection.connection_lost(None)
+    await settle()
+    assert (run.sent, [each.cancelled() for each in stubborn]) == ([], [True])
+
+
+async def test_other_requests_are_in_nobodys_way() -> None:
+    gateway = Gateway()
+    gateway.node(1, FakeStream(lambda _: AppendResult(partitions=[PartitionAppendResult(base_offset=3)])))
+    frame = produce_frame(1, (0,), -1)
+    for _ in range(2):
+        pieces = await gateway.dispatcher.serve(frame, gateway.client)
+        assert isinstance(pieces, bytes)
+        answer = decode_answer(PRODUCE, VERSION, pieces)
+        assert answer.responses[0].partition_responses[0].base_offset == 3
