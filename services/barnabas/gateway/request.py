@@ -12,6 +12,7 @@ from barnabas.gateway.clients.budget import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn
+from barnabas.gateway.clients.unsettled import Unsettled
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader
@@ -49,6 +50,7 @@ class Client:
     software: Software = field(default_factory=Software, compare=False)
     held: Held = field(default_factory=Held, compare=False)
     gaps: SequenceGaps = field(default_factory=SequenceGaps, compare=False)
+    unsettled: Unsettled = field(default_factory=Unsettled, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

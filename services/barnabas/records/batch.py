@@ -52,6 +52,7 @@ SEQUENCE_MAX = 2**31 - 1
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qiibI")
 _MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
 assert HEADER.size == HEADER_SIZE
 assert _PREFIX.size == CRC_START
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from gateway_harness import FakeStream, Gateway, decode_answer, request_frame
+from gateway_harness import FakeStream, Gateway, decode_answer, node_record, request_frame, topic_records
 
-from barnabas.gateway.clients.budget import ByteBudget
+from barnabas.gateway.clients.budget import ByteBudget, Held, RefusalPace
 from barnabas.gateway.clients.connection import CloseConnection, Connection
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.dispatch import Dispatcher
@@ -20,6 +20,7 @@ from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Answer, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.records.record import encode_batch
 from barnabas.rpc.v1.storage_pb2 import AppendResult, PartitionAppendResult
 
@@ -51,14 +52,16 @@ class Preparing:
     `orders` has its partition 0 at node 1 and 1 at node 2; what they get is in `sent`, as (node, request).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, prepares: bool = True) -> None:
+        """Unless it `prepares`, requests are handed over as they come."""
+        self.prepares = prepares
         self.sent: list[tuple[int, int]] = []
         self.appends: dict[tuple[int, int], asyncio.Future[Any]] = {}
         self.preparing: dict[int, asyncio.Future[None]] = {}
         self.cancelled: list[int] = []
         self.gateway = Gateway()
         for node in (1, 2):
-            self.gateway.node(node).appends.send = self._stream(node)
+            self.connect(node)
         handlers = {PRODUCE: replace(HANDLERS[PRODUCE], handle=self._handle)}
         dispatcher = Dispatcher(handlers, self.gateway.parts, RequestMetrics())
         self.budget = ByteBudget(1 << 30, lambda: None)
@@ -74,6 +77,10 @@ class Preparing:
         )
         self.connection.connection_made(self.transport)
 
+    def connect(self, node: int) -> None:
+        """The node is reached, by a new stream."""
+        self.gateway.node(node).appends.send = self._stream(node)
+
     def _stream(self, node: int) -> Callable[..., asyncio.Future[Any]]:
         def send(request: Any, size_bytes: int = 0, timeout_seconds: float | None = None) -> Any:
             key = node, request.head.timeout_ms
@@ -86,6 +93,8 @@ class Preparing:
     async def _handle(self, request: Request) -> Answer:
         """As an authorizer would, or whoever verifies a transaction."""
         name = milliseconds(request.body.timeout)
+        if not self.prepares:
+            return await HANDLERS[PRODUCE].handle(request)
         self.preparing[name] = asyncio.get_running_loop().create_future()
         try:
             await self.preparing[name]
@@ -94,9 +103,12 @@ class Preparing:
             raise
         return await HANDLERS[PRODUCE].handle(request)
 
-    async def produce(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
+    def receive(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
         frames = [produce_frame(name, partitions, acks) for name in names]
         self.connection.data_received(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
+
+    async def produce(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
+        self.receive(*names, partitions=partitions, acks=acks)
         await settle()
 
     async def prepared(self, name: int, error: Exception | None = None) -> None:
@@ -107,9 +119,7 @@ class Preparing:
         await settle()
 
     async def appended(self, node: int, name: int, code: int = 0) -> None:
-        self.appends[node, name].set_result(
-            AppendResult(partitions=[PartitionAppendResult(error_code=code, base_offset=name)])
-        )
+        self.appends[node, name].set_result(appended(name, code))
         await settle()
 
     def answers(self) -> list[tuple[int, int]]:
@@ -119,6 +129,10 @@ class Preparing:
             for frame in self.transport.written
         ]
         return [(int(part.error_code), part.base_offset) for part in parts]
+
+
+def appended(offset: int, code: int = 0) -> AppendResult:
+    return AppendResult(partitions=[PartitionAppendResult(error_code=code, base_offset=offset)])
 
 
 def produce_frame(name: int, partitions: tuple[int, ...], acks: int) -> bytes:
@@ -131,6 +145,13 @@ def produce_frame(name: int, partitions: tuple[int, ...], acks: int) -> bytes:
         "topic_data": [{"name": "orders", "partition_data": data}],
     }
     return request_frame(PRODUCE, VERSION, body)
+
+
+@pytest.fixture(autouse=True)
+def _no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody takes is refused without a pause."""
+    monkeypatch.setattr(Held, "next_pause_seconds", lambda _: 0.0)
+    monkeypatch.setattr(RefusalPace, "pause_seconds", lambda *_: 0.0)
 
 
 async def settle() -> None:
@@ -278,3 +299,86 @@ async def test_other_requests_are_in_nobodys_way() -> None:
         assert isinstance(pieces, bytes)
         answer = decode_answer(PRODUCE, VERSION, pieces)
         assert answer.responses[0].partition_responses[0].base_offset == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (Unreachable("the stream broke"), ErrorCode.not_leader_or_follower),
+        (OutcomeUnknown("the stream broke"), ErrorCode.request_timed_out),
+        (appended(-1, ErrorCode.not_leader_or_follower), ErrorCode.not_leader_or_follower),
+    ],
+    ids=["not sent", "perhaps written", "refused"],
+)
+async def test_what_starts_at_the_moment_a_batch_fails_does_not_leave_before_it(
+    outcome: Exception | AppendResult, code: ErrorCode
+) -> None:
+    run = Preparing(prepares=False)
+    await run.produce(1)
+    run.receive(2)  # its task runs before that of 1 is woken
+    if isinstance(outcome, Exception):
+        run.appends[1, 1].set_exception(outcome)
+    else:
+        run.appends[1, 1].set_result(outcome)
+    await settle()
+    assert (run.sent, run.answers()) == ([(1, 1)], [(code, -1), (code, -1)])
+    await run.produce(1, 2)
+    assert run.sent == [(1, 1)] * 2 + [(1, 2)], "sent again, in order"
+
+
+async def test_a_batch_that_failed_holds_up_what_is_behind_it_while_other_leaders_still_append() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(1, partitions=(0, 1))
+    run.appends[1, 1].set_exception(Unreachable("the stream broke"))
+    await settle()
+    await run.produce(2)
+    assert run.sent == [(1, 1), (2, 1)]
+    await run.appended(2, 1)
+    code = ErrorCode.not_leader_or_follower
+    assert run.answers() == [(code, -1), (code, -1)]
+
+
+async def test_what_goes_to_another_leader_waits_for_what_is_under_way_to_the_former() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(1)
+    await run.produce(1, partitions=(1,))
+    run.gateway.metadata.apply(*topic_records("orders", [2, 2, -1]))
+    await run.produce(2)
+    await run.produce(2, partitions=(1,))
+    await run.produce(3)
+    assert run.sent == [(1, 1), (2, 1), (2, 2)], "the other partition has kept its leader"
+    await run.appended(1, 1)
+    await run.produce(2, 3)
+    assert run.sent[3:] == [(2, 2), (2, 3)], "in order, when the client sends them again"
+
+
+async def test_what_goes_to_a_node_that_came_back_waits_for_what_is_under_way_to_the_former_one() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(1)
+    run.connect(1)
+    run.gateway.metadata.apply(node_record(1, rack="elsewhere"))
+    await run.produce(2)
+    assert run.sent == [(1, 1)]
+    run.appends[1, 1].set_exception(OutcomeUnknown("the stream broke"))
+    await settle()
+    assert [code for code, _ in run.answers()] == [
+        ErrorCode.request_timed_out,
+        ErrorCode.not_leader_or_follower,
+    ]
+    await run.produce(2)
+    assert run.sent == [(1, 1)], "1 comes first"
+    await run.produce(1, 2)
+    assert run.sent[1:] == [(1, 1), (1, 2)]
+
+
+async def test_who_looks_for_failures_first_does_not_end_the_wait_of_others() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(1, 2)
+    run.receive(3)
+    run.appends[1, 2].set_result(appended(2))
+    await settle()
+    assert (run.sent, run.answers()) == ([(1, 1), (1, 2), (1, 3)], [])
+    await run.appended(1, 1)
+    await run.appended(1, 3)
+    assert run.answers() == [(0, 1), (0, 2), (0, 3)]
+    assert run.gateway.client.unsettled._sends == {}

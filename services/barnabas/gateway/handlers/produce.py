@@ -8,7 +8,8 @@ ApiVersions but not served, as in Kafka 4: librdkafka decides on compression fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from barnabas.gateway import limits
@@ -20,7 +21,7 @@ from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
-from barnabas.records.batch import COMPRESSION_MASK, CRC_START, TRANSACTIONAL_BIT
+from barnabas.records.batch import COMPRESSION_MASK, CRC_START, PRODUCER_ID_AT, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
 from barnabas.rpc.append_frames import AppendBatches
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
@@ -55,6 +56,9 @@ ZSTD_FROM: Final = 7
 _ATTRIBUTES_AT: Final = CRC_START + 1
 """The low byte of a batch's attributes, where all the flags are."""
 
+_NEGATIVE: Final = 0x80
+"""The least first byte of a number below 0."""
+
 Place = tuple[int, int]
 """(index of the topic, index of the partition) in the request."""
 
@@ -81,7 +85,6 @@ class _Produce:
             await sends[0]
         elif sends:
             await asyncio.gather(*sends)
-        self._open_gaps()
         await self._back_off()
         for result in self._results.values():
             if result.error_code:
@@ -106,12 +109,15 @@ class _Produce:
 
         It does not wait: those behind it would.
         """
-        gaps = self._request.client.gaps
+        client = self._request.client
+        client.unsettled.settle_all()
+        gaps = client.gaps
         if gaps and gaps.is_behind(self._request.body, self._results):
             self._refuse_all(gaps.code)
             return []
         sends = self._send()
-        self._open_gaps()
+        if self._results:
+            self._open_gaps(self._results)
         return sends
 
     def _send(self) -> list[Any]:
@@ -140,15 +146,14 @@ class _Produce:
                 )
                 places[leader].append(place)
                 sizes[leader] += len(records)
-        sends = [self._append(node, requests[node], sizes[node], places[node]) for node in requests]
+        sends = [self._append(image, node, requests[node], sizes[node], places[node]) for node in requests]
         return [send for send in sends if send is not None]
 
-    def _open_gaps(self) -> None:
+    def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""
+        results = self._results
         failed = {
-            place: result.error_code
-            for place, result in self._results.items()
-            if result.error_code in _SENT_AGAIN
+            place: code for place in places if (code := results[place].error_code) and code in _SENT_AGAIN
         }
         if failed:
             code = ErrorCode(next(iter(failed.values())))
@@ -186,10 +191,17 @@ class _Produce:
             return ErrorCode.unsupported_compression_type
         return found
 
-    def _append(self, node_id: int, request: AppendBatches, size_bytes: int, places: list[Place]) -> Any:
+    def _append(
+        self,
+        image: MetadataImage,
+        node_id: int,
+        request: AppendBatches,
+        size_bytes: int,
+        places: list[Place],
+    ) -> Any:
         """Queue the request on the leader's stream (before the first await) and return what waits for the result.
 
-        None when it failed already: the leader is fenced, or has too much to answer.
+        None when it failed already: the leader is fenced, or has too much to answer, or has just become the leader.
         """
         connection = self._request.parts.links.storage(node_id)
         if connection is None:
@@ -198,11 +210,17 @@ class _Produce:
         # The node keeps the time-out too, if it lives; that it does is not for the client to wait for.
         seconds = max(0, request.head.timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
         stream = connection.appends
-        if not stream.has_room(size_bytes):
+        unsettled = self._request.client.unsettled
+        if not stream.has_room(size_bytes) or unsettled.are_elsewhere(request.partitions, stream, image):
             # Certainly not written: the client is to look for the leader again.
             self._fail(places, request, ErrorCode.not_leader_or_follower)
             return None
-        finishing = self._finish(stream.send(request, size_bytes, seconds), request, places)
+        result = stream.send(request, size_bytes, seconds)
+        settle = partial(self._settle, result, request, places)
+        if any(map(_is_sequenced, request.records)):
+            unsettled.add(result, settle, stream, image, request.partitions)
+            settle = partial(unsettled.settle, result)
+        finishing = _finish(result, settle)
         return self._held(finishing) if stream.is_full else finishing
 
     async def _held(self, finishing: Coroutine[Any, Any, None]) -> None:
@@ -226,11 +244,12 @@ class _Produce:
             with held:
                 await asyncio.sleep(min(seconds, timeout_seconds))
 
-    async def _finish(
-        self, future: asyncio.Future[AppendResult], request: AppendBatches, places: list[Place]
+    def _settle(
+        self, result: asyncio.Future[AppendResult], request: AppendBatches, places: list[Place]
     ) -> None:
+        """Take over the result of what went to one leader. What failed opens its gap now, before anything else runs."""
         try:
-            result = await future
+            partitions = result.result().partitions
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.
             self._fail(places, request, NOBODY_LEADS)
@@ -238,7 +257,7 @@ class _Produce:
             # Perhaps written: a code after which idempotent producers send again under the same sequence.
             self._fail(places, request, ErrorCode.request_timed_out)
         else:
-            for place, sent, got in zip(places, request.partitions, result.partitions, strict=True):
+            for place, sent, got in zip(places, request.partitions, partitions, strict=True):
                 code = client_code(got.error_code)
                 self._results[place] = ProducedPartition(
                     sent.partition,
@@ -250,6 +269,7 @@ class _Produce:
                     self._current_leader(sent.topic_id, sent.partition) if code in _LEADER_ERRORS else None,
                     [(error.batch_index, error.message) for error in got.record_errors] if code else (),
                 )
+        self._open_gaps(places)
 
     def _fail(self, places: list[Place], request: AppendBatches, code: ErrorCode) -> None:
         for place, sent in zip(places, request.partitions, strict=True):
@@ -289,6 +309,16 @@ class _Produce:
         )
 
 
+async def _finish(result: asyncio.Future[AppendResult], settle: Callable[[], None]) -> None:
+    """Wait for `result`, which `settle` looks at, whether it is a failure or not."""
+    try:
+        await result
+    except (Unreachable, OutcomeUnknown):
+        settle()
+    else:
+        settle()
+
+
 def leader_endpoints(request: Request, results: dict[Place, ProducedPartition]) -> list[LeaderEndpoint]:
     """The endpoints of the leaders that `results` name, so that the client need not ask (KIP-951)."""
     leaders = {result.current_leader[0] for result in results.values() if result.current_leader}
@@ -301,6 +331,11 @@ def leader_endpoints(request: Request, results: dict[Place, ProducedPartition]) 
 def _attributes(records: bytes | None) -> int:
     """The flags of the first batch; 0 where it is cut before them, which its leader will refuse."""
     return records[_ATTRIBUTES_AT] if records is not None and len(records) > _ATTRIBUTES_AT else 0
+
+
+def _is_sequenced(records: bytes) -> bool:
+    """Whether the first batch is of an idempotent producer: its id is not negative."""
+    return len(records) > PRODUCER_ID_AT and records[PRODUCER_ID_AT] < _NEGATIVE
 
 
 def _failed(partition: int, code: ErrorCode, message: str = "") -> ProducedPartition:

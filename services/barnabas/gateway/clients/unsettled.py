@@ -1,0 +1,70 @@
+"""What the idempotent producers of a connection have under way, so that nothing overtakes what is lost there.
+
+A batch that failed has to come before the next one of its producer (`sequence_gaps.py`). That it failed is known to the
+link before the request that waits for it runs again, and a later one may run in between. So whoever hands over settles
+first what has failed by then. And what goes to another node than the batch before it, which is still under way to
+the former leader, is not handed over at all: nobody could keep the two in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+Partition = tuple[bytes, int]
+"""(topic id, partition)."""
+
+
+class _Send(NamedTuple):
+    """What went to one node, and what is to be done with its result."""
+
+    settle: Callable[[], None]
+    node: object
+    metadata: object
+    """The metadata by which it was sent there."""
+    partitions: Iterable[Any]
+
+
+class Unsettled:
+    """Owns the sends of one connection whose result nobody has looked at."""
+
+    def __init__(self) -> None:
+        self._sends: dict[asyncio.Future[Any], _Send] = {}
+
+    def add(
+        self,
+        result: asyncio.Future[Any],
+        settle: Callable[[], None],
+        node: object,
+        metadata: object,
+        partitions: Iterable[Any],
+    ) -> None:
+        """`settle` is to be called once, when there is a `result`: by who waits for it, or by who comes after it."""
+        self._sends[result] = _Send(settle, node, metadata, partitions)
+
+    def settle(self, result: asyncio.Future[Any]) -> None:
+        """It is there; somebody may have settled it already."""
+        send = self._sends.pop(result, None)
+        if send is not None and not result.cancelled():
+            send.settle()
+
+    def settle_all(self) -> None:
+        """Settle whatever has a result by now, in the order of the connection."""
+        if self._sends:
+            for result in [result for result in self._sends if result.done()]:
+                self.settle(result)
+
+    def are_elsewhere(self, partitions: Iterable[Any], node: object, metadata: object) -> bool:
+        """Whether batches for one of `partitions` are under way to another node than `node`."""
+        moved = [
+            send for send in self._sends.values() if send.metadata is not metadata and send.node is not node
+        ]
+        if not moved:
+            return False
+        wanted = set(_keys(partitions))
+        return any(not wanted.isdisjoint(_keys(send.partitions)) for send in moved)
+
+
+def _keys(partitions: Iterable[Any]) -> Iterable[Partition]:
+    return ((each.topic_id, each.partition) for each in partitions)
