@@ -77,7 +77,7 @@ class LocalNode:
         if found is None:
             return None
         began = perf_counter()
-        info = found.append_at_once(records, acks)
+        info = found.appending.append_at_once(records, acks)
         if info is None:
             return None
         self._append_times.observe(perf_counter() - began)

@@ -121,6 +121,7 @@ class StorageNode:
         self._lanes = lanes
         self._incarnation_id = str(context.environment.new_id())
         self._refusal: StartError | None = None
+        clock = context.environment.clock
         self.purgatory = FetchPurgatory()
         self.replicas = Replicas(
             config.node_id,
@@ -128,12 +129,12 @@ class StorageNode:
             directories,
             lanes,
             self.purgatory,
+            clock,
             static=config.static_settings,
         )
         self.appends = AppendHandler(self.replicas)
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
         self.fetches = FetchHandler(reader, self.purgatory, self.replicas.counts)
-        clock = context.environment.clock
         self.upkeep = Upkeep(config, self.replicas, directories, lanes, clock)
         self.cleaning = Cleaning(self.replicas, directories, lanes, clock)
         self.disk_usage = DiskUsage(lanes, clock)

@@ -64,6 +64,7 @@ class FakeServicer:
 class FakePartition:
     def __init__(self, info: AppendInfo | None) -> None:
         self.info = info
+        self.appending = self
 
     def append_at_once(self, records: bytes, acks: int) -> AppendInfo | None:
         return self.info

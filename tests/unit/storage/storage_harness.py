@@ -142,6 +142,7 @@ class StorageHarness:
             self.directories,
             self.lanes,
             self.purgatory,
+            self.clock,
         )
         self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
         self.appends = AppendHandler(self.replicas)

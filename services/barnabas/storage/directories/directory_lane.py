@@ -86,7 +86,7 @@ class DirectoryLane:
         self._slow_until = NEVER
         self._rest_seconds = limits.DIRECT_AGAIN_SECONDS
         self._refused_at = NEVER
-        self._is_refusing = False
+        self.is_refusing = False
         self._warned_at = NEVER
         self._lock = threading.Lock()
         """For the three below; never held over a call to the disk."""
@@ -140,7 +140,7 @@ class DirectoryLane:
     @property
     def is_unwell(self) -> bool:
         """Whether a new partition is better off in another directory."""
-        return self.is_stalled or self._is_refusing
+        return self.is_stalled or self.is_refusing
 
     def submit(self, work: Callable[[], object], on_done: Done, size_bytes: int = 0) -> LaneItem:
         """Run `work` in the writer thread, after all that was submitted before.
@@ -233,14 +233,14 @@ class DirectoryLane:
     def on_refusal(self, reason: str) -> None:
         """The disk refused an append. One line, however many appends and partitions it refuses."""
         self._refused_at = self._now()
-        if not self._is_refusing:
-            self._is_refusing = True
+        if not self.is_refusing:
+            self.is_refusing = True
             log.error("cannot append: the disk refuses", log_dir=self.path, reason=reason)
 
     def on_success(self) -> None:
         """The disk took an append; where small ones fit and large ones do not, that alone ends no trouble."""
-        if self._is_refusing and self._now() - self._refused_at >= limits.TROUBLE_OVER_SECONDS:
-            self._is_refusing = False
+        if self.is_refusing and self._now() - self._refused_at >= limits.TROUBLE_OVER_SECONDS:
+            self.is_refusing = False
             log.info("the disk takes appends again", log_dir=self.path)
 
     def on_overdue(self) -> None:

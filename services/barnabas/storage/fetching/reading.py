@@ -22,7 +22,8 @@ from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
 from barnabas.storage.fetching.fetch_encoding import PartitionAnswer
-from barnabas.storage.replica.replica import NO_EPOCH, Replica
+from barnabas.storage.replica.protocol_values import NO_EPOCH
+from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
 ANSWER_BYTES_TARGET: Final = 8 * 1024 * 1024

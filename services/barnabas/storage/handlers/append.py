@@ -7,7 +7,7 @@ leaves as soon as all of its partitions may be acknowledged; it may overtake oth
 Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
 is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
-Knowingly missing: waiting for followers (there is one replica); the place for it is `Replica.wait`.
+Knowingly missing: waiting for followers (there is one replica); the place for it is `replica/`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from barnabas.rpc.v1.storage_pb2 import (
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import LaneItem
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim, claim_of
-from barnabas.storage.replica.replica import ALL_REPLICAS, NOT_LEADER, Replica
+from barnabas.storage.replica.protocol_values import ALL_REPLICAS, NOT_LEADER
+from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.streams import serve_until_done
 
@@ -147,7 +148,7 @@ class _AppendOperation:
             self._open += 1
             result = _refusal(UNANSWERED)
         else:
-            partition.refused.add(item.records)  # a smaller one behind it may be parked
+            partition.appending.refused.add(item.records)  # a smaller one behind it may be parked
             result = _refusal(NOT_LEADER)
         self._result.partitions.append(result)
 
@@ -158,11 +159,11 @@ class _AppendOperation:
             if acks not in ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
             began = perf_counter()
-            if not partition.appends_directly(began):
+            if not partition.appending.is_direct(began):
                 return self._append_in_lane(number, item, partition)
             try:
                 claim = self._handler.claim_of(request, item)
-                info = partition.append(item.records, item.leader_epoch, acks, claim=claim)
+                info = partition.appending.append(item.records, item.leader_epoch, acks, claim=claim)
             except WouldBlock:
                 return self._append_in_lane(number, item, partition)
             ended = perf_counter()
@@ -173,7 +174,7 @@ class _AppendOperation:
             return _refused(error)
         except Exception:
             log.exception("append failed", partition=partition.name)
-            partition.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
+            partition.appending.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
             return _refusal(int(ErrorCode.unknown_server_error))
         return self._appended(number, partition, info)
 
@@ -182,7 +183,7 @@ class _AppendOperation:
     ) -> PartitionAppendResult:
         """Leave the append to the directory's writer thread. Raises KafkaError for what is refused at once."""
         request = self._request
-        queued = partition.append_in_lane(
+        queued = partition.appending.append_in_lane(
             item.records,
             item.leader_epoch,
             request.acks,
@@ -266,9 +267,9 @@ class _AppendOperation:
         queued, self._queued = self._queued, {}
         sent = self._request.partitions
         for number, (partition, item) in queued.items():
-            partition.on_overdue(item, sent[number].records)
+            partition.appending.on_overdue(item, sent[number].records)
         for number, partition in self._parked.items():
-            partition.refused.add(sent[number].records)
+            partition.appending.refused.add(sent[number].records)
         for number, result in enumerate(self._result.partitions):
             if number in self._parked:
                 self._settle(number, NOT_LEADER)

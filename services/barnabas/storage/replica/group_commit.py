@@ -30,7 +30,7 @@ class GroupCommit:
     when a sync failed: then nothing that waited may be acknowledged.
     """
 
-    __slots__ = ("_executor", "_log", "_on_failed", "_on_synced", "_running", "_wanted")
+    __slots__ = ("_executor", "_log", "_on_failed", "_on_synced", "_wanted", "is_pending")
 
     def __init__(
         self,
@@ -44,31 +44,27 @@ class GroupCommit:
         self._on_synced = on_synced
         self._on_failed = on_failed
         self._wanted = -1
-        self._running = False
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether an append waits for a sync."""
-        return self._running
+        self.is_pending = False
+        """Whether a sync runs, which appends wait for."""
 
     def is_waiting_for(self, offset: int) -> bool:
         """Whether a sync was asked for that covers what stands before `offset`, and has not ended."""
-        return self._running and self._log.recovery_point < offset <= self._wanted
+        return self.is_pending and self._log.recovery_point < offset <= self._wanted
 
     def request(self) -> None:
         """Make what the log holds now durable."""
         self._wanted = self._log.log_end_offset
-        if not self._running:
+        if not self.is_pending:
             self._start()
 
     def _start(self) -> None:
-        self._running = True
+        self.is_pending = True
         offset = self._log.log_end_offset
         future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush)
         future.add_done_callback(partial(self._on_done, offset))
 
     def _on_done(self, offset: int, future: asyncio.Future[object]) -> None:
-        self._running = False
+        self.is_pending = False
         if future.cancelled():
             return
         error = future.exception()

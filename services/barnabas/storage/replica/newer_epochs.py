@@ -14,7 +14,8 @@ from barnabas.kernel.logs import get_logger
 from barnabas.metadata.leaders import LEADER_EPOCH_MAX
 from barnabas.rpc.v1.controller_pb2 import SeenLeaderEpoch
 from barnabas.storage import limits
-from barnabas.storage.replica.replica import NO_EPOCH, Replica
+from barnabas.storage.replica.protocol_values import NO_EPOCH
+from barnabas.storage.replica.replica import Replica
 
 log = get_logger("storage.newer_epochs")
 

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.stray import StrayKey
@@ -30,7 +31,8 @@ from barnabas.storage.directories.directory_work import DirectoryWork, Opened
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.replica.newer_epochs import NewerEpochs
-from barnabas.storage.replica.replica import NOT_LEADER, Replica
+from barnabas.storage.replica.protocol_values import NOT_LEADER
+from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
@@ -46,6 +48,7 @@ class Replicas:
         directories: LogDirectories,
         lanes: Mapping[str, DirectoryLane],
         purgatory: FetchPurgatory,
+        clock: Clock,
         *,
         static: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -60,6 +63,7 @@ class Replicas:
         self._cluster_id = cluster_id
         self._directories = directories
         self._purgatory = purgatory
+        self._clock = clock
         self._static = static
         self._settings = TopicSettingsReader(node_id, static)
         self._work = {
@@ -227,6 +231,7 @@ class Replicas:
             settings=settings,
             counts=self.counts.add_partition(topic),
             purgatory=self._purgatory,
+            clock=self._clock,
         )
         self.partitions[topic_id, index] = partition
         return partition

@@ -153,7 +153,7 @@ async def test_withdrawn_with_the_leadership(threaded: StorageHarness, go: threa
     hold_writer(node, topic, go)
     first = node.send_append(topic, FIRST, timeout_ms=60_000)
     async with asyncio.timeout(20):
-        while not partition._queue:
+        while not partition.appending._queue:
             await asyncio.sleep(0)
     node.apply(*topic_records("events", topic, leader=2, leader_epoch=1))
     assert code(await first) == NOT_LEADER

@@ -1,0 +1,266 @@
+"""How an append comes into a replica's log: on the event loop, in the writer thread of its directory, or at once.
+
+Appends of a replica run one at a time, on the event loop while the log directory is fast, else in its writer
+thread (`DirectoryLane`): as long as one of a replica's is there, all that follow go there too. What they change besides
+the log is changed on the event loop.
+
+While anything of the replica is in the writer thread, it may hold the log's lock for as long as the disk takes; then
+nothing on the event loop may take that lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.append import AppendInfo, AppendOrigin
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import WouldBlock
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
+from barnabas.storage.directories.lane_queue import LaneQueue
+from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
+from barnabas.storage.replica.protocol_values import (
+    ALL_REPLICAS,
+    FENCED_EPOCH,
+    NO_EPOCH,
+    NOT_LEADER,
+    UNKNOWN_EPOCH,
+)
+
+if TYPE_CHECKING:
+    from barnabas.storage.replica.replica import Replica
+
+OnAppended = Callable[[AppendInfo | None, KafkaError | None, float], None]
+"""Called once on the event loop with what an append in the writer thread came to, and the seconds that it took."""
+
+
+class Appending:
+    """Owner of what one replica has in the writer thread, and of what its clients are to send again."""
+
+    __slots__ = ("_lane", "_log", "_queue", "_replica", "refused")
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._log: PartitionLog | None = None
+        self._lane: DirectoryLane | None = None
+        self._queue: LaneQueue | None = None
+        self.refused = RefusedSequences()
+        """What clients are to send again: it was given up, here or in the log."""
+
+    def open(self, opened: PartitionLog, lane: DirectoryLane) -> None:
+        """The log is open; `lane` is the way to its disk."""
+        opened.refused = self.refused
+        self._log = opened
+        self._lane = lane
+        self._queue = LaneQueue(lane)
+
+    # -- on the event loop --------------------------------------------------------------------------------------
+
+    def is_direct(self, now: float) -> bool:
+        """Whether the next append may run on the event loop (`append`); else it has to `append_in_lane`."""
+        return not self._queue and (self._lane is None or self._lane.is_direct(now))
+
+    def append(
+        self, records: bytes, leader_epoch: int, acks: int, *, claim: CoordinatorClaim | None = None
+    ) -> AppendInfo:
+        """Append whole record batches as the leader; `Replica.wait` then says when they may be acknowledged.
+
+        `claim` is what a coordinator says of itself, None for clients. Raises KafkaError: the codes of `check_epoch`
+        and of the claim's checks, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's records to an internal
+        topic, NOT_ENOUGH_REPLICAS under acks=all. Raises WouldBlock, with nothing changed,
+        when the log needs more of its disk than a write: then it is a matter for `append_in_lane`.
+        """
+        try:
+            self._admit(leader_epoch, acks, claim)
+            info = self._write(records, self._replica.leader_epoch, claim, may_block=False)
+        except KafkaError as refused:
+            self.refused.note(refused.code, records)
+            self._on_refused(refused, len(records))
+            raise
+        self._on_written(info, len(records))
+        return info
+
+    def append_at_once(self, records: bytes, acks: int) -> AppendInfo | None:
+        """Append one batch of a client's as `append` does, where it can be acknowledged when this returns.
+
+        None, with nothing changed, where it cannot: the log is not led here or not open, its directory is not known to
+        be fast, other replicas or a sync have to be waited for, or the batch is refused.
+        """
+        replica = self._replica
+        if replica.error or replica.internal or self._queue or not replica.acknowledges_at_once:
+            return None
+        lane, opened = self._lane, self._log
+        assert lane is not None and opened is not None, "a leader has its log"  # noqa: PT018
+        began = perf_counter()
+        if not lane.is_direct(began):
+            return None
+        try:
+            info = opened.append_as_leader(records, replica.leader_epoch, may_block=False)
+        except (KafkaError, WouldBlock):
+            return None
+        lane.on_append(began, perf_counter())
+        self._on_written(info, len(records))
+        return info
+
+    # -- in the writer thread -----------------------------------------------------------------------------------
+
+    def append_in_lane(
+        self,
+        records: bytes,
+        leader_epoch: int,
+        acks: int,
+        *,
+        claim: CoordinatorClaim | None = None,
+        on_appended: OnAppended,
+    ) -> LaneItem:
+        """As `append`, in the writer thread; it can be taken back (`on_overdue`) until it begins.
+
+        Raises KafkaError for what can be refused at once: that includes too much that waits for the directory.
+        """
+        try:
+            self._admit(leader_epoch, acks, claim)
+            return self._submit(records, claim, on_appended)
+        except KafkaError as refused:
+            self.refused.note(refused.code, records)
+            self.count_refused(int(refused.code), len(records))
+            raise
+
+    def _submit(self, records: bytes, claim: CoordinatorClaim | None, on_appended: OnAppended) -> LaneItem:
+        size_bytes = len(records)
+        # The epoch under which it was admitted: a later one stands behind it in the lane.
+        leader_epoch, leader = self._replica.leader_epoch, self._replica.leader
+
+        def write() -> AppendInfo:
+            return self._write(records, leader_epoch, claim, may_block=True)
+
+        def on_done(result: object, error: BaseException | None) -> None:
+            if error is not None:
+                # Anything else is a fault of ours, which the lane has logged.
+                fault = KafkaError(ErrorCode.unknown_server_error)
+                refused = error if isinstance(error, KafkaError) else fault
+                self._on_refused(refused, size_bytes)
+                on_appended(None, refused, item.seconds)
+                return
+            assert isinstance(result, AppendInfo)
+            self._on_written(result, size_bytes)
+            if self._replica.leader is not leader:
+                # It is in the log, but somebody else has decided meanwhile whether it stays.
+                lost = KafkaError(ErrorCode(self._replica.error or NOT_LEADER))
+                self.count_refused(int(lost.code), size_bytes)
+                on_appended(None, lost, item.seconds)
+            else:
+                on_appended(result, None, item.seconds)
+
+        def on_withdrawn(reason: KafkaError) -> None:
+            self.refused.add(records)
+            self.count_refused(int(reason.code), size_bytes)
+            on_appended(None, reason, 0.0)
+
+        assert self._queue is not None, "a leader has its log"
+        item = self._queue.submit(write, on_done, size_bytes, on_withdrawn)
+        return item
+
+    def on_overdue(self, item: LaneItem, records: bytes) -> None:
+        """Nobody waits for the append any more: if it has not begun it is never written, else it may still land."""
+        assert self._lane is not None, "what is in a lane has one"
+        assert self._queue is not None
+        self._lane.on_overdue()
+        self.refused.add(records)  # before one behind it can begin; should this one land, it is forgotten
+        self._queue.withdraw(item)
+
+    def withdraw_all(self, error_code: int) -> None:
+        """Refuse the appends that wait for the writer thread; the one that runs there goes on."""
+        if self._queue is not None:
+            self._queue.withdraw_all(KafkaError(ErrorCode(error_code)))
+
+    # -- what else changes the log, in turn with the appends ----------------------------------------------------
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """The log is led under `leader_epoch` from now on, behind the appends that are under way.
+
+        Before the appends of this epoch, each of which would do the same if it failed. That waits for no disk, so it
+        goes to the writer thread only behind appends there: a node that starts comes to lead thousands of partitions at
+        once.
+        """
+        assert self._log is not None, "a leader has its log"
+        self._in_turn(partial(self._log.assign_epoch_start, leader_epoch))
+
+    def update_config(self, config: LogConfig) -> None:
+        """Obey other settings from the next append on."""
+        if self._log is not None:
+            self._in_turn(partial(self._log.update_config, config))
+
+    def _in_turn(self, change: Callable[[], object]) -> None:
+        if self._queue:
+            self._queue.submit(change, lambda *_: None)
+        else:
+            change()
+
+    # -- the steps of each append -------------------------------------------------------------------------------
+
+    def _admit(self, leader_epoch: int, acks: int, claim: CoordinatorClaim | None) -> None:
+        """The checks that need no look at the log."""
+        replica = self._replica
+        error = replica.check_epoch(leader_epoch) or (NOT_LEADER if replica.newer_epoch != NO_EPOCH else 0)
+        if error:
+            advice = f"leader epoch {leader_epoch} was given, {replica.leader_epoch} is current"
+            raise KafkaError(ErrorCode(error), advice if error in (FENCED_EPOCH, UNKNOWN_EPOCH) else "")
+        if claim is not None:
+            claim.check_owner(replica.record, internal=replica.internal)
+        elif replica.internal:
+            raise KafkaError(ErrorCode.invalid_topic_exception, f"clients may not write to {replica.topic}")
+        leader = replica.leader
+        if acks == ALL_REPLICAS and leader is not None and leader.is_short:
+            advice = f"{leader.in_sync} replicas are in sync, {leader.needed} are needed"
+            raise KafkaError(ErrorCode.not_enough_replicas, advice)
+
+    def _write(
+        self, records: bytes, leader_epoch: int, claim: CoordinatorClaim | None, *, may_block: bool
+    ) -> AppendInfo:
+        """Append to the log, and change nothing else: with `may_block` this is in the writer thread."""
+        opened = self._log
+        assert opened is not None, "a leader has its log"
+        origin = AppendOrigin.CLIENT
+        if claim is not None:
+            if may_block:
+                # While it waited for the writer thread the partition may have gone to another coordinator.
+                claim.check_owner(self._replica.record, internal=self._replica.internal)
+            # One step with the append: nothing may come between them.
+            claim.check_log_end(opened.log_end_offset)
+            origin = AppendOrigin.COORDINATOR
+        try:
+            return opened.append_as_leader(records, leader_epoch, origin=origin, may_block=may_block)
+        except KafkaError as refused:
+            self.refused.note(refused.code, records)  # here and now: the next one may be about to begin
+            raise
+
+    def _on_written(self, info: AppendInfo, size_bytes: int) -> None:
+        """On the event loop, after each append: what follows from it besides the log."""
+        replica, lane = self._replica, self._lane
+        counts = replica.counts
+        counts.appends += 1
+        if info.duplicate:
+            return
+        end_offset = info.last_offset + 1
+        counts.messages_in += end_offset - info.first_offset
+        counts.bytes_in += size_bytes
+        assert lane is not None, "a leader has its log"
+        if lane.is_refusing:
+            lane.on_success()
+        replica.on_appended(end_offset, size_bytes)
+
+    def _on_refused(self, refused: KafkaError, size_bytes: int) -> None:
+        if refused.code == ErrorCode.kafka_storage_error and self._lane is not None:
+            self._replica.on_disk_refusal(refused.message)
+        self.count_refused(int(refused.code), size_bytes)
+
+    def count_refused(self, error_code: int, size_bytes: int) -> None:
+        """An append was not done, or not to be acknowledged, with this code of Kafka's."""
+        counts = self._replica.counts
+        counts.appends += 1
+        counts.on_refused_append(error_code, size_bytes)

@@ -1,0 +1,260 @@
+"""What the leader of a partition knows of its replicas, and what follows from it. Pure: no I/O, no clock of its own.
+
+The high watermark is where every replica is that may be asked to lead next. That is not only the in-sync replicas as
+the controller last told them: a change that the leader has proposed may hold there already, or may not yet, and an
+answer may be late or lost. So it counts the *maximal* ISR: the committed one and whom a pending proposal adds; whom one
+takes out counts until the controller has said so. It counts as well who has caught up and may soon be proposed, for a
+follower that is always one fetch behind a busy leader would never get in otherwise (KAFKA-15021 says who may).
+
+Kafka's `Partition`, `PartitionState` and `Replica` in one. Times are milliseconds of any one clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+
+UNKNOWN_OFFSET: Final = -1
+LONG_AGO: Final = float("-inf")
+
+
+class Proposal(NamedTuple):
+    """What the controller is asked for (AlterPartition): other in-sync replicas under these epochs."""
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    """(node, broker epoch) of each; -1 where the leader knows none (KIP-903)."""
+
+
+class Follower:
+    """What the leader knows of one follower; owned by its `LeaderState`."""
+
+    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "leader_end", "log_end_offset")
+
+    def __init__(self, caught_up_ms: float) -> None:
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.broker_epoch = -1
+        self.caught_up_ms = caught_up_ms
+        """When it last had all that the leader had."""
+        self.fetched_ms = LONG_AGO
+        self.leader_end = UNKNOWN_OFFSET
+        """The leader's log end at its last fetch."""
+
+    def on_fetch(self, offset: int, leader_end: int, broker_epoch: int, now_ms: float) -> None:
+        """It has everything before `offset`, and fetches what follows."""
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.log_end_offset = offset
+        self.broker_epoch = broker_epoch
+        self.leader_end = leader_end
+        self.fetched_ms = now_ms
+
+
+class LeaderState:
+    """Owner of what one replica knows as the leader, for as long as it leads without a break.
+
+    `eligible` is, wherever it is asked for, the broker epoch of each node that the metadata has as alive: registered,
+    not fenced and not shutting down.
+    """
+
+    __slots__ = (
+        "_caught_up",
+        "_epoch_start",
+        "_followers",
+        "_isr",
+        "_min_insync_replicas",
+        "_node_id",
+        "_pending",
+        "_record",
+        "is_alone",
+        "is_short",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        record: PartitionRecord,
+        *,
+        log_end_offset: int,
+        min_insync_replicas: int,
+        now_ms: float,
+    ) -> None:
+        """The replica `node_id` comes to lead, by `record`."""
+        self._node_id = node_id
+        self._min_insync_replicas = min_insync_replicas
+        self._followers: dict[int, Follower] = {}
+        self._isr: frozenset[int] = frozenset()
+        """The committed one: as the controller last said."""
+        self._pending: frozenset[int] | None = None
+        """The one that is proposed."""
+        self._caught_up: set[int] = set()
+        """Followers outside the ISR that the high watermark waits for."""
+        self.is_alone = False
+        """Whether the high watermark follows this replica's log alone."""
+        self.is_short = False
+        """Whether acks=all is refused, and the high watermark stays: fewer are in sync than the settings ask for."""
+        self.begin_epoch(record, log_end_offset=log_end_offset, now_ms=now_ms)
+
+    # -- what the controller and the settings say ----------------------------------------------------------------
+
+    def begin_epoch(self, record: PartitionRecord, *, log_end_offset: int, now_ms: float) -> None:
+        """A leader epoch of this replica begins at `log_end_offset`; it may have led in the one before as well."""
+        self._epoch_start = log_end_offset
+        for follower in self._followers.values():
+            follower.caught_up_ms = LONG_AGO
+        self._take(record, caught_up_ms=now_ms)
+
+    def on_record(self, record: PartitionRecord) -> None:
+        """The controller has changed something else than the leader epoch: what was proposed is decided by that.
+
+        A record that is known, or older than what is, decides nothing: the controller may yet accept the proposal.
+        """
+        if record.partition_epoch > self._record.partition_epoch:
+            self._take(record, caught_up_ms=LONG_AGO)
+
+    def _take(self, record: PartitionRecord, *, caught_up_ms: float) -> None:
+        self._record = record
+        others = [node for node in record.replicas if node != self._node_id]
+        self._isr = frozenset(record.isr)
+        self._pending = None
+        known, self._followers = self._followers, {}
+        for node in others:
+            self._followers[node] = follower = known.get(node) or Follower(LONG_AGO)
+            if node in self._isr:
+                follower.caught_up_ms = max(follower.caught_up_ms, caught_up_ms)
+        self._caught_up &= self._followers.keys() - self._isr
+        self._look()
+
+    def set_min_insync_replicas(self, count: int) -> None:
+        """min.insync.replicas is `count` from now on."""
+        self._min_insync_replicas = count
+        self._look()
+
+    def _look(self) -> None:
+        """What of it appends ask for, worked out once."""
+        self.is_short = len(self._isr) < self.needed
+        self.is_alone = not self.is_short and not self._caught_up and self._maximal <= {self._node_id}
+
+    @property
+    def in_sync(self) -> int:
+        """How many replicas are in sync, as the controller last said."""
+        return len(self._isr)
+
+    @property
+    def needed(self) -> int:
+        """How many have to be; a topic with fewer replicas than the setting asks for needs all of them."""
+        return min(self._min_insync_replicas, len(self._record.replicas))
+
+    @property
+    def _maximal(self) -> frozenset[int]:
+        return self._isr if self._pending is None else self._isr | self._pending
+
+    # -- the high watermark --------------------------------------------------------------------------------------
+
+    def replicated(self, log_end_offset: int) -> int:
+        """Up to where everybody has the log who has to, of which this replica has (durably) `log_end_offset`.
+
+        The high watermark never goes back, so it is the larger of the two. While `is_short` it does not move: else
+        records that no in-sync replica but this one has would count as committed (KAFKA-15583).
+        """
+        if self.is_short:
+            return UNKNOWN_OFFSET
+        offset = log_end_offset
+        for node in self._maximal | self._caught_up:
+            if node != self._node_id:
+                follower = self._followers.get(node)
+                offset = min(offset, UNKNOWN_OFFSET if follower is None else follower.log_end_offset)
+        return offset
+
+    # -- followers -----------------------------------------------------------------------------------------------
+
+    def on_fetch(
+        self,
+        node: int,
+        offset: int,
+        *,
+        log_end_offset: int,
+        broker_epoch: int,
+        eligible: Mapping[int, int],
+        now_ms: float,
+    ) -> bool:
+        """`node` has everything before `offset`, where it fetches; False if the fetch is to be refused.
+
+        That is one by nobody who has a replica, and one by a process that was since replaced: what it had may be gone
+        with it (KAFKA-15221).
+        """
+        follower = self._followers.get(node)
+        if follower is None or broker_epoch < eligible.get(node, broker_epoch):
+            return False
+        follower.on_fetch(offset, log_end_offset, broker_epoch, now_ms)
+        if node not in self._maximal and follower.caught_up_ms == now_ms and self._may_join(node, eligible):
+            self._caught_up.add(node)
+            self._look()
+        return True
+
+    def _may_join(self, node: int, eligible: Mapping[int, int]) -> bool:
+        return eligible.get(node) == self._followers[node].broker_epoch
+
+    # -- other in-sync replicas ----------------------------------------------------------------------------------
+
+    def expand(self, node: int, *, high_watermark: int, eligible: Mapping[int, int]) -> Proposal | None:
+        """Propose to take `node` into the ISR, if it has what it takes; for after each of its fetches.
+
+        It must have all that is committed, also by leaders before this one: they may have known of a higher watermark,
+        but of nothing after this leader epoch began (KAFKA-7128).
+        """
+        follower = self._followers.get(node)
+        if (
+            follower is None
+            or self._pending is not None
+            or node in self._isr
+            or not self._may_join(node, eligible)
+            or follower.log_end_offset < max(high_watermark, self._epoch_start)
+        ):
+            return None
+        return self._propose(self._isr | {node}, eligible)
+
+    def shrink(
+        self, *, log_end_offset: int, lag_ms_max: float, eligible: Mapping[int, int], now_ms: float
+    ) -> Proposal | None:
+        """Propose to take those out of the ISR who have lagged for longer than `lag_ms_max`.
+
+        For now and then, and when a node is fenced: the high watermark waits no longer for who cannot join.
+        """
+        lagging = {
+            node
+            for node, follower in self._followers.items()
+            if follower.log_end_offset != log_end_offset and now_ms - follower.caught_up_ms > lag_ms_max
+        }
+        gone = {node for node in self._caught_up if not self._may_join(node, eligible)}
+        if not self._caught_up.isdisjoint(lagging | gone):
+            self._caught_up -= lagging | gone
+            self._look()
+        if self._pending is not None or self._isr.isdisjoint(lagging):
+            return None
+        return self._propose(self._isr - lagging, eligible)
+
+    def _propose(self, isr: frozenset[int], eligible: Mapping[int, int]) -> Proposal:
+        self._pending = isr
+        self._caught_up -= isr
+        self._look()
+        own = eligible.get(self._node_id, -1)
+        members = (
+            (node, own if node == self._node_id else self._followers[node].broker_epoch)
+            for node in sorted(isr)
+        )
+        return Proposal(self._record.leader_epoch, self._record.partition_epoch, tuple(members))
+
+    def on_refused(self, proposal: Proposal) -> None:
+        """The controller has refused `proposal` for what its members are, and so will not take it later either.
+
+        An answer to an older one changes nothing.
+        """
+        if self._pending is not None and proposal.partition_epoch == self._record.partition_epoch:
+            self._pending = None
+            self._look()

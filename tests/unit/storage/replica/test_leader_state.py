@@ -1,0 +1,309 @@
+"""LeaderState against a controller, followers and a network that do as they like: nothing committed is ever lost.
+
+The model is one leader epoch: followers' logs are prefixes of the leader's, so lengths stand for them. Messages wait in
+lists and arrive in any order, or not for a long time; metadata arrive more than once. A seed replays exactly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.storage.replica.leader_state import UNKNOWN_OFFSET, LeaderState, Proposal
+
+LEADER: Final = 1
+NODES: Final = (1, 2, 3)
+FOLLOWERS: Final = (2, 3)
+EPOCHS: Final = {1: 10, 2: 20, 3: 30}
+LAG_MS: Final = 10.0
+STEPS: Final = 120
+
+ItemT = TypeVar("ItemT")
+
+
+def record(isr: tuple[int, ...], partition_epoch: int = 0, leader_epoch: int = 0) -> PartitionRecord:
+    return PartitionRecord(
+        leader=LEADER,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        replicas=NODES,
+        isr=isr,
+    )
+
+
+class Cluster:
+    """One leader, two followers and a controller."""
+
+    def __init__(self, seed: int) -> None:
+        chance = self.chance = random.Random(seed)
+        self.now_ms = 0.0
+        self.epochs = dict(EPOCHS)
+        self.alive = set(NODES)
+        self.view = dict(EPOCHS)
+        """The nodes as the leader knows them."""
+        self.isr = {LEADER, *chance.sample(FOLLOWERS, chance.randint(0, 2))}
+        self.partition_epoch = 0
+        length = chance.randint(0, 3)
+        self.logs = {node: length if node in self.isr else 0 for node in NODES}
+        self.records = [record(tuple(sorted(self.isr)))]
+        self.proposals: list[Proposal] = []
+        self.refusals: list[Proposal] = []
+        self.fetches: list[tuple[int, int, int]] = []
+        self.answers: list[tuple[int, int, int, int]] = []
+        self.high_watermark = 0
+        self.leader = LeaderState(
+            LEADER,
+            self.records[0],
+            log_end_offset=length,
+            min_insync_replicas=chance.randint(1, 3),
+            now_ms=self.now_ms,
+        )
+
+    def step(self) -> None:
+        """Something happens."""
+        often: list[Callable[[], None]] = [
+            self.append,
+            self.send_fetch,
+            self.take_fetch,
+            self.take_answer,
+            self.decide,
+            self.hear_of_the_partition,
+        ]
+        seldom: list[Callable[[], None]] = [
+            self.look_at_the_clock,
+            self.take_refusal,
+            self.fence,
+            self.unfence,
+            self.restart_without_its_disk,
+            self.hear_of_the_nodes,
+        ]
+        self.chance.choice(often if self.chance.random() < 0.85 else seldom)()
+        self.check()
+
+    def pick(self, waiting: list[ItemT]) -> ItemT:
+        return waiting.pop(self.chance.randrange(len(waiting)))
+
+    def append(self) -> None:
+        self.logs[LEADER] += self.chance.randint(1, 3)
+
+    def send_fetch(self) -> None:
+        node = self.chance.choice(FOLLOWERS)
+        self.fetches.append((node, self.logs[node], self.epochs[node]))
+
+    def take_fetch(self) -> None:
+        if not self.fetches:
+            return
+        node, offset, epoch = self.pick(self.fetches)
+        end = self.logs[LEADER]
+        if self.leader.on_fetch(
+            node, offset, log_end_offset=end, broker_epoch=epoch, eligible=self.view, now_ms=self.now_ms
+        ):
+            self.answers.append((node, epoch, offset, end))
+            self.advance()
+            self.send(self.leader.expand(node, high_watermark=self.high_watermark, eligible=self.view))
+
+    def take_answer(self) -> None:
+        if self.answers:
+            node, epoch, offset, end = self.pick(self.answers)
+            if epoch == self.epochs[node] and offset == self.logs[node]:
+                self.logs[node] = end
+
+    def look_at_the_clock(self) -> None:
+        self.now_ms += self.chance.choice((1.0, LAG_MS, 2 * LAG_MS))
+        self.send(
+            self.leader.shrink(
+                log_end_offset=self.logs[LEADER], lag_ms_max=LAG_MS, eligible=self.view, now_ms=self.now_ms
+            )
+        )
+
+    def send(self, proposal: Proposal | None) -> None:
+        if proposal is not None:
+            assert all(proposal.partition_epoch > each.partition_epoch for each in self.proposals)
+            self.proposals.append(proposal)
+
+    def decide(self) -> None:
+        """The controller's part of AlterPartition."""
+        if not self.proposals:
+            return
+        proposal = self.pick(self.proposals)
+        if proposal.partition_epoch != self.partition_epoch:
+            return  # INVALID_UPDATE_VERSION: the leader learns from the metadata
+        if all(node in self.alive and epoch == self.epochs[node] for node, epoch in proposal.isr):
+            self.change({node for node, _ in proposal.isr})
+        else:
+            self.refusals.append(proposal)
+
+    def take_refusal(self) -> None:
+        if self.refusals:
+            proposal = self.refusals.pop()
+            if self.chance.random() < 0.3:
+                self.proposals.append(proposal)  # the answer was lost: it is sent again
+            else:
+                self.leader.on_refused(proposal)
+
+    def fence(self) -> None:
+        node = self.chance.choice(FOLLOWERS)
+        self.alive.discard(node)
+        self.change(self.isr - {node})
+
+    def unfence(self) -> None:
+        self.alive.add(self.chance.choice(FOLLOWERS))
+
+    def restart_without_its_disk(self) -> None:
+        node = self.chance.choice(FOLLOWERS)
+        self.logs[node] = 0
+        self.epochs[node] += 1
+        self.alive.add(node)
+        self.change(self.isr - {node})
+
+    def change(self, isr: set[int]) -> None:
+        if isr != self.isr:
+            self.isr = isr
+            self.partition_epoch += 1
+            self.records.append(record(tuple(sorted(isr)), self.partition_epoch))
+
+    def hear_of_the_partition(self) -> None:
+        self.leader.on_record(self.chance.choice(self.records[-3:]))
+
+    def hear_of_the_nodes(self) -> None:
+        self.view = {node: self.epochs[node] for node in self.alive}
+
+    def advance(self) -> None:
+        offset = self.leader.replicated(self.logs[LEADER])
+        if self.leader.is_alone:
+            assert offset == self.logs[LEADER]
+        if self.leader.is_short:
+            assert offset == UNKNOWN_OFFSET
+        self.high_watermark = max(self.high_watermark, offset)
+
+    def check(self) -> None:
+        """Whoever may be elected has what is committed."""
+        self.advance()
+        assert self.high_watermark <= min(self.logs[node] for node in self.isr)
+
+    def heal(self) -> None:
+        """The faults stop."""
+        self.alive = set(NODES)
+        for _ in range(12):
+            self.now_ms += 1
+            self.hear_of_the_nodes()
+            self.leader.on_record(self.records[-1])
+            self.fetches += [(node, self.logs[node], self.epochs[node]) for node in FOLLOWERS]
+            for waiting, work in (
+                (self.fetches, self.take_fetch),
+                (self.answers, self.take_answer),
+                (self.proposals, self.decide),
+                (self.refusals, self.take_refusal),
+            ):
+                some: list[Any] = waiting
+                while some:
+                    work()
+            self.check()
+
+
+@pytest.mark.parametrize("first_seed", range(0, 2_000, 500))
+def test_whoever_may_be_elected_has_what_is_committed_whatever_happens(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 500):
+        cluster = Cluster(seed)
+        try:
+            for _ in range(STEPS):
+                cluster.step()
+            cluster.heal()
+            assert cluster.isr == set(NODES)
+            assert cluster.high_watermark == cluster.logs[LEADER]
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+def leading(isr: tuple[int, ...], *, end: int = 5, needed: int = 1) -> LeaderState:
+    return LeaderState(LEADER, record(isr), log_end_offset=end, min_insync_replicas=needed, now_ms=0.0)
+
+
+def fetch(leader: LeaderState, node: int, offset: int, *, end: int, now_ms: float = 1.0) -> bool:
+    return leader.on_fetch(
+        node, offset, log_end_offset=end, broker_epoch=EPOCHS[node], eligible=EPOCHS, now_ms=now_ms
+    )
+
+
+def test_a_leader_alone_in_the_isr_has_what_it_wrote_committed() -> None:
+    leader = leading((LEADER,))
+    assert (leader.is_alone, leader.is_short, leader.replicated(9)) == (True, False, 9)
+    leader.set_min_insync_replicas(2)
+    assert (leader.is_alone, leader.is_short, leader.in_sync, leader.needed) == (False, True, 1, 2)
+    leader.set_min_insync_replicas(7)
+    assert leader.needed == 3  # never more than there are replicas
+
+
+def test_a_follower_that_said_nothing_yet_holds_the_high_watermark() -> None:
+    leader = leading((1, 2))
+    assert leader.replicated(5) == UNKNOWN_OFFSET
+    fetch(leader, 2, 3, end=5)
+    assert leader.replicated(5) == 3
+
+
+def test_who_caught_up_is_waited_for_until_it_lags_or_is_fenced() -> None:
+    for now_ms, eligible in ((20.0, EPOCHS), (2.0, {LEADER: 10})):
+        leader = leading((LEADER,))
+        fetch(leader, 2, 5, end=5)
+        assert (leader.is_alone, leader.replicated(8)) == (False, 5)
+        assert leader.shrink(log_end_offset=8, lag_ms_max=LAG_MS, eligible=eligible, now_ms=now_ms) is None
+        assert (leader.is_alone, leader.replicated(8)) == (True, 8)
+
+
+def test_who_lacks_what_former_leaders_may_have_committed_does_not_join() -> None:
+    leader = leading((LEADER,), end=5)
+    fetch(leader, 2, 4, end=5)
+    assert leader.expand(2, high_watermark=2, eligible=EPOCHS) is None
+    fetch(leader, 2, 5, end=7)
+    assert leader.expand(2, high_watermark=7, eligible=EPOCHS) is None
+    proposal = leader.expand(2, high_watermark=5, eligible=EPOCHS)
+    assert proposal == Proposal(0, 0, ((1, 10), (2, 20)))
+    assert leader.replicated(7) == 5  # the controller may have accepted it
+    assert leader.expand(3, high_watermark=0, eligible=EPOCHS) is None
+    leader.on_refused(proposal)
+    assert leader.replicated(7) == 7
+
+
+def test_one_that_was_replaced_is_refused_and_not_proposed() -> None:
+    leader = leading((LEADER,))
+    assert fetch(leader, 2, 5, end=5)
+    restarted = {**EPOCHS, 2: 21}
+    assert not leader.on_fetch(2, 5, log_end_offset=5, broker_epoch=20, eligible=restarted, now_ms=2.0)
+    assert leader.expand(2, high_watermark=0, eligible=restarted) is None
+    assert not leader.on_fetch(9, 5, log_end_offset=5, broker_epoch=1, eligible={9: 1}, now_ms=2.0)
+
+
+def test_who_lags_is_proposed_to_leave_and_counts_until_the_controller_agrees() -> None:
+    leader = leading((1, 2, 3))
+    fetch(leader, 2, 5, end=5, now_ms=1.0)
+    fetch(leader, 3, 5, end=5, now_ms=1.0)
+    fetch(leader, 2, 5, end=8, now_ms=9.0)  # has all that there was when it fetched before
+    proposal = leader.shrink(log_end_offset=8, lag_ms_max=LAG_MS, eligible=EPOCHS, now_ms=10.9)
+    assert proposal is None
+    fetch(leader, 2, 8, end=8, now_ms=10.9)
+    proposal = leader.shrink(log_end_offset=8, lag_ms_max=LAG_MS, eligible=EPOCHS, now_ms=12.0)
+    assert proposal == Proposal(0, 0, ((1, 10), (2, 20)))
+    assert leader.replicated(8) == 5
+    leader.on_record(record((1, 2), partition_epoch=1))
+    assert leader.replicated(8) == 8
+    leader.on_record(record((1, 2, 3), partition_epoch=0))  # old news
+    assert leader.in_sync == 2
+
+
+def test_a_new_leader_epoch_gives_followers_their_time_again_and_forgets_what_was_proposed() -> None:
+    leader = leading((1, 2))
+    fetch(leader, 2, 5, end=5, now_ms=1.0)
+    leader.begin_epoch(record((1, 2), 1, 1), log_end_offset=6, now_ms=50.0)
+    assert leader.shrink(log_end_offset=6, lag_ms_max=LAG_MS, eligible=EPOCHS, now_ms=55.0) is None
+    assert leader.replicated(6) == 5
+    assert leader.shrink(log_end_offset=6, lag_ms_max=LAG_MS, eligible=EPOCHS, now_ms=61.0) == Proposal(
+        1, 1, ((1, 10),)
+    )
+    leader.begin_epoch(record((1, 2), 2, 2), log_end_offset=6, now_ms=70.0)
+    fetch(leader, 2, 6, end=6, now_ms=71.0)
+    assert leader.replicated(6) == 6
