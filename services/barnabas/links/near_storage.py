@@ -36,7 +36,7 @@ class Read(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: bytes
+    records: bytes | memoryview
     aborted_transactions: Sequence[tuple[int, int]]
     """(producer id, first offset) of each, for who reads committed records only."""
 

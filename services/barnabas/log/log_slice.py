@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from barnabas.log.segments.segment_file import SegmentFile
 
@@ -35,7 +35,11 @@ class LogSlice(NamedTuple):
     truncations: Truncations
     generation: int
 
-    def read(self, *, nowait: bool = False) -> bytes:
+    @overload
+    def read(self, *, nowait: Literal[False] = False) -> bytes: ...
+    @overload
+    def read(self, *, nowait: bool) -> bytes | memoryview: ...
+    def read(self, *, nowait: bool = False) -> bytes | memoryview:
         """The bytes, or none when the log was truncated since; with `nowait` raises BlockingIOError rather than
         wait for the disk.
         """

@@ -17,6 +17,7 @@ from barnabas.records.batch import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     BatchHeader,
+    Buffer,
     parse_header,
 )
 
@@ -42,7 +43,8 @@ def scan_headers(file: SegmentFile, start: int, end: int, *, nowait: bool = Fals
     Reads small windows, so neither a walk over small batches nor one over large ones reads much more than headers.
     Raises BlockingIOError with `nowait` when it would wait for the disk.
     """
-    window, window_start, position = b"", start, start
+    window: Buffer = b""
+    window_start = position = start
     while position + HEADER_SIZE <= end:
         at = position - window_start
         if at + HEADER_SIZE > len(window):

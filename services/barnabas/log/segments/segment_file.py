@@ -12,12 +12,9 @@ import ctypes
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal, overload
 
 from barnabas.records.batch import Buffer
-
-_NOWHERE: Final = memoryview(bytearray(128 * 1024))
-"""Where bytes are read to that nobody looks at; any thread may write to it at any time."""
 
 _WARM_READ_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is larger than this holds the event loop up for too long even when it is in memory."""
@@ -63,7 +60,11 @@ class SegmentFile:
     def size(self) -> int:
         return os.fstat(self.fd).st_size
 
-    def read(self, position: int, length: int, *, nowait: bool = False) -> bytes:
+    @overload
+    def read(self, position: int, length: int, *, nowait: Literal[False] = False) -> bytes: ...
+    @overload
+    def read(self, position: int, length: int, *, nowait: bool) -> bytes | memoryview: ...
+    def read(self, position: int, length: int, *, nowait: bool = False) -> bytes | memoryview:
         """Up to `length` bytes from `position`; fewer only at the end of the file.
 
         With `nowait`, raises BlockingIOError when the bytes are not in memory (or this file system cannot say),
@@ -73,21 +74,17 @@ class SegmentFile:
             return os.pread(self.fd, length, position)
         if length > _WARM_READ_BYTES_MAX:
             raise BlockingIOError(errno.EAGAIN, "too much to read at once")
-        # The bytes are first read into nowhere: that tells whether they are in memory, and is cheaper than reading
-        # them into a buffer that has to be cleared before and copied after.
-        whole, rest = divmod(length, len(_NOWHERE))
-        buffers = [_NOWHERE] * whole
-        if rest or not whole:
-            buffers.append(_NOWHERE[:rest])
+        # One copy: `pread` would have to be told first, by another read, that the bytes are in memory.
+        data = bytearray(length)
         try:
-            count = os.preadv(self.fd, buffers, position, _RWF_NOWAIT)
+            count = os.preadv(self.fd, [data], position, _RWF_NOWAIT)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP):
                 raise BlockingIOError(errno.EAGAIN, "the log is not in memory") from error
             raise
         if count < length and position + count < self.size():
             raise BlockingIOError(errno.EAGAIN, "only a part of the log is in memory")
-        return os.pread(self.fd, count, position)
+        return memoryview(data)[:count]
 
     def write(self, parts: Sequence[Buffer], position: int, length: int) -> None:
         """Write all `parts` (`length` bytes together) at `position`, the end of what counts.

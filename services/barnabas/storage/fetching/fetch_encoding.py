@@ -23,20 +23,20 @@ class PartitionAnswer(NamedTuple):
     """One partition's result, with its records beside it."""
 
     fields: PartitionFetchResult
-    records: bytes = b""
+    records: bytes | memoryview = b""
 
 
 class EncodedResult(NamedTuple):
     """A FetchResult in pieces that only need to be joined; `size` bytes together."""
 
-    pieces: list[bytes]
+    pieces: list[bytes | memoryview]
     size: int
 
 
 def encode_result(correlation_id: int, answers: Sequence[PartitionAnswer]) -> EncodedResult:
     """The FetchResult of one request."""
     first = FetchResult(correlation_id=correlation_id).SerializeToString()
-    pieces = [first]
+    pieces: list[bytes | memoryview] = [first]
     size = len(first)
     for fields, records in answers:
         encoded = fields.SerializeToString()
@@ -55,7 +55,7 @@ def encode_result(correlation_id: int, answers: Sequence[PartitionAnswer]) -> En
 
 def encode_frame(results: Sequence[EncodedResult]) -> bytes:
     """The FetchResultFrame that holds `results`."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
     for result in results:
         pieces.append(_RESULT + unsigned_varint(result.size))
         pieces += result.pieces
