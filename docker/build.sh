@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Build the images: all of them, or those that are named.
 #
-#   build.sh [SERVICE...]    of: gateway storage controller coordinator canary barnabas pipelines
+#   build.sh [SERVICE...]    of: gateway storage broker controller coordinator canary barnabas pipelines
 #
 # Tags are barnabas/SERVICE:$BARNABAS_VERSION (the version of pyproject.toml if that is not set). pip's own settings in
 # the environment (PIP_INDEX_URL, ...) are passed on, and BUILD_FLAGS to `docker build`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-images=(gateway storage controller coordinator canary barnabas)
+images=(gateway storage broker controller coordinator canary barnabas)
 [ $# -eq 0 ] || images=("$@")
 version=${BARNABAS_VERSION:-$(sed -nE 's/^version = "(.*)"/\1/p' pyproject.toml)}
 revision=$(git rev-parse --short HEAD 2> /dev/null || echo unknown)

@@ -22,6 +22,9 @@ FOLDERS_NOT_NEEDED: Final = frozenset({"test", "tests", "_testbase", "__pycache_
 WHOLE: Final = "barnabas"
 """The image that has every service and the command line."""
 
+HOSTED: Final = {"broker": frozenset({"host", "gateway", "storage"})}
+"""The packages of an image whose one process is several services; those of the others are named as their image."""
+
 CLIENTS: Final = frozenset({"cli", "testing"})
 """Packages beside the services that no service imports."""
 
@@ -59,10 +62,12 @@ def _installed(folder: Path, before: frozenset[str]) -> list[Path]:
 
 
 def _drop_other_services(environment: Path, barnabas: Path, service: str) -> None:
-    if not (barnabas / service / "__main__.py").is_file():
-        sys.exit(f"trim.py: {service} is no service: a folder of services/barnabas with a __main__.py")
+    kept = HOSTED.get(service, frozenset({service}))
+    for name in kept:
+        if not (barnabas / name / "__main__.py").is_file():
+            sys.exit(f"trim.py: {name} is no service: a folder of services/barnabas with a __main__.py")
     for package in barnabas.iterdir():
-        is_other_service = (package / "__main__.py").is_file() and package.name != service
+        is_other_service = (package / "__main__.py").is_file() and package.name not in kept
         if package.is_dir() and (is_other_service or package.name in CLIENTS):
             shutil.rmtree(package)
     (environment / "bin" / "barnabas").unlink()

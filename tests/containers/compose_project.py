@@ -12,10 +12,10 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,10 @@ COLLECTOR: Final = "otel-collector"
 SERVICES: Final = (*ETCD, "redis", COLLECTOR, *OURS, "prometheus")
 """All but the demo, and Grafana, whose image cannot be made where none can be pulled."""
 
+SEPARATE_FILES: Final = ("compose.yaml",)
+BROKER_FILES: Final = ("compose.yaml", "compose.brokers.yaml")
+BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+
 COMPOSE_OF_OLD: Final = ("docker-compose",)
 
 PORTS: Final = range(29_200, 29_980, 10)
@@ -52,7 +56,10 @@ POLL_SECONDS: Final = 0.2
 
 
 class Project(DockerCompose):
-    """Owns a compose project of deploy/compose.yaml, with ports of its own, and what it stored."""
+    """Owns a compose project of deploy/compose.yaml, with ports of its own, and what it stored.
+
+    Of what its files name it has `started`; both may change while nothing of it runs.
+    """
 
     def __init__(self, version: str, *command: str) -> None:
         super().__init__(ROOT / "deploy", "compose.yaml", wait=False, services=list(SERVICES))
@@ -61,12 +68,18 @@ class Project(DockerCompose):
         self.port = next(port for port in PORTS if _all_free(range(port, port + 10)))
         self.project_name = f"barnabas-test-{os.getpid()}-{self.port}"
         self.engine = docker.from_env()
-        self.bootstrap = f"localhost:{self.port},localhost:{self.port + 3}"
+        self.use(SEPARATE_FILES, SERVICES)
 
-    @cached_property
+    def use(self, files: Sequence[str], started: Sequence[str]) -> None:
+        """Go on with these files and services, while nothing of the project runs."""
+        self.files, self.started = files, started
+        places = (0, 1, 2) if files == BROKER_FILES else (0, 3)
+        self.bootstrap = ",".join(f"localhost:{self.port + place}" for place in places)
+
+    @property
     def compose_command_property(self) -> list[str]:
         """The command line that every call begins with."""
-        return [*self.command, "-f", "compose.yaml"]
+        return [*self.command, *(word for file in self.files for word in ("-f", file))]
 
     def compose(self, *arguments: str, version: str | None = None) -> str:
         """Run a compose command; returns what it wrote to stdout."""
@@ -78,6 +91,7 @@ class Project(DockerCompose):
             "BARNABAS_PORTS_1": f"{self.port}-{self.port + 2}",
             "BARNABAS_PORT_2": str(self.port + 3),
             "BARNABAS_PORTS_2": f"{self.port + 3}-{self.port + 5}",
+            **{f"BARNABAS_BROKER_PORT_{number}": str(self.port + number - 1) for number in (1, 2, 3)},
             "BARNABAS_PROMETHEUS_PORT": str(self.port + 6),
         }
         done = subprocess.run(
@@ -93,8 +107,8 @@ class Project(DockerCompose):
 
     def start(self) -> None:
         """Bring everything up and wait until all of it is healthy."""
-        self.compose("up", "--detach", "--no-build", *SERVICES)
-        self.wait_healthy(*SERVICES)
+        self.compose("up", "--detach", "--no-build", *self.started)
+        self.wait_healthy(*self.started)
 
     def stop(self, down: bool = True) -> None:
         """Remove the containers and their network; `down` removes what they stored too."""

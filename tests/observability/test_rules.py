@@ -44,7 +44,7 @@ def test_rules_are_what_the_generator_writes() -> None:
 
 def test_promtool_takes_rules_and_configuration() -> None:
     promtool("check", "rules", *sorted((FOLDER / "rules").glob("*.yaml")))
-    promtool("check", "config", FOLDER / "prometheus.yaml", FOLDER / "prometheus-up.yaml")
+    promtool("check", "config", *sorted(FOLDER.glob("prometheus*.yaml")))
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -231,3 +231,35 @@ def test_causes_alert_when_they_last_and_not_before(tmp_path: Path) -> None:
             expected[CALM + lasting - 1] = []
         cases.append(case(series, dict(sorted(expected.items())), "alertname"))
     check_cases("rules/causes.yaml", cases, tmp_path)
+
+
+def of_brokers(series: dict[str, str]) -> dict[str, str]:
+    """The same of a cluster whose gateways are brokers, and storage nodes too."""
+    found = {}
+    for name, values in series.items():
+        if not name.startswith(("up{", "process_")) or 'job="storage"' not in name:  # once a process
+            name = name.replace('job="storage"', 'job="broker"').replace('"storage-', '"broker-')
+            found[name.replace('job="gateway"', 'job="broker"').replace('"gateway-', '"broker-')] = values
+    return found
+
+
+@pytest.mark.parametrize(
+    ("away", "alarms"),
+    [((), []), ((2,), ["GatewayDown", "ServiceDown"]), ((1, 2), ["GatewayDown", "NoGateway", "ServiceDown"])],
+)
+def test_a_broker_that_is_away_is_a_gateway_and_a_storage_node_that_are(
+    away: tuple[int, ...], alarms: list[str], tmp_path: Path
+) -> None:
+    series = of_brokers(healthy(CALM + AFTER))
+    for number in away:
+        name = f'up{{{C},job="broker",instance="broker-{number}"}}'
+        assert name in series
+        series[name] = then(1, 0)
+    firing = [{"alertname": name} for name in alarms]
+    check_cases("rules/causes.yaml", [case(series, {CALM - 1: [], CALM + 5: firing}, "alertname")], tmp_path)
+
+
+def test_a_broker_that_starts_again_and_again_is_noticed(tmp_path: Path) -> None:
+    series = of_brokers(healthy(CALM + AFTER) | HARM["RestartLoop"])
+    expected = {CALM - 1: [], CALM + 16: [{"alertname": "RestartLoop"}]}
+    check_cases("rules/causes.yaml", [case(series, expected, "alertname")], tmp_path)

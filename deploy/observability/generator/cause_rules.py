@@ -94,7 +94,7 @@ CAUSES: Final = (
         "NoGateway",
         PAGE,
         "1m",
-        'max by (cluster) (up{job="gateway"}) == 0\n'
+        'max by (cluster) (up{job=~"gateway|broker"}) == 0\n'
         '  or max by (cluster) (barnabas_service_ready{job="gateway"}) == 0',
         "No gateway answers: no client can reach the cluster",
     ),
@@ -102,14 +102,14 @@ CAUSES: Final = (
         "GatewayDown",
         TICKET,
         "2m",
-        'up{job="gateway"} == 0 or barnabas_service_ready{job="gateway"} == 0',
+        'up{job=~"gateway|broker"} == 0 or barnabas_service_ready{job="gateway"} == 0',
         "Gateway {{ $labels.instance }} does not answer",
     ),
     Cause(
         "ServiceDown",
         TICKET,
         "2m",
-        'up{job=~"storage|controller|coordinator"} == 0\n'
+        'up{job=~"storage|broker|controller|coordinator"} == 0\n'
         '  or barnabas_service_ready{job=~"storage|controller|coordinator"} == 0',
         "{{ $labels.job }} {{ $labels.instance }} does not answer",
     ),
@@ -117,7 +117,7 @@ CAUSES: Final = (
         "RestartLoop",
         TICKET,
         "0m",
-        'changes(process_start_time_seconds{job=~"gateway|storage|controller|coordinator|canary"}[30m]) >= 3',
+        'changes(process_start_time_seconds{job=~"gateway|storage|broker|controller|coordinator|canary"}[30m]) >= 3',
         "{{ $labels.job }} {{ $labels.instance }} started {{ $value }} times in half an hour",
     ),
     Cause(
