@@ -109,6 +109,11 @@ class Rendered:
         (found,) = (item for item in self.workloads if component_of(item) == component)
         return found
 
+    @property
+    def front(self) -> str:
+        """The component that clients connect to: the gateways, or the storage nodes where those are brokers."""
+        return "gateway" if "gateway" in map(component_of, self.workloads) else "storage"
+
     def selected(self, selector: Mapping[str, str]) -> list[Object]:
         """The workloads whose pods have these labels."""
         return [item for item in self.workloads if selector.items() <= pod_labels(item).items()]

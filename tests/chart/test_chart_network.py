@@ -38,10 +38,15 @@ def has_peer(peers: Any, labels: dict[str, str]) -> bool:
     )
 
 
+def labels_of(rendered: Rendered, component: str) -> dict[str, str]:
+    if component == "outside":
+        return OUTSIDE
+    return pod_labels(rendered.workload(rendered.front if component == "gateway" else component))
+
+
 def allows(rendered: Rendered, source: str, target: str, port: int) -> bool:
     """Whether pods of one component may connect to a port of another's; `outside` is a pod of others."""
-    from_labels = OUTSIDE if source == "outside" else pod_labels(rendered.workload(source))
-    to_labels = pod_labels(rendered.workload(target))
+    from_labels, to_labels = labels_of(rendered, source), labels_of(rendered, target)
     leaving, arriving = policies(rendered, from_labels), policies(rendered, to_labels)
     out = not leaving or any(
         has_port(rule, port) and has_peer(rule.get("to"), to_labels)
@@ -96,14 +101,34 @@ NOT_NEEDED = [
 ]
 
 
+ALL = ("canary.enabled=true", "redis.enabled=true")
+
+A_BROKER_MAY = [("storage", "coordinator", GRPC)]
+"""What a storage node needs because it is a gateway too."""
+
+
 @pytest.mark.parametrize(("source", "target", "port"), NEEDED)
 def test_what_is_needed_gets_through(source: str, target: str, port: int) -> None:
-    assert allows(render("canary.enabled=true", "redis.enabled=true"), source, target, port)
+    assert allows(render(*ALL), source, target, port)
+
+
+@pytest.mark.parametrize(("source", "target", "port"), [*NEEDED, *A_BROKER_MAY])
+def test_brokers_get_through_to_what_both_their_parts_need(source: str, target: str, port: int) -> None:
+    assert allows(render("brokers", *ALL), source, target, port)
 
 
 @pytest.mark.parametrize(("source", "target", "port"), NOT_NEEDED)
 def test_what_is_not_needed_does_not(source: str, target: str, port: int) -> None:
-    assert not allows(render("canary.enabled=true", "redis.enabled=true"), source, target, port)
+    assert not allows(render(*ALL), source, target, port)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "port"),
+    # Brokers are storage nodes: among themselves all client ports are open.
+    [each for each in NOT_NEEDED if each not in (*A_BROKER_MAY, ("storage", "gateway", 9092))],
+)
+def test_brokers_do_not_get_through_to_more(source: str, target: str, port: int) -> None:
+    assert not allows(render("brokers", *ALL), source, target, port)
 
 
 @pytest.mark.parametrize("values", MATRIX, ids=name_of)
@@ -127,11 +152,11 @@ def test_every_client_port_is_open(values: tuple[str, ...]) -> None:
         source = "test"  # a client that is always let in
     else:
         source = "outside"
-    for name, port in container_ports(rendered.workload("gateway")).items():
+    for name, port in container_ports(rendered.workload(rendered.front)).items():
         if source == "test" and not name.startswith("internal"):
             continue
         source_of_port = "canary" if name.startswith("direct") else source
-        if name != "http":
+        if name not in ("http", "grpc"):
             assert allows(rendered, source_of_port, "gateway", port), name
 
 

@@ -137,6 +137,31 @@ def test_rolling_updates_keep_gateways_and_gateways_say_goodbye() -> None:
     assert 0 < drain < pod_spec(gateway)["terminationGracePeriodSeconds"] - 10
 
 
+def test_brokers_are_on_the_volumes_of_storage_nodes_and_say_goodbye_to_clients() -> None:
+    separate, brokers = (render(*values).workload("storage") for values in ((), ("brokers",)))
+    # What Kubernetes lets nobody change, so that an upgrade can change the layout and find its data.
+    for fixed in ("serviceName", "selector", "volumeClaimTemplates", "podManagementPolicy", "replicas"):
+        assert separate["spec"][fixed] == brokers["spec"][fixed]
+    assert separate["metadata"]["name"] == brokers["metadata"]["name"]
+    mounts = {mount["mountPath"] for mount in container_of(separate)["volumeMounts"]}
+    assert mounts == {mount["mountPath"] for mount in container_of(brokers)["volumeMounts"]}
+    drain = container_of(brokers)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 0 < drain < pod_spec(brokers)["terminationGracePeriodSeconds"] - 60
+    assert "lifecycle" not in container_of(separate)
+
+
+def test_of_brokers_there_is_one_kind_of_pod() -> None:
+    rendered = render("brokers", "canary.enabled=true")
+    assert rendered.front == "storage"
+    names = [item["metadata"]["name"] for item in rendered.objects if item["kind"] != "Service"]
+    assert not [name for name in names if "gateway" in name]
+    container = container_of(rendered.workload("storage"))
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+    assert container["image"] == "barnabas/broker:0.1.0"
+    budget = rendered.one("PodDisruptionBudget", "storage")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
 def test_old_pods_do_not_keep_new_ones_from_their_nodes() -> None:
     spec = pod_spec(render("gateway.podAntiAffinity=hard").workload("gateway"))
     (term,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

@@ -88,7 +88,7 @@ class RunningChart:
     def start(self) -> None:
         """Start a process for each pod and wait until all are ready."""
         workloads = {component_of(item): item for item in self.rendered.workloads}
-        for component in ORDER:
+        for component in (each for each in ORDER if each in workloads):
             for ordinal in range(workloads[component]["spec"]["replicas"]):
                 self.pods.append(Pod(workloads[component], ordinal, f"{self.network}.{len(self.pods) + 1}"))
         for pod in self.pods:
@@ -119,7 +119,10 @@ class RunningChart:
 
     def address_of(self, component: str) -> str:
         """The address of a component's first pod."""
-        return next(pod.address for pod in self.pods if component_of(pod.workload) == component)
+        return self.pods_of(self.rendered.front if component == "gateway" else component)[0].address
+
+    def pods_of(self, component: str) -> list[Pod]:
+        return [pod for pod in self.pods if component_of(pod.workload) == component]
 
     def _run(self, pod: Pod) -> subprocess.Popen[bytes]:
         home = self.folder / pod.name
@@ -140,7 +143,8 @@ class RunningChart:
             return list(container_of(pod.workload)["command"])
         file = self.folder / pod.name / f"{component}.properties"
         file.write_text(self._localised(pod, self.rendered.properties(component)))
-        return [sys.executable, "-m", f"barnabas.{component}", "--config", str(file)]
+        package = "host" if component == self.rendered.front == "storage" else component
+        return [sys.executable, "-m", f"barnabas.{package}", "--config", str(file)]
 
     def _localised(self, pod: Pod, text: str) -> str:
         """A setting with addresses for names, the pod's address for all of its addresses, and a folder for volumes."""
@@ -159,10 +163,10 @@ class RunningChart:
         return (self.folder / pod.name / "log").read_text()[-3000:]
 
 
-@pytest.fixture(scope="module")
-def chart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningChart]:
-    """The chart as it is by default, with etcd and two of most, and the canary."""
-    rendered = render("storage.replicas=2", "canary.enabled=true")
+@pytest.fixture(scope="module", params=[(), ("brokers",)], ids=["separate", "brokers"])
+def chart(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[RunningChart]:
+    """The chart in either layout, with etcd and two of most, and the canary."""
+    rendered = render(*request.param, "storage.replicas=2", "canary.enabled=true")
     # A network of its own for each test process, out of the 16 million addresses of the loopback network.
     network = f"127.{100 + os.getpid() // 250 % 100}.{1 + os.getpid() % 250}"
     running = RunningChart(rendered, tmp_path_factory.mktemp("chart"), network)
@@ -175,9 +179,18 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningChart]:
 
 def test_a_rendered_chart_is_a_cluster_with_a_port_for_each_storage_node(chart: RunningChart) -> None:
     gateway = chart.address_of("gateway")
-    metadata = AdminClient({"bootstrap.servers": f"{gateway}:9092"}).list_topics(timeout=10)
-    brokers = {broker.id: (str(broker.host), broker.port) for broker in metadata.brokers.values()}
-    assert brokers == {0: (gateway, 9092), 1: (gateway, 9093)}
+    expected = {0: (gateway, 9092), 1: (gateway, 9093)}
+    if chart.rendered.front == "storage":  # where each has an address of its own
+        expected = {pod.ordinal: (pod.address, 9092 + pod.ordinal) for pod in chart.pods_of("storage")}
+    deadline = time.monotonic() + READY_SECONDS
+    while (told := brokers_told(f"{gateway}:9092")) != expected:  # until every gateway is known to this one
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+
+
+def brokers_told(bootstrap: str) -> dict[int, tuple[str, int]]:
+    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    return {broker.id: (str(broker.host), broker.port) for broker in metadata.brokers.values()}
 
 
 def test_the_canary_goes_round_the_gateways(chart: RunningChart) -> None:

@@ -14,8 +14,8 @@ from rendered_chart import (
     ROOT,
     Object,
     Rendered,
-    component_of,
     container_of,
+    container_ports,
     environment_of,
     render,
     texts,
@@ -26,6 +26,7 @@ from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.clients.listeners import parse_listeners
 from barnabas.gateway.config import GatewayConfig
+from barnabas.host.config import BrokerConfig
 from barnabas.kernel.config import load_config
 from barnabas.storage.config import StorageConfig
 
@@ -59,13 +60,17 @@ def fields_of_pod(workload: Object, ordinal: int, ip: str) -> dict[str, str]:
 def load(
     rendered: Rendered, component: str, tmp_path: Path, *, ordinal: int = 0, ip: str = "10.1.2.3"
 ) -> Any:
-    """The config that a service has in its pod, as it reads it itself."""
-    workload = rendered.workload(component)
-    file = tmp_path / f"{component}.properties"
-    file.write_text(rendered.properties(component))
+    """The config that a service has in its pod, as it reads it itself; in a broker's, that part of the broker's."""
+    pod = rendered.front if component == "gateway" else component
+    workload = rendered.workload(pod)
+    file = tmp_path / f"{pod}.properties"
+    file.write_text(rendered.properties(pod))
     assert container_of(workload)["args"] == ["--config", f"/etc/barnabas/config/{file.name}"]
     environment = environment_of(workload, fields_of_pod(workload, ordinal, ip))
-    return load_config(CONFIGS[component], ["--config", str(file)], {**image_variables(), **environment})
+    is_broker = pod == rendered.front == "storage"
+    config_type = BrokerConfig if is_broker else CONFIGS[component]
+    config = load_config(config_type, ["--config", str(file)], {**image_variables(), **environment})
+    return getattr(config, component) if is_broker else config
 
 
 @pytest.mark.parametrize("component", SERVICES)
@@ -132,45 +137,63 @@ def test_values_reach_the_services_and_whole_numbers_stay_whole(tmp_path: Path) 
 @pytest.mark.parametrize("values", MATRIX, ids=name_of)
 def test_listeners_are_where_the_container_has_its_ports(values: tuple[str, ...], tmp_path: Path) -> None:
     rendered = render(*values)
-    settings = rendered.settings("gateway")
-    listeners = parse_listeners(
-        settings["listeners"].split(","), settings["advertised.listeners"].split(","), settings["advertise"]
-    )
+    config = load(rendered, "gateway", tmp_path)
+    listeners = parse_listeners(config.listeners, config.advertised_listeners, config.advertise)
     nodes = rendered.workload("storage")["spec"]["replicas"]
-    count = nodes if settings["advertise"] == "port" else 1
-    assert int(settings["ports.per.listener"]) == count
+    count = nodes if config.advertise == "port" else 1
+    assert config.ports_per_listener == count
     expected = {
         f"{listener.name.lower()}-{position}": listener.port + position
         for listener in listeners
         for position in range(count)
     }
-    container = container_of(rendered.workload("gateway"))
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports == {"http": 8080, **expected}
+    own = {"http": 8080} if rendered.front == "gateway" else {"http": 8080, "grpc": 19090}
+    assert container_ports(rendered.workload(rendered.front)) == {**own, **expected}
     assert {listener.name: listener.port for listener in listeners}.items() <= CLIENT_PORTS.items()
 
 
-def advertised(rendered: Rendered) -> dict[str, tuple[str, int]]:
+def advertised(rendered: Rendered, tmp_path: Path, ordinal: int = 0) -> dict[str, tuple[str, int]]:
     """Host and first port that clients of each listener are told."""
-    settings = rendered.settings("gateway")
-    listeners = parse_listeners(
-        settings["listeners"].split(","), settings["advertised.listeners"].split(","), settings["advertise"]
-    )
+    config = load(rendered, "gateway", tmp_path, ordinal=ordinal)
+    listeners = parse_listeners(config.listeners, config.advertised_listeners, config.advertise)
     return {listener.name: (listener.advertised_host, listener.advertised_port) for listener in listeners}
 
 
-def test_clients_are_told_the_address_that_they_came_to() -> None:
+def test_clients_are_told_the_address_that_they_came_to(tmp_path: Path) -> None:
     inside = (f"barnabas-gateway.{DOMAIN}", 9092)
-    assert advertised(render()) == {"INTERNAL": inside}
-    assert advertised(render("node-port")) == {"INTERNAL": inside, "EXTERNAL": ("node1.example.com", 30092)}
-    assert advertised(render("one-port")) == {"INTERNAL": inside, "EXTERNAL": ("localhost", 9092)}
-    assert advertised(render("production")) == {"INTERNAL": inside, "EXTERNAL": ("kafka.example.com", 9092)}
+
+    def told(*values: str) -> dict[str, tuple[str, int]]:
+        return advertised(render(*values), tmp_path)
+
+    assert told() == {"INTERNAL": inside}
+    assert told("node-port") == {"INTERNAL": inside, "EXTERNAL": ("node1.example.com", 30092)}
+    assert told("one-port") == {"INTERNAL": inside, "EXTERNAL": ("localhost", 9092)}
+    assert told("production") == {"INTERNAL": inside, "EXTERNAL": ("kafka.example.com", 9092)}
     # The canary must stay with the gateway that it came to.
-    assert advertised(render("canary.enabled=true"))["DIRECT"] == ("", 11092)
-    bracketed = render(
-        "gateway.external.type=ClusterIP", "gateway.external.host=2001:db8::7", "ipFamily=IPv6"
+    assert told("canary.enabled=true")["DIRECT"] == ("", 11092)
+    bracketed = told("gateway.external.type=ClusterIP", "gateway.external.host=2001:db8::7", "ipFamily=IPv6")
+    assert bracketed["EXTERNAL"] == ("2001:db8::7", 9092)
+
+
+def test_clients_inside_are_told_each_broker_by_the_name_of_its_pod(tmp_path: Path) -> None:
+    inside = (f"barnabas-storage-2.barnabas-storage.{DOMAIN}", 9092)
+    assert advertised(render("brokers"), tmp_path, 2) == {"INTERNAL": inside}
+    both = advertised(render("brokers", "node-port", "canary.enabled=true"), tmp_path, 2)
+    assert both == {"INTERNAL": inside, "EXTERNAL": ("node1.example.com", 30092), "DIRECT": ("", 11092)}
+    # One address for all is one that leads to all.
+    one = advertised(render("brokers", "one-port"), tmp_path, 2)
+    assert one == {"INTERNAL": (f"barnabas-gateway.{DOMAIN}", 9092), "EXTERNAL": ("localhost", 9092)}
+
+
+def test_a_broker_has_the_settings_of_both_its_parts(tmp_path: Path) -> None:
+    rendered = render(
+        "brokers", "storage.config.log\\.retention\\.ms=604800000", "gateway.config.max\\.connections=77"
     )
-    assert advertised(bracketed)["EXTERNAL"] == ("2001:db8::7", 9092)
+    assert load(rendered, "gateway", tmp_path, ordinal=1).max_connections == 77
+    storage = load(rendered, "storage", tmp_path, ordinal=1)
+    shown = {"log.retention.ms": "604800000", "max.connections": "77"}
+    assert shown.items() <= storage.broker_settings.items()
+    assert (storage.node_id, storage.position) == (1, 1)
 
 
 @pytest.mark.parametrize("values", MATRIX, ids=name_of)
@@ -194,13 +217,13 @@ def test_every_name_leads_to_a_service_of_the_chart(values: tuple[str, ...]) -> 
     assert found > 3
 
 
-@pytest.mark.parametrize("values", [(), ("minimal",), ("production",)], ids=name_of)
-def test_everybody_knows_all_controllers(values: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("values", [(), ("minimal",), ("production",), ("brokers",)], ids=name_of)
+def test_everybody_knows_all_controllers(values: tuple[str, ...], tmp_path: Path) -> None:
     rendered = render(*values)
     count = rendered.workload("controller")["spec"]["replicas"]
     names = [f"barnabas-controller-{ordinal}.barnabas-controller.{DOMAIN}:19090" for ordinal in range(count)]
     for component in ("gateway", "storage", "coordinator"):
-        assert rendered.settings(component)["controllers"].split(",") == names
+        assert load(rendered, component, tmp_path).controllers == tuple(names)
 
 
 def test_controllers_advertise_the_names_that_others_know_them_by(tmp_path: Path) -> None:
@@ -230,11 +253,12 @@ def test_images_are_those_that_the_project_builds_and_run_as_their_user() -> Non
     dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
     build = (ROOT / "docker" / "build.sh").read_text()
     assert '"barnabas/$service:$version"' in build
-    for workload in render("canary.enabled=true").workloads:
+    workloads = [*render("canary.enabled=true").workloads, render("brokers").workload("storage")]
+    for workload in workloads:
         image = container_of(workload)["image"]
         if image.startswith("barnabas/"):
             name, tag = image.removeprefix("barnabas/").split(":")
             assert re.search(rf"^images=\(.*\b{name}\b", build, re.MULTILINE), image
             assert f'version = "{tag}"' in (ROOT / "pyproject.toml").read_text()
-            assert component_of(workload) in (name, "test", "canary")
+            assert container_of(workload)["name"] in (name, "round-trip", "canary")
     assert "\nUSER 10001:10001\n" in dockerfile

@@ -52,6 +52,7 @@ CONTRADICTIONS = [
     (["etcd.endpoints={etcd:2379}"], "choose one of them"),
     (["redis.enabled=true", "redis.address=r:6379"], "choose one of them"),
     (["gateway.autoscaling.enabled=true", "gateway.autoscaling.maxReplicas=1"], "is above maxReplicas=1"),
+    (["gateway.autoscaling.enabled=true", "broker.enabled=true"], "as many gateways as brokers"),
     (
         ["gateway.autoscaling.enabled=true", "gateway.resources.requests.cpu=null"],
         "gateway.resources.requests.cpu is not set",
@@ -156,8 +157,18 @@ def test_dashboards_and_rules_are_in_the_objects_word_for_word() -> None:
     assert groups == written
 
 
-def test_the_service_monitor_finds_the_metrics_of_every_service() -> None:
-    rendered = render("monitoring.serviceMonitor.enabled=true", "canary.enabled=true", "redis.enabled=true")
+@pytest.mark.parametrize(
+    ("values", "jobs"),
+    [((), ["gateway", "storage"]), (("brokers",), ["broker"])],
+    ids=["separate", "brokers"],
+)
+def test_the_service_monitor_finds_the_metrics_of_every_service(
+    values: tuple[str, ...], jobs: list[str]
+) -> None:
+    """Once, by one Service: what is scraped twice counts twice."""
+    rendered = render(
+        *values, "monitoring.serviceMonitor.enabled=true", "canary.enabled=true", "redis.enabled=true"
+    )
     (monitor,) = rendered.of_kind("ServiceMonitor")
     wanted = monitor["spec"]["selector"]["matchLabels"]
     (endpoint,) = monitor["spec"]["endpoints"]
@@ -166,7 +177,7 @@ def test_the_service_monitor_finds_the_metrics_of_every_service() -> None:
         if wanted.items() <= service["metadata"]["labels"].items():
             assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
             found.append(service["metadata"]["labels"][monitor["spec"]["jobLabel"]])
-    assert sorted(found) == ["canary", "controller", "coordinator", "etcd", "gateway", "storage"]
+    assert sorted(found) == sorted(["canary", "controller", "coordinator", "etcd", *jobs])
 
 
 def notes(*values: str) -> str:
@@ -194,6 +205,11 @@ def test_notes_say_how_to_connect_and_what_is_not_promised() -> None:
     assert "at the ports 9092 to 9094" in text
     assert "The replication factor is 1" in text
     assert "a volume that is lost" in text.lower()
+
+
+def test_notes_count_brokers() -> None:
+    assert notes("broker.enabled=true").startswith("Barnabas 0.1.0: 3 brokers.\n")
+    assert "3 storage nodes, 2 gateways.\n" in notes()
 
 
 def test_notes_of_one_port_and_of_none() -> None:

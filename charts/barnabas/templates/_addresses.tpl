@@ -41,6 +41,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The component whose pods clients connect to: brokers are storage nodes that are gateways too. */}}
+{{- define "barnabas.frontComponent" -}}
+{{- if .Values.broker.enabled -}}storage{{- else -}}gateway{{- end -}}
+{{- end -}}
+
 {{/* How many ports a listener of the gateways has: one for each storage node, or one. */}}
 {{- define "barnabas.clientPorts" -}}
 {{- if eq .Values.gateway.advertise "port" -}}{{ int .Values.storage.replicas }}{{- else -}}1{{- end -}}
@@ -59,6 +64,18 @@
 {{/* Where in-cluster clients start. */}}
 {{- define "barnabas.bootstrap" -}}
 {{ include "barnabas.host" (dict "root" . "suffix" "-gateway") }}:{{ int .Values.gateway.port }}
+{{- end -}}
+
+{{/*
+Where clients inside are sent for a broker: in `port` mode the pod's own name, so that who asks the leader of a partition
+comes to its own process; the port is counted up from here by the broker's place.
+*/}}
+{{- define "barnabas.brokerAddress" -}}
+{{- if eq .Values.gateway.advertise "port" -}}
+$(POD_NAME).{{ include "barnabas.host" (dict "root" . "suffix" "-storage") }}:{{ include "barnabas.internalPort" . }}
+{{- else -}}
+{{ include "barnabas.bootstrap" . }}
+{{- end -}}
 {{- end -}}
 
 {{- define "barnabas.redisAddress" -}}

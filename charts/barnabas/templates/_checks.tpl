@@ -28,6 +28,9 @@
 {{- fail "redis.address is set although redis.enabled=true makes a Redis of its own: choose one of them" -}}
 {{- end -}}
 {{- $scaling := .Values.gateway.autoscaling -}}
+{{- if and $scaling.enabled .Values.broker.enabled -}}
+{{- fail "gateway.autoscaling.enabled=true: with broker.enabled=true there are as many gateways as brokers (storage.replicas); set gateway.autoscaling.enabled to false" -}}
+{{- end -}}
 {{- if and $scaling.enabled (gt (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
 {{- fail (printf "gateway.autoscaling.minReplicas=%d is above maxReplicas=%d" (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
 {{- end -}}

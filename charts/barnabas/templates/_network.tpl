@@ -46,6 +46,41 @@
 {protocol: TCP, port: {{ .first }}{{ if gt $count 1 }}, endPort: {{ add .first (sub $count 1) }}{{ end }}}
 {{- end -}}
 
+{{/* Ingress of clients to gateways, or to the gateways in brokers. */}}
+{{- define "barnabas.clientIngress" -}}
+- ports:
+    - {{ include "barnabas.clientPortRange" (dict "root" . "first" (include "barnabas.internalPort" .)) }}
+    {{- if ne .Values.gateway.external.type "None" }}
+    - {{ include "barnabas.clientPortRange" (dict "root" . "first" (include "barnabas.externalPort" .)) }}
+    {{- end }}
+  {{- with .Values.networkPolicy.clientsFrom }}
+  from:
+    {{- toYaml . | nindent 4 }}
+    # The test and the canary are clients too.
+    {{- include "barnabas.peer" (dict "root" $ "component" "test") | nindent 4 }}
+    {{- include "barnabas.peer" (dict "root" $ "component" "canary") | nindent 4 }}
+  {{- end }}
+{{- if .Values.canary.enabled }}
+- from:
+    {{- include "barnabas.peer" (dict "root" . "component" "canary") | nindent 4 }}
+  ports:
+    - {{ include "barnabas.clientPortRange" (dict "root" . "first" (include "barnabas.directPort" .)) }}
+{{- end }}
+{{- end -}}
+
+{{/* Egress of gateways to Redis. */}}
+{{- define "barnabas.redisEgress" -}}
+{{- if .Values.redis.enabled }}
+- to:
+    {{- include "barnabas.peer" (dict "root" . "component" "redis") | nindent 4 }}
+  ports:
+    - {protocol: TCP, port: 6379}
+{{- else if .Values.redis.address }}
+- ports:
+    - {protocol: TCP, port: {{ regexFind "[0-9]+$" .Values.redis.address }}}
+{{- end }}
+{{- end -}}
+
 {{/* What the values allow besides, and the collector of traces. */}}
 {{- define "barnabas.moreEgress" -}}
 {{- with .Values.tracing.otlpEndpoint }}

@@ -176,7 +176,7 @@ readinessProbe:
   mountPath: /etc/barnabas/internal-tls
   readOnly: true
 {{- end }}
-{{- if eq .component "gateway" }}
+{{- if eq .component (include "barnabas.frontComponent" .root) }}
 {{- if .root.Values.tls.existingSecret }}
 - name: tls
   mountPath: /etc/barnabas/tls
@@ -203,7 +203,7 @@ readinessProbe:
     secretName: {{ . }}
     defaultMode: 0440
 {{- end }}
-{{- if eq .component "gateway" }}
+{{- if eq .component (include "barnabas.frontComponent" .root) }}
 {{- with .root.Values.tls.existingSecret }}
 - name: tls
   secret:
@@ -260,20 +260,23 @@ spec:
 
 {{/*
 A headless Service with gRPC and HTTP. Takes (dict "root" $ "component" "storage" "suffix" "-storage" "grpc" true
-"early" true), where `early` also names pods that are not ready: those that start must find each other.
+"early" true), where `early` also names pods that are not ready: those that start must find each other. It leads to the pods
+of the component, or of that in `of`; `clients` names the ports for clients inside too; `unscraped` keeps it from Prometheus where another Service leads to the same pods.
 */}}
 {{- define "barnabas.headlessService" -}}
 apiVersion: v1
 kind: Service
 metadata:
   {{- include "barnabas.metadata" . | nindent 2 }}
+    {{- if not .unscraped }}
     barnabas/scrape: "true"
+    {{- end }}
 spec:
   clusterIP: None
   publishNotReadyAddresses: {{ .early }}
   ipFamilies: [{{ .root.Values.ipFamily }}]
   selector:
-    {{- include "barnabas.selector" . | nindent 4 }}
+    {{- include "barnabas.selector" (dict "root" .root "component" (.of | default .component)) | nindent 4 }}
   ports:
     {{- if .grpc }}
     - name: grpc
@@ -283,6 +286,13 @@ spec:
     - name: http
       port: {{ include "barnabas.httpPort" .root }}
       targetPort: http
+    {{- if .clients }}
+    {{- range $position := until (int (include "barnabas.clientPorts" .root)) }}
+    - name: internal-{{ $position }}
+      port: {{ add (include "barnabas.internalPort" $.root) $position }}
+      targetPort: internal-{{ $position }}
+    {{- end }}
+    {{- end }}
     {{- if .direct }}
     - name: direct-0
       port: {{ include "barnabas.directPort" .root }}

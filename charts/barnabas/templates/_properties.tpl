@@ -19,7 +19,10 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The ConfigMap with a service's file. Takes (dict "root" $ "component" "storage" "own" (dict ...)). */}}
+{{/*
+The ConfigMap with a service's file. Takes (dict "root" $ "component" "storage" "own" (dict ...) "user" (dict ...)), where
+`user` is the component's own `config` unless it is given.
+*/}}
 {{- define "barnabas.configMap" -}}
 apiVersion: v1
 kind: ConfigMap
@@ -28,5 +31,5 @@ metadata:
 data:
   {{ .component }}.properties: |
     # Settings of the {{ .component }} service; the pod's BARNABAS_* variables win over them.
-    {{- include "barnabas.properties" (dict "own" .own "user" (get .root.Values .component).config) | trim | nindent 4 }}
+    {{- include "barnabas.properties" (dict "own" .own "user" (.user | default (get .root.Values .component).config)) | trim | nindent 4 }}
 {{- end -}}
