@@ -167,7 +167,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
     from matplotlib.ticker import FuncFormatter
 
-    figure, axes = pyplot.subplots(figsize=(11, 1.5 + 0.27 * len(rows)), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(11, 1.7 + 0.27 * len(rows)), layout="constrained")
     for place, row in enumerate(rows):
         assert row.ratio is not None
         ratio = row.ratio
@@ -176,7 +176,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         axes.plot([ratio.low, ratio.high], [place, place], color="black", linewidth=1)
         if row.separate_ratio is not None:
             axes.plot(
-                row.separate_ratio.median, place, marker="D", color="#34558b", markersize=4, linestyle="none"
+                row.separate_ratio.median, place, "D", color="#34558b", markeredgecolor="white", markersize=6
             )
         axes.annotate(f" {ratio.median:.2f} ", (ratio.high if ratio.median >= 1 else ratio.low, place),
                       ha="left" if ratio.median >= 1 else "right", va="center", fontsize=7)  # fmt: skip
@@ -194,7 +194,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     axes.set_title(
         f"Barnabas beside {result['against']}, {result['began'][:10]}, {result['machine']['cores']} cores\n"
         "ratio of each round of runs: median and range; right of 1 Barnabas is the better one"
-        + ("; diamonds: gateway and storage node apart" if any(row.separate_ratio for row in rows) else ""),
+        + ("\ndiamonds: gateway and storage node apart" if any(row.separate_ratio for row in rows) else ""),
         fontsize=9,
     )
     figure.savefig(path, dpi=110)
