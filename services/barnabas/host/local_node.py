@@ -69,7 +69,9 @@ class LocalNode:
             for part in (self.appends, self.fetches, self.stub):
                 part.close()
 
-    def append_at_once(self, topic_id: bytes, partition: int, records: bytes, acks: int) -> Placed | None:
+    def append_at_once(
+        self, topic_id: bytes, partition: int, records: memoryview, acks: int
+    ) -> Placed | None:
         """See `NearStorage`."""
         if self._replicas is None:
             return None

@@ -44,7 +44,9 @@ class Read(NamedTuple):
 class NearStorage(Protocol):
     """A storage node's partitions, as a plain function call."""
 
-    def append_at_once(self, topic_id: bytes, partition: int, records: bytes, acks: int) -> Placed | None:
+    def append_at_once(
+        self, topic_id: bytes, partition: int, records: memoryview, acks: int
+    ) -> Placed | None:
         """Append one batch as the leader, where it can be acknowledged (as `acks` asks) before this returns.
 
         None, with nothing changed, where it cannot: this node does not lead, the append would have to wait for the

@@ -39,12 +39,26 @@ class FrameReader:
         self._buffered += len(data)
         if self._buffered < self._needed:
             return []
-        buffer = data if len(self._chunks) == 1 else b"".join(self._chunks)
-        frames, position = self._split(buffer)
+        frames: list[bytes] = []
+        if len(self._chunks) == 1:
+            buffer = data
+        elif self._needed == LENGTH_BYTES:
+            buffer = b"".join(self._chunks)
+        else:
+            frame, buffer = self._whole_frame()
+            frames.append(frame)
+        more, position = self._split(buffer)
         rest = buffer[position:] if position else buffer
         self._chunks = [rest] if rest else []
         self._buffered = len(rest)
-        return frames
+        return frames + more if frames else more
+
+    def _whole_frame(self) -> tuple[bytes, bytes]:
+        """(the frame that ends in the last of several chunks, what stands behind it); it may be large: copied once."""
+        first, *between, last = self._chunks
+        end = len(last) - (self._buffered - self._needed)
+        frame = b"".join([memoryview(first)[LENGTH_BYTES:], *between, memoryview(last)[:end]])
+        return frame, last[end:]
 
     def _split(self, buffer: bytes) -> tuple[list[bytes], int]:
         frames: list[bytes] = []

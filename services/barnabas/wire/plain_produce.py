@@ -37,7 +37,8 @@ class PlainProduce(NamedTuple):
     timeout_ms: int
     topic: bytes
     partition: int
-    records: bytes
+    records: memoryview
+    """In the frame; nothing is copied."""
 
 
 def read_plain_produce(frame: bytes) -> PlainProduce | None:
@@ -69,7 +70,9 @@ def read_plain_produce(frame: bytes) -> PlainProduce | None:
     end = at + size - 1
     if size < 1 or frame[end : end + len(_NO_TAGS)] != _NO_TAGS:
         return None
-    return PlainProduce(version, correlation_id, acks, timeout_ms, topic, partition, frame[at:end])
+    return PlainProduce(
+        version, correlation_id, acks, timeout_ms, topic, partition, memoryview(frame)[at:end]
+    )
 
 
 def _read_long(frame: bytes, byte: int, at: int) -> tuple[int, int]:

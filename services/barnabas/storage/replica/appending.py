@@ -85,7 +85,7 @@ class Appending:
         self._on_written(info, len(records))
         return info
 
-    def append_at_once(self, records: bytes, acks: int) -> AppendInfo | None:
+    def append_at_once(self, records: memoryview, acks: int) -> AppendInfo | None:
         """Append one batch of a client's as `append` does, where it can be acknowledged when this returns.
 
         None, with nothing changed, where it cannot: the log is not led here or not open, its directory is not known to
