@@ -45,6 +45,8 @@ SERVICES: Final = (*ETCD, "redis", COLLECTOR, *OURS, "prometheus")
 SEPARATE_FILES: Final = ("compose.yaml",)
 BROKER_FILES: Final = ("compose.yaml", "compose.brokers.yaml")
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
+BESIDE_BROKERS: Final = (*ETCD, *CONTROLLERS, COORDINATORS[0])
+"""Enough beside them for clients."""
 
 COMPOSE_OF_OLD: Final = ("docker-compose",)
 

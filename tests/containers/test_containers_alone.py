@@ -5,10 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import urllib.request
+from collections.abc import Sequence
 
 import docker
 import pytest
-from compose_project import COMPOSE_OF_OLD, ROOT, SERVICES, VERSION, Project, build_images, wait_for
+from compose_project import (
+    BESIDE_BROKERS,
+    BROKER_FILES,
+    BROKERS,
+    COMPOSE_OF_OLD,
+    ROOT,
+    SEPARATE_FILES,
+    SERVICES,
+    VERSION,
+    Project,
+    build_images,
+    wait_for,
+)
 from docker.types import Mount
 from running_load import Load
 from testcontainers.core.container import DockerContainer
@@ -49,15 +62,26 @@ def test_one_container_is_a_cluster_for_the_machine_that_runs_it(project: Projec
 
 
 @pytest.mark.whole
-def test_docker_compose_of_old_takes_the_same_file(images: str) -> None:
+@pytest.mark.parametrize(
+    ("files", "started", "restarted"),
+    [
+        (SEPARATE_FILES, SERVICES, ("gateway-1", "storage-1")),
+        (BROKER_FILES, (*BESIDE_BROKERS, *BROKERS), ("broker-1",)),
+    ],
+    ids=["separate", "brokers"],
+)
+def test_docker_compose_of_old_takes_the_same_files(
+    images: str, files: Sequence[str], started: Sequence[str], restarted: Sequence[str]
+) -> None:
     subprocess.run([ROOT / "deploy" / "setup" / "programs.sh", *COMPOSE_OF_OLD], check=True)
     project = Project(VERSION, *COMPOSE_OF_OLD)
+    project.use(files, started)
     try:
         project.start()
         with Load(project.bootstrap) as load:
-            project.compose("restart", "gateway-1", "storage-1")
+            project.compose("restart", *restarted)
             load.wait_progress()
-            project.compose("up", "--detach", "--no-build", *SERVICES)
+            project.compose("up", "--detach", "--no-build", *started)
             load.wait_progress()
     finally:
         project.stop()

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from compose_project import (
+    BESIDE_BROKERS,
     BROKER_FILES,
     BROKERS,
-    CONTROLLERS,
-    COORDINATORS,
-    ETCD,
     GATEWAYS,
     SEPARATE_FILES,
     STORAGE,
@@ -24,15 +22,12 @@ from confluent_kafka.admin import AdminClient
 from kcat_client import kcat
 from running_load import Load, read_all
 
-REST = (*ETCD, *CONTROLLERS, COORDINATORS[0])
-"""What is beside them, in either layout; one of what no test here disturbs."""
-
 
 @pytest.fixture(scope="module")
 def brokers(images: str) -> Iterator[Project]:
     """A project with brokers, up; everything of it is gone afterwards."""
     project = Project(VERSION)
-    project.use(BROKER_FILES, (*REST, *BROKERS, "prometheus"))
+    project.use(BROKER_FILES, (*BESIDE_BROKERS, *BROKERS, "prometheus"))
     try:
         project.start()
         yield project
@@ -88,7 +83,7 @@ def test_prometheus_scrapes_brokers_in_place_of_their_parts(brokers: Project) ->
 @pytest.mark.whole
 def test_the_layout_changes_and_changes_back_on_the_same_volumes(images: str) -> None:
     project = Project(VERSION)
-    separate, together = (*REST, *STORAGE, *GATEWAYS), (*REST, *BROKERS)
+    separate, together = (*BESIDE_BROKERS, *STORAGE, *GATEWAYS), (*BESIDE_BROKERS, *BROKERS)
     topics = {}
     try:
         for files, started in (
