@@ -9,14 +9,16 @@ from barnabas.kernel.service import run_service
 if TYPE_CHECKING:
     from barnabas.canary.config import CanaryConfig
     from barnabas.kernel.service import Serve
+    from barnabas.links.network import Network
 
 
-def load() -> tuple[type[CanaryConfig], Serve[CanaryConfig]]:
+def load() -> tuple[type[CanaryConfig], Serve[CanaryConfig], Network]:
     """The service's own code, imported once the process is prepared for it."""
     from barnabas.canary.config import CanaryConfig
     from barnabas.canary.service import serve
+    from barnabas.kernel.environment import no_network
 
-    return CanaryConfig, serve
+    return CanaryConfig, serve, no_network()
 
 
 if __name__ == "__main__":

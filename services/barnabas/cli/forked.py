@@ -87,6 +87,7 @@ def fork_services(
         return {}
     prepare_imports()
     importlib.import_module("uvloop")
+    importlib.import_module("barnabas.rpc.network")
     forked = {}
     gc.disable()  # an import makes many objects and no garbage
     try:

@@ -9,14 +9,16 @@ from barnabas.kernel.service import run_service
 if TYPE_CHECKING:
     from barnabas.controller.config import ControllerConfig
     from barnabas.kernel.service import Serve
+    from barnabas.links.network import Network
 
 
-def load() -> tuple[type[ControllerConfig], Serve[ControllerConfig]]:
+def load() -> tuple[type[ControllerConfig], Serve[ControllerConfig], Network]:
     """The service's own code, imported once the process is prepared for it."""
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.service import serve
+    from barnabas.rpc.network import GrpcNetwork
 
-    return ControllerConfig, serve
+    return ControllerConfig, serve, GrpcNetwork()
 
 
 if __name__ == "__main__":

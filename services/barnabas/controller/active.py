@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.controller.config import ControllerConfig
@@ -105,7 +105,7 @@ class ActiveController:
             for task in self._removals:
                 task.cancel()
 
-    async def watch(self, request: WatchRequest) -> AsyncIterator[MetadataDelta]:
+    async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         """Register the caller, then everything it must know.
 
         Raises WrongCluster, HistoryRefused, KafkaError for a bad registration, AlreadyRegistered, LeadershipLost,

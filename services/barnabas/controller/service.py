@@ -18,8 +18,6 @@ from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
-from barnabas.rpc.connections import add_address, make_server
-from barnabas.rpc.v1.controller_pb2_grpc import add_ControllerServicer_to_server
 
 log = get_logger("controller")
 
@@ -38,17 +36,15 @@ async def running_controller(
     config: ControllerConfig, store: Store, environment: Environment
 ) -> AsyncIterator[RunningController]:
     """Serve with the opened `store`, which the caller closes afterwards. Raises StartError."""
-    server = make_server()
     try:
-        address = add_address(server, config.listen_address)
+        server = environment.network.listen(config.listen_address)
     except OSError as error:
         raise StartError(str(error)) from error
-    controller = Controller(store, config.advertised_address or address, config, environment)
-    add_ControllerServicer_to_server(Servicer(controller), server)
-    await server.start()
+    controller = Controller(store, config.advertised_address or server.address, config, environment)
+    await server.serve_controller(Servicer(controller))
     ended = asyncio.create_task(controller.run(), name="controller")
     try:
-        yield RunningController(controller, address, ended)
+        yield RunningController(controller, server.address, ended)
     finally:
         ended.cancel()
         with contextlib.suppress(asyncio.CancelledError, WrongCluster):

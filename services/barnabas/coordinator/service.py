@@ -1,4 +1,4 @@
-"""The coordinator's process: subscription to the metadata, gRPC server, the partitions' tasks."""
+"""The coordinator's process: subscription to the metadata, server, the partitions' tasks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
-from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
-from barnabas.rpc.v1.coordinator_pb2_grpc import add_GroupCoordinatorServicer_to_server
 from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord
 
 STOP_GRACE_SECONDS = 0.5
@@ -33,24 +31,27 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
     if not config.controllers:
         raise StartError("controllers is empty: give the address of at least one controller")
     environment = context.environment
-    server = make_server()
     try:
-        address = add_address(server, config.listen_address)
+        server = environment.network.listen(config.listen_address)
     except OSError as error:
         raise StartError(str(error)) from error
     registration = CoordinatorRecord(
         coordinator_id=config.coordinator_id,
         incarnation_id=str(environment.new_id()),
-        address=config.advertised_address or address,
+        address=config.advertised_address or server.address,
     )
     subscription = MetadataSubscription(
-        config.controllers, lambda: _watch_request(registration, subscription)
+        environment.network, config.controllers, lambda: _watch_request(registration, subscription)
     )
     topic_log = StorageTopicLog(
-        GROUP_METADATA_TOPIC, lambda: subscription.image, config, registration.incarnation_id
+        GROUP_METADATA_TOPIC,
+        lambda: subscription.image,
+        config,
+        registration.incarnation_id,
+        environment.network,
     )
     coordinator = Coordinator(config, environment, topic_log, CoordinatorMetrics(environment.registry))
-    ends = StorageEnds(lambda: subscription.image, topic_log.connection_to)
+    ends = StorageEnds(lambda: subscription.image, topic_log.link_to)
     lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)
     streams = StreamCollector("client", topic_log.stream_counts)
@@ -58,10 +59,9 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
         environment.registry.register(collector)
     subscription.on_change(topic_log.on_image)
     subscription.on_change(coordinator.on_image)
-    add_GroupCoordinatorServicer_to_server(CoordinatorServicer(coordinator), server)
     context.health.add_condition("connected to the controller", lambda: subscription.is_current)
-    await server.start()
-    log.info("listening", address=address, coordinator_id=config.coordinator_id)
+    await server.serve_coordinator(CoordinatorServicer(coordinator))
+    log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [

@@ -9,16 +9,18 @@ from barnabas.kernel.service import run_service
 if TYPE_CHECKING:
     from barnabas.gateway.config import GatewayConfig
     from barnabas.kernel.service import Serve
+    from barnabas.links.network import Network
 
 
-def load() -> tuple[type[GatewayConfig], Serve[GatewayConfig]]:
+def load() -> tuple[type[GatewayConfig], Serve[GatewayConfig], Network]:
     """The service's own code, imported once the process is prepared for it."""
     from barnabas.gateway.config import GatewayConfig
     from barnabas.gateway.service import serve
     from barnabas.kernel.allocator import keep_freed_memory
+    from barnabas.rpc.network import GrpcNetwork
 
     keep_freed_memory()
-    return GatewayConfig, serve
+    return GatewayConfig, serve, GrpcNetwork()
 
 
 if __name__ == "__main__":

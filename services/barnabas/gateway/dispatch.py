@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import grpc.aio
-
 from barnabas.gateway.answers.cluster_faults import error_codes
 from barnabas.gateway.answers.unanswered import unanswered_code
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
@@ -20,6 +18,7 @@ from barnabas.gateway.request_times import RequestTimes, run_measured
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import StructuredLogger, get_logger
 from barnabas.kernel.tracing import is_tracing, start_span
+from barnabas.links.errors import LinkError
 from barnabas.wire.requests import MalformedRequest, RequestHeader, read_body, read_header
 from barnabas.wire.responses import encode_response
 from barnabas.wire.schema import API_VERSIONS_KEY, api_identifier, api_name, is_known_api
@@ -117,8 +116,8 @@ class Dispatcher:
             return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         except KafkaError as error:
             return self._error(request, error.code, error.message)
-        except grpc.aio.AioRpcError as error:
-            _logger(request).warning("no answer from inside", reason=error.details())
+        except LinkError as error:
+            _logger(request).warning("no answer from inside", reason=str(error))
             return self._error(request, unanswered_code(header.api_key), "")
         except CloseConnection:
             raise

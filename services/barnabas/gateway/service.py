@@ -50,14 +50,15 @@ async def _serve(
         listeners=[listener.record() for listener in listeners],
         node_id=beside.node_id if beside is not None else None,
     )
-    metadata = MetadataSubscription(config.controllers, lambda: WatchRequest(gateway=registration))
     environment, stream_counts = context.environment, StorageStreamCounts()
+    network, share_bytes = environment.network, node_share_bytes(config.queued_max_request_bytes)
+    metadata = MetadataSubscription(network, config.controllers, lambda: WatchRequest(gateway=registration))
     parts = GatewayParts(
         config=config,
         handlers=HANDLERS,
         clock=environment.clock,
         metadata=metadata,
-        links=Links(metadata, stream_counts, beside, node_share_bytes(config.queued_max_request_bytes)),
+        links=Links(metadata, network, stream_counts, beside, share_bytes),
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,

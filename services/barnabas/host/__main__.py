@@ -9,18 +9,20 @@ from barnabas.kernel.service import run_service
 if TYPE_CHECKING:
     from barnabas.host.config import BrokerConfig
     from barnabas.kernel.service import Serve
+    from barnabas.links.network import Network
 
 HOSTED: Final = ("gateway", "storage")
 
 
-def load() -> tuple[type[BrokerConfig], Serve[BrokerConfig]]:
+def load() -> tuple[type[BrokerConfig], Serve[BrokerConfig], Network]:
     """The services' own code, imported once the process is prepared for it."""
     from barnabas.host.config import BrokerConfig
     from barnabas.host.service import serve
     from barnabas.kernel.allocator import keep_freed_memory
+    from barnabas.rpc.network import GrpcNetwork
 
     keep_freed_memory()
-    return BrokerConfig, serve
+    return BrokerConfig, serve, GrpcNetwork()
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class _AppendRequest:
             for each, records in zip(batches.partitions, batches.records, strict=True)
         ]
 
-    def HasField(self, _: str) -> bool:  # noqa: N802
+    def HasField(self, _: str) -> bool:
         """As of a message: a gateway is no coordinator."""
         return False
 

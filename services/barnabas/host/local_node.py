@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.host.local_link import LocalAppends, LocalFetches
 from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
+from barnabas.links.errors import DeadlinePassed, Unreachable
 from barnabas.links.near_storage import Placed, Read, Sought
-from barnabas.rpc.unary_calls import late, unavailable
 
 if TYPE_CHECKING:
     from barnabas.rpc.v1.storage_pb2 import (
@@ -117,41 +117,41 @@ class LocalCalls:
         """The node serves no longer."""
         self._servicer = None
 
-    async def ListOffsets(  # noqa: N802
+    async def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
     ) -> ListOffsetsResponse:
-        return await _in_time(self._serving().ListOffsets(request, None), timeout)
+        return await _in_time(self._serving().ListOffsets(request), timeout)
 
-    async def OffsetForLeaderEpoch(  # noqa: N802
+    async def OffsetForLeaderEpoch(
         self, request: OffsetForLeaderEpochRequest, *, timeout: float | None = None
     ) -> OffsetForLeaderEpochResponse:
-        return await _in_time(self._serving().OffsetForLeaderEpoch(request, None), timeout)
+        return await _in_time(self._serving().OffsetForLeaderEpoch(request), timeout)
 
-    async def DeleteRecords(  # noqa: N802
+    async def DeleteRecords(
         self, request: DeleteRecordsRequest, *, timeout: float | None = None
     ) -> DeleteRecordsResponse:
-        return await _in_time(self._serving().DeleteRecords(request, None), timeout)
+        return await _in_time(self._serving().DeleteRecords(request), timeout)
 
-    async def DescribeLogDirs(  # noqa: N802
+    async def DescribeLogDirs(
         self, request: DescribeLogDirsRequest, *, timeout: float | None = None
     ) -> DescribeLogDirsResponse:
-        return await _in_time(self._serving().DescribeLogDirs(request, None), timeout)
+        return await _in_time(self._serving().DescribeLogDirs(request), timeout)
 
-    async def DescribeProducers(  # noqa: N802
+    async def DescribeProducers(
         self, request: DescribeProducersRequest, *, timeout: float | None = None
     ) -> DescribeProducersResponse:
-        return await _in_time(self._serving().DescribeProducers(request, None), timeout)
+        return await _in_time(self._serving().DescribeProducers(request), timeout)
 
     def _serving(self) -> StorageServicer:
         if self._servicer is None:
-            raise unavailable("the storage node in this process does not serve")
+            raise Unreachable("the storage node in this process does not serve")
         return self._servicer
 
 
 async def _in_time(answer: Awaitable[ResponseT], timeout: float | None) -> ResponseT:
-    """The answer, or the error of a gRPC call that took too long."""
+    """The answer. Raises DeadlinePassed."""
     try:
         async with asyncio.timeout(timeout):
             return await answer
     except TimeoutError:
-        raise late("the storage node in this process did not answer in time") from None
+        raise DeadlinePassed("the storage node in this process did not answer in time") from None

@@ -1,8 +1,8 @@
 """What one service asks of the world, in one object: nothing below makes a clock, a thread or a random number itself.
 
 With the real one (`kernel.service` makes it) a service runs as a process; with a seeded one the same code runs in a
-test or a simulation, and the same seed gives the same run. Files and the network have their places here once they come
-through protocols too.
+test or a simulation, and the same seed gives the same run. Files have their place here once they come through a
+protocol too.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from barnabas.kernel.clock import Clock, ManualClock
 from barnabas.kernel.threads import InlineThreads, Threads
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from barnabas.links.network import Network
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Environment:
     new_id: Callable[[], uuid.UUID]
     """An id that nobody else has."""
     threads: Threads
+    network: Network
+    """How other services are reached, and this one."""
 
     @cached_property
     def registry(self) -> CollectorRegistry:
@@ -40,7 +44,19 @@ class Environment:
         return CollectorRegistry(auto_describe=True)
 
 
-def seeded_environment(seed: int = 0, clock: Clock | None = None) -> Environment:
+class _NoNetwork:
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"no {name}: nothing here has to do with other services")
+
+
+def no_network() -> Network:
+    """For what neither asks another service for anything nor is asked."""
+    return cast("Network", _NoNetwork())
+
+
+def seeded_environment(
+    seed: int = 0, clock: Clock | None = None, network: Network | None = None
+) -> Environment:
     """An environment in which everything follows from `seed`; `clock` is a ManualClock if not given."""
     chance = random.Random(seed)
     return Environment(
@@ -48,4 +64,5 @@ def seeded_environment(seed: int = 0, clock: Clock | None = None) -> Environment
         random=chance,
         new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
         threads=InlineThreads(),
+        network=network or no_network(),
     )

@@ -16,16 +16,19 @@ import sys
 import uuid
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from barnabas.kernel.clock import Clock, SystemClock
 from barnabas.kernel.config import ConfigError, check_address, load_config
-from barnabas.kernel.environment import Environment
+from barnabas.kernel.environment import Environment, no_network
 from barnabas.kernel.health import Health
 from barnabas.kernel.logs import LEVELS, STYLES, configure_logs, get_logger
 from barnabas.kernel.movable_clock import ClockRefused, MovableClock, load_clock
 from barnabas.kernel.notify import notify_ready, notify_stopping
 from barnabas.kernel.threads import SystemThreads
+
+if TYPE_CHECKING:
+    from barnabas.links.network import Network
 
 EXIT_USER_ERROR: Final = 78
 """Exit status for what only the user can mend (EX_CONFIG of sysexits): a supervisor must not try again."""
@@ -88,23 +91,25 @@ Serve = Callable[[ConfigT, ServiceContext], Awaitable[None]]
 
 
 def run_service(
-    name: str, load: Callable[[], tuple[type[ConfigT], Serve[ConfigT]]], hosted: Collection[str] = ()
+    name: str,
+    load: Callable[[], tuple[type[ConfigT], Serve[ConfigT], Network]],
+    hosted: Collection[str] = (),
 ) -> None:
     """Run one service process to its end and exit with its status; `hosted` are the services within, if several.
 
-    `load` imports the service and returns its config type and `serve`. `serve(config, context)` must return soon
-    after `context.stopping` is set, with everything closed.
+    `load` imports the service and returns its config type, `serve`, and the network that it is to use.
+    `serve(config, context)` must return soon after `context.stopping` is set, with everything closed.
     """
     prepare_imports()
     import uvloop
 
     try:
-        config_type, serve = load()
+        config_type, serve, network = load()
         config = load_config(config_type, sys.argv[1:])
         _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(name, config, serve))
+            runner.run(_run(name, config, serve, network))
     except (ConfigError, StartError) as error:
         print(f"barnabas {name}: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_USER_ERROR)
@@ -120,13 +125,14 @@ def prepare_imports() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
-def system_environment(clock: Clock | None = None) -> Environment:
-    """The real world, as a service of its own process sees it."""
+def system_environment(clock: Clock | None = None, network: Network | None = None) -> Environment:
+    """The real world, as a service of its own process sees it; it reaches no other service without a `network`."""
     return Environment(
         clock=clock or SystemClock(),
         random=random.Random(),
         new_id=uuid.uuid4,
         threads=SystemThreads(),
+        network=network or no_network(),
     )
 
 
@@ -161,10 +167,10 @@ def _check_shared_settings(config: ServiceConfig) -> None:
         raise ConfigError(f"log.format={config.log_format}: expected one of {', '.join(STYLES)}")
 
 
-async def _run(name: str, config: ConfigT, serve: Serve[ConfigT]) -> None:
+async def _run(name: str, config: ConfigT, serve: Serve[ConfigT], network: Network) -> None:
     from barnabas.kernel.tracing import configure_tracing
 
-    context = ServiceContext(name, system_environment(system_clock(config)))
+    context = ServiceContext(name, system_environment(system_clock(config), network))
     _serve_clock(context)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

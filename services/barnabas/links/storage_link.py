@@ -1,4 +1,4 @@
-"""What a gateway or a coordinator may ask of one storage node, however it is reached.
+"""What a gateway or a coordinator may ask of one storage node, however it is reached, and what a node answers.
 
 `rpc.storage_streams.StorageConnection` reaches it over gRPC, `host.local_node.LocalNode` in the same process.
 """
@@ -6,21 +6,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from barnabas.rpc.append_frames import AppendBatches
     from barnabas.rpc.fetch_frames import FetchedResult
     from barnabas.rpc.v1.storage_pb2 import (
+        AppendFrame,
         AppendRequest,
         AppendResult,
+        AppendResultFrame,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,
         DescribeLogDirsResponse,
         DescribeProducersRequest,
         DescribeProducersResponse,
+        FetchFrame,
         FetchRequest,
         ListOffsetsRequest,
         ListOffsetsResponse,
@@ -85,26 +88,26 @@ class Fetches(Requests, Protocol):
 class Calls(Protocol):
     """Requests with one answer each, under their names in storage.proto; `timeout` in seconds.
 
-    They fail as gRPC's calls do.
+    They fail with a `LinkError`, after `timeout` at the latest.
     """
 
-    def ListOffsets(  # noqa: N802
+    def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
     ) -> Awaitable[ListOffsetsResponse]: ...
 
-    def OffsetForLeaderEpoch(  # noqa: N802
+    def OffsetForLeaderEpoch(
         self, request: OffsetForLeaderEpochRequest, *, timeout: float | None = None
     ) -> Awaitable[OffsetForLeaderEpochResponse]: ...
 
-    def DeleteRecords(  # noqa: N802
+    def DeleteRecords(
         self, request: DeleteRecordsRequest, *, timeout: float | None = None
     ) -> Awaitable[DeleteRecordsResponse]: ...
 
-    def DescribeLogDirs(  # noqa: N802
+    def DescribeLogDirs(
         self, request: DescribeLogDirsRequest, *, timeout: float | None = None
     ) -> Awaitable[DescribeLogDirsResponse]: ...
 
-    def DescribeProducers(  # noqa: N802
+    def DescribeProducers(
         self, request: DescribeProducersRequest, *, timeout: float | None = None
     ) -> Awaitable[DescribeProducersResponse]: ...
 
@@ -124,3 +127,35 @@ class StorageLink(Protocol):
     async def close(self) -> None:
         """What waits fails."""
         ...
+
+
+class StorageService(Protocol):
+    """A storage node, to those who serve it to others."""
+
+    async def Append(
+        self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
+    ) -> None:
+        """Serve one stream until the peer ends it; what `frames` and `write` raise when it is gone ends it, too."""
+        ...
+
+    async def Fetch(
+        self,
+        frames: AsyncIterator[FetchFrame],
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        is_client: bool,
+    ) -> None:
+        """As `Append`; `write` takes encoded FetchResultFrames. `is_client`: what is read goes to clients."""
+        ...
+
+    async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+
+    async def OffsetForLeaderEpoch(
+        self, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse: ...
+
+    async def DeleteRecords(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse: ...
+
+    async def DescribeLogDirs(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse: ...
+
+    async def DescribeProducers(self, request: DescribeProducersRequest) -> DescribeProducersResponse: ...

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-import grpc
-import grpc.aio
-
-from barnabas.rpc.unary_calls import answer_of
+from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused
 from barnabas.rpc.v1.controller_pb2 import ServiceHeartbeatRequest, WatchRequest
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
+    from barnabas.links.controller_link import ControllerLink
 
 HEARTBEAT_SECONDS: Final = 0.75
 """How often a service sends a heartbeat: four in the shortest time after which one is given up as silent."""
@@ -46,28 +43,24 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
             return None
 
 
-async def say_goodbye(controller: ControllerAsyncStub, heartbeat: ServiceHeartbeatRequest) -> None:
+async def say_goodbye(controller: ControllerLink, heartbeat: ServiceHeartbeatRequest) -> None:
     """Tell the controller that this service is being stopped; whether it hears of it does not matter much."""
     last = ServiceHeartbeatRequest()
     last.CopyFrom(heartbeat)
     last.leaving = True
-    with contextlib.suppress(grpc.aio.AioRpcError):
-        await answer_of(controller.ServiceHeartbeat(last, timeout=GOODBYE_SECONDS_MAX))
+    with contextlib.suppress(LinkError):
+        await controller.ServiceHeartbeat(last, timeout=GOODBYE_SECONDS_MAX)
 
 
-async def send_heartbeats(controller: ControllerAsyncStub, heartbeat: ServiceHeartbeatRequest) -> str:
-    """Send heartbeats until one is not answered as it should be, and return why."""
+async def send_heartbeats(controller: ControllerLink, heartbeat: ServiceHeartbeatRequest) -> NoReturn:
+    """Send heartbeats until one is not answered as it should be. Raises OutcomeUnknown, which says why."""
     while True:
         await asyncio.sleep(HEARTBEAT_SECONDS)
         try:
-            await answer_of(controller.ServiceHeartbeat(heartbeat, timeout=HEARTBEAT_TIMEOUT_SECONDS))
-        except grpc.aio.AioRpcError as error:
-            match error.code():
-                case grpc.StatusCode.UNIMPLEMENTED:
-                    await (
-                        asyncio.Event().wait()
-                    )  # a controller of an earlier version, which goes by the stream alone
-                case grpc.StatusCode.DEADLINE_EXCEEDED:
-                    return "the controller does not answer heartbeats"
-                case _:
-                    return error.details() or error.code().name
+            await controller.ServiceHeartbeat(heartbeat, timeout=HEARTBEAT_TIMEOUT_SECONDS)
+        except DeadlinePassed:
+            raise OutcomeUnknown("the controller does not answer heartbeats") from None
+        except LinkError as error:
+            if not isinstance(error, Refused) or error.why is not Refusal.UNKNOWN_CALL:
+                raise OutcomeUnknown(str(error)) from error
+            await asyncio.Event().wait()  # a controller of an earlier version, which goes by the stream alone

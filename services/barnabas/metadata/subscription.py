@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-import grpc
-import grpc.aio
-
 from barnabas.kernel.logs import get_logger
+from barnabas.links.errors import OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.metadata.heartbeats import heartbeat_of, say_goodbye, send_heartbeats
 from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.connections import open_channel
-from barnabas.rpc.unary_calls import answer_of, unavailable
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
+    from barnabas.links.controller_link import ControllerLink
+    from barnabas.links.network import Network
 
 RETRY_SECONDS_MIN: Final = 0.02
 RETRY_SECONDS_MAX: Final = 0.5
@@ -43,17 +39,20 @@ class RegistrationRefused(Exception):
 
 
 class MetadataSubscription:
-    """Owns the image of one process and the channels to the controllers.
+    """Owns the image of one process and the links to the controllers.
 
     `make_request` is called for each attempt, so that a registration can say what is true by then. Callbacks get
     (old image, new image), in order, on the event loop; they must not block.
     """
 
-    def __init__(self, controllers: Sequence[str], make_request: Callable[[], WatchRequest]) -> None:
+    def __init__(
+        self, network: Network, controllers: Sequence[str], make_request: Callable[[], WatchRequest]
+    ) -> None:
         assert controllers, "a service needs the address of at least one controller"
+        self._network = network
         self._addresses = list(controllers)
         self._make_request = make_request
-        self._channels = [open_channel(address) for address in self._addresses]
+        self._links = [network.connect_controller(address) for address in self._addresses]
         self._active = 0
         self._image = MetadataImage()
         self._callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
@@ -75,10 +74,9 @@ class MetadataSubscription:
         return self._connected
 
     @property
-    def controller(self) -> ControllerAsyncStub:
+    def controller(self) -> ControllerLink:
         """The controller that answered last; calls to it go to the active controller or fail."""
-        stub: ControllerAsyncStub = ControllerStub(self._channels[self._active])
-        return stub
+        return self._links[self._active]
 
     def on_change(self, callback: Callable[[MetadataImage, MetadataImage], None]) -> None:
         """Call `callback(old, new)` after every change from now on."""
@@ -97,24 +95,9 @@ class MetadataSubscription:
         self._silent_since = loop.time()
         try:
             while True:
-                try:
-                    async with aclosing(self._watch()) as deltas:
-                        async for delta in deltas:
-                            self._replay(delta)
-                            pause = RETRY_SECONDS_MIN
-                    reason = "the controller ended the stream"
-                except HistoryRefused as error:
-                    reason = str(error)
-                    self._on_refused(reason)
-                except grpc.aio.AioRpcError as error:
-                    if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
-                        raise RegistrationRefused(error.details()) from error
-                    reason = error.details() or error.code().name
-                    if error.code() == grpc.StatusCode.DATA_LOSS:
-                        self._on_refused(reason)
-                    if error.code() == grpc.StatusCode.UNAVAILABLE:
-                        await self._reopen()
+                reason = await self._watch()
                 if self._connected:
+                    pause = RETRY_SECONDS_MIN
                     log.warning("lost the controller", address=self._addresses[self._active], reason=reason)
                     self._connected = False
                     self._silent_since = loop.time()
@@ -122,7 +105,7 @@ class MetadataSubscription:
                     addresses = ",".join(self._addresses)
                     log.warning("no controller answers", addresses=addresses, reason=reason)
                     self._silent_since = math.inf  # said once, until one answers
-                self._active = (self._active + 1) % len(self._channels)
+                self._active = (self._active + 1) % len(self._links)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS_MAX)
         except asyncio.CancelledError:
@@ -131,38 +114,49 @@ class MetadataSubscription:
                 await say_goodbye(self.controller, heartbeat)
             raise
         finally:
-            for channel in self._channels:
-                await channel.close(grace=None)
+            for link in self._links:
+                await link.close()
 
-    async def _watch(self) -> AsyncGenerator[MetadataDelta]:
-        """What the controller streams, for as long as it answers heartbeats too. Raises AioRpcError."""
+    async def _watch(self) -> str:
+        """Follow the active link until that ends, and return why it did. Raises RegistrationRefused."""
+        try:
+            await self._replay_stream()
+        except HistoryRefused as error:
+            self._on_refused(str(error))
+            return str(error)
+        except Refused as refused:
+            if refused.why is Refusal.NEVER_ACCEPTED:
+                raise RegistrationRefused(str(refused)) from refused
+            if refused.why is Refusal.OTHER_HISTORY:
+                self._on_refused(str(refused))
+            return str(refused)
+        except (Unreachable, OutcomeUnknown) as error:
+            await self._reopen()
+            return str(error)
+        return "the controller ended the stream"
+
+    async def _replay_stream(self) -> None:
+        """Replay what the controller streams, for as long as it answers heartbeats too.
+
+        Raises LinkError when that is over, HistoryRefused for what does not continue the image.
+        """
         controller, request = self.controller, WatchRequest()
         request.CopyFrom(self._make_request())
         request.known_revision, request.known_term_id = self._image.revision, term_id(self._image)
-        call = controller.Watch(request)
         heartbeat = heartbeat_of(request)
-        silence: asyncio.Task[str] | None = None
-
-        def on_silence(_: object) -> None:
-            call.cancel()
-
+        heartbeats: asyncio.Task[None] | None = None
         try:
-            while isinstance(
-                delta := await answer_of(call.read()), MetadataDelta
-            ):  # else the stream has ended
-                if silence is None and heartbeat is not None:
-                    silence = asyncio.create_task(send_heartbeats(controller, heartbeat), name="heartbeats")
-                    silence.add_done_callback(on_silence)
-                yield delta
-        except grpc.aio.AioRpcError:
-            if silence is not None and silence.done() and not silence.cancelled():
-                raise unavailable(silence.result()) from None
-            raise
-        finally:
-            call.cancel()
-            if silence is not None:
-                silence.cancel()
-                await asyncio.wait({silence})
+            async with asyncio.TaskGroup() as tasks, aclosing(controller.Watch(request)) as deltas:
+                async for delta in deltas:
+                    if heartbeats is None and heartbeat is not None:
+                        heartbeats = tasks.create_task(
+                            send_heartbeats(controller, heartbeat), name="heartbeats"
+                        )
+                    self._replay(delta)
+                if heartbeats is not None:
+                    heartbeats.cancel()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     def _on_refused(self, reason: str) -> None:
         """Keep the image, and say once why."""
@@ -177,10 +171,10 @@ class MetadataSubscription:
         self._refused = reason
 
     async def _reopen(self) -> None:
-        """A fresh channel connects at once; gRPC lets an address that failed rest for 100 ms at least."""
-        old = self._channels[self._active]
-        self._channels[self._active] = open_channel(self._addresses[self._active])
-        await old.close(grace=None)
+        """A fresh link connects at once, where one that failed may let its address rest for a moment."""
+        old = self._links[self._active]
+        self._links[self._active] = self._network.connect_controller(self._addresses[self._active])
+        await old.close()
 
     def _replay(self, delta: MetadataDelta) -> None:
         """Raises HistoryRefused, with nothing changed."""

@@ -1,7 +1,4 @@
-"""gRPC servers and channels with the limits that every link between services has.
-
-Addresses are `host:port` or `unix:/path`.
-"""
+"""gRPC channels, and the limits that every link between services has. Addresses are `host:port` or `unix:/path`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import grpc.aio
 from barnabas.kernel.tracing import is_tracing
 from barnabas.rpc import limits
 
-_SHARED_OPTIONS: Final = (
+OPTIONS: Final = (
     ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", limits.KEEPALIVE_MS),
@@ -24,21 +21,7 @@ _SHARED_OPTIONS: Final = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", limits.KEEPALIVE_MS // 2),
 )
-
-
-def make_server() -> grpc.aio.Server:
-    """A gRPC server on the running event loop; the caller adds servicers, an address, and starts it."""
-    return grpc.aio.server(
-        options=[*_SHARED_OPTIONS, ("grpc.so_reuseport", 0)], interceptors=_server_interceptors()
-    )
-
-
-def _server_interceptors() -> list[Any]:
-    if not is_tracing():
-        return []
-    from barnabas.rpc.traced_calls import ServerTraces
-
-    return [ServerTraces()]
+"""Of servers and channels."""
 
 
 def _client_interceptors() -> list[Any]:
@@ -49,29 +32,13 @@ def _client_interceptors() -> list[Any]:
     return [CallerTraces()]
 
 
-def add_address(server: grpc.aio.Server, address: str) -> str:
-    """Make `server` listen at `address`; returns the address with the real port in place of 0.
-
-    Raises OSError when it cannot be bound.
-    """
-    try:
-        port = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise OSError(
-            f"cannot listen at {address}: it is taken, or not an address of this machine"
-        ) from error
-    if address.startswith("unix:"):
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
 def open_channel(address: str) -> grpc.aio.Channel:
     """A channel to `address`, which reconnects by itself for as long as it is open."""
     return grpc.aio.insecure_channel(
         address,
         interceptors=_client_interceptors(),
         options=[
-            *_SHARED_OPTIONS,
+            *OPTIONS,
             ("grpc.initial_reconnect_backoff_ms", limits.RECONNECT_BACKOFF_MS_MIN),
             ("grpc.min_reconnect_backoff_ms", limits.RECONNECT_BACKOFF_MS_MIN),
             ("grpc.max_reconnect_backoff_ms", limits.RECONNECT_BACKOFF_MS_MAX),

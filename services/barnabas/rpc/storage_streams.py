@@ -1,13 +1,12 @@
-"""The two coalesced streams to one storage node, ready to use."""
+"""The link to one storage node: its two coalesced streams, ready to use, and its calls."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import grpc.aio
+from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.rpc import limits
 from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
+from barnabas.rpc.calls import ServiceCalls, method_path
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
@@ -20,17 +19,16 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchFrame,
     FetchRequest,
 )
-from barnabas.rpc.v1.storage_pb2_grpc import StorageStub
 
-_SERVICE: Final = DESCRIPTOR.services_by_name["Storage"].full_name
-APPEND_METHOD: Final = f"/{_SERVICE}/Append"
-FETCH_METHOD: Final = f"/{_SERVICE}/Fetch"
+if TYPE_CHECKING:
+    from barnabas.links.storage_link import Calls
+
+_SERVICE: Final = DESCRIPTOR.services_by_name["Storage"]
+_APPEND: Final = method_path(_SERVICE.methods_by_name["Append"])
+_FETCH: Final = method_path(_SERVICE.methods_by_name["Fetch"])
 
 INSIDE: Final = ("barnabas-reads-for", "coordinator")
 """Metadata of a Fetch stream whose reads are not for clients, and not counted as theirs."""
-
-if TYPE_CHECKING:
-    from barnabas.rpc.v1.storage_pb2_grpc import StorageAsyncStub
 
 
 class StorageConnection:
@@ -58,10 +56,10 @@ class StorageConnection:
         self._append_channel = open_channel(address)
         self._fetch_channel = open_channel(address)
         open_appends = self._append_channel.stream_stream(
-            APPEND_METHOD, None, counts.appends.received.counting(AppendResultFrame.FromString)
+            _APPEND, None, counts.appends.received.counting(AppendResultFrame.FromString)
         )
         encode_appends = counts.appends.sent.counting_encoder(encode_append_frame)
-        self.stub: StorageAsyncStub = StorageStub(self._fetch_channel)
+        self.stub = cast("Calls", ServiceCalls(self._fetch_channel, _SERVICE))
         self.appends: CoalescedStream[AppendRequest | AppendBatches, AppendResult] = CoalescedStream(
             lambda: open_appends(None),
             lambda requests, _hurried, _withdrawn: encode_appends(requests),
@@ -72,7 +70,7 @@ class StorageConnection:
             is_ordered=True,
         )
         open_fetches = self._fetch_channel.stream_stream(
-            FETCH_METHOD,
+            _FETCH,
             counts.fetches.sent.counting_encoder(FetchFrame.SerializeToString),
             counts.fetches.received.counting(decode_fetch_results),
         )
@@ -90,8 +88,4 @@ class StorageConnection:
         await self.appends.close()
         await self.fetches.close()
         for channel in (self._append_channel, self._fetch_channel):
-            await _close(channel)
-
-
-async def _close(channel: grpc.aio.Channel) -> None:
-    await channel.close(grace=None)
+            await channel.close(grace=None)

@@ -1,4 +1,4 @@
-"""Waiting for one answer from another service, so that a lost connection is always an AioRpcError."""
+"""Waiting for a step of a gRPC call, so that a lost connection is always an AioRpcError."""
 
 from __future__ import annotations
 
@@ -29,14 +29,5 @@ async def answer_of(call: Awaitable[ResponseT]) -> ResponseT:
 
 def unavailable(details: str) -> grpc.aio.AioRpcError:
     """What a call fails with when its peer cannot be reached."""
-    return _failed(grpc.StatusCode.UNAVAILABLE, details)
-
-
-def late(details: str) -> grpc.aio.AioRpcError:
-    """What a call fails with when its time is over."""
-    return _failed(grpc.StatusCode.DEADLINE_EXCEEDED, details)
-
-
-def _failed(status: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
     none = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(status, none, none, details, None)
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, details, None)

@@ -11,18 +11,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-import grpc.aio
-
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.links.errors import LinkError
 from barnabas.log.errors import LogStoreError
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
-from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.stream_metrics import StreamCollector
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.controller_pb2 import RaiseLeaderEpochsRequest, SeenLeaderEpoch, WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 from barnabas.storage import limits
@@ -89,7 +86,7 @@ async def _cluster_id(config: StorageConfig, context: ServiceContext) -> str | N
         raise StartError(str(error)) from error
     if known:
         return known
-    subscription = MetadataSubscription(config.controllers, WatchRequest)
+    subscription = MetadataSubscription(context.environment.network, config.controllers, WatchRequest)
     watching = asyncio.create_task(subscription.run())
     learning = asyncio.create_task(subscription.wait_until(lambda image: bool(image.cluster_id)))
     stopping = asyncio.create_task(context.stopping.wait())
@@ -146,7 +143,11 @@ class StorageNode:
         except LogStoreError as error:
             raise StartError(str(error)) from error
         async with self._serving() as address:
-            subscription = MetadataSubscription(self._config.controllers, lambda: self._registration(address))
+            subscription = MetadataSubscription(
+                self._context.environment.network,
+                self._config.controllers,
+                lambda: self._registration(address),
+            )
             subscription.on_change(self.replicas.on_image)
             self._context.environment.registry.register(SubscriptionCollector(subscription))
             self._add_conditions(subscription)
@@ -187,8 +188,12 @@ class StorageNode:
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[str]:
-        """Answer gRPC and Prometheus while the context is open; gives the address to register."""
-        server: grpc.aio.Server = make_server()
+        """Answer other services and Prometheus while the context is open; gives the address to register."""
+        environment = self._context.environment
+        try:
+            server = environment.network.listen(self._config.listen_address)
+        except OSError as error:
+            raise StartError(str(error)) from error
         servicer = StorageServicer(
             self.appends,
             self.fetches,
@@ -198,13 +203,7 @@ class StorageNode:
             DescribeLogDirsHandler(self.replicas, self._lanes),
             DescribeProducersHandler(self.replicas),
         )
-        servicer.add_to(server)
-        try:
-            address = add_address(server, self._config.listen_address)
-        except OSError as error:
-            raise StartError(str(error)) from error
-        await server.start()
-        environment = self._context.environment
+        await server.serve_storage(servicer, self.replicas.counts.streams)
         for collector in (
             StorageCollector(self.replicas, self.appends, self.fetches, self.purgatory),
             StreamCollector("server", self.replicas.counts.streams),
@@ -216,7 +215,7 @@ class StorageNode:
             async with (
                 contextlib.nullcontext() if self._offer is None else self._offer(servicer, self.replicas)
             ):
-                yield self._config.advertised_address or address
+                yield self._config.advertised_address or server.address
         finally:
             await server.stop(limits.STOP_GRACE_SECONDS)
 
@@ -247,13 +246,11 @@ class StorageNode:
                 node_id=self._config.node_id, incarnation_id=self._incarnation_id, partitions=seen
             )
             try:
-                await answer_of(
-                    subscription.controller.RaiseLeaderEpochs(
-                        request, timeout=limits.NEWER_EPOCHS_CALL_SECONDS_MAX
-                    )
+                await subscription.controller.RaiseLeaderEpochs(
+                    request, timeout=limits.NEWER_EPOCHS_CALL_SECONDS_MAX
                 )
-            except grpc.aio.AioRpcError as error:
-                return error.details() or error.code().name
+            except LinkError as error:
+                return str(error)
             return ""
 
         await self.replicas.newer_epochs.run(tell)

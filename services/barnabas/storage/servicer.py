@@ -1,16 +1,10 @@
-"""The gRPC face of a storage node: hands each call to its handler."""
+"""What a storage node answers to other services: hands each call to its handler."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-import grpc
-import grpc.aio
-
-from barnabas.rpc.storage_streams import INSIDE
 from barnabas.rpc.v1.storage_pb2 import (
-    DESCRIPTOR,
     AppendFrame,
     AppendResultFrame,
     DeleteRecordsRequest,
@@ -33,11 +27,9 @@ from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 
-SERVICE: Final = DESCRIPTOR.services_by_name["Storage"].full_name
-
 
 class StorageServicer:
-    """Owns nothing. The methods and their names are those of storage.proto's service."""
+    """Owns nothing; a `links.storage_link.StorageService`."""
 
     def __init__(
         self,
@@ -57,70 +49,33 @@ class StorageServicer:
         self._describe_log_dirs = describe_log_dirs
         self._describe_producers = describe_producers
 
-    async def Append(self, request_iterator: AsyncIterator[AppendFrame], context: Any) -> None:  # noqa: N802
-        # At once: it tells the peer that the stream is open.
-        await context.send_initial_metadata(())
-        await self.appends.serve(request_iterator, context.write)
+    async def Append(
+        self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
+    ) -> None:
+        await self.appends.serve(frames, write)
 
-    async def Fetch(self, request_iterator: AsyncIterator[FetchFrame], context: Any) -> None:  # noqa: N802
-        await context.send_initial_metadata(())
-        is_client = INSIDE not in (context.invocation_metadata() or ())
-        await self.fetches.serve(request_iterator, context.write, is_client=is_client)
+    async def Fetch(
+        self,
+        frames: AsyncIterator[FetchFrame],
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        is_client: bool,
+    ) -> None:
+        await self.fetches.serve(frames, write, is_client=is_client)
 
-    async def ListOffsets(self, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:  # noqa: N802
+    async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._list_offsets.handle(request)
 
-    async def OffsetForLeaderEpoch(  # noqa: N802
-        self, request: OffsetForLeaderEpochRequest, context: Any
+    async def OffsetForLeaderEpoch(
+        self, request: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
         return self._offset_for_leader_epoch.handle(request)
 
-    async def DeleteRecords(  # noqa: N802
-        self, request: DeleteRecordsRequest, context: Any
-    ) -> DeleteRecordsResponse:
+    async def DeleteRecords(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         return await self._delete_records.handle(request)
 
-    async def DescribeLogDirs(  # noqa: N802
-        self, request: DescribeLogDirsRequest, context: Any
-    ) -> DescribeLogDirsResponse:
+    async def DescribeLogDirs(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         return await self._describe_log_dirs.handle(request)
 
-    async def DescribeProducers(  # noqa: N802
-        self, request: DescribeProducersRequest, context: Any
-    ) -> DescribeProducersResponse:
+    async def DescribeProducers(self, request: DescribeProducersRequest) -> DescribeProducersResponse:
         return self._describe_producers.handle(request)
-
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve this node's calls on `server`; a Fetch stream's results come to gRPC already encoded."""
-        appends, fetches = self.appends.stream_counts, self.fetches.stream_counts
-        stream, unary = grpc.stream_stream_rpc_method_handler, grpc.unary_unary_rpc_method_handler
-        handlers = {
-            "Append": stream(
-                self.Append,
-                appends.received.counting(AppendFrame.FromString),
-                appends.sent.counting_encoder(AppendResultFrame.SerializeToString),
-            ),
-            "Fetch": stream(self.Fetch, fetches.received.counting(FetchFrame.FromString), None),
-            "ListOffsets": unary(
-                self.ListOffsets, ListOffsetsRequest.FromString, ListOffsetsResponse.SerializeToString
-            ),
-            "OffsetForLeaderEpoch": unary(
-                self.OffsetForLeaderEpoch,
-                OffsetForLeaderEpochRequest.FromString,
-                OffsetForLeaderEpochResponse.SerializeToString,
-            ),
-            "DeleteRecords": unary(
-                self.DeleteRecords, DeleteRecordsRequest.FromString, DeleteRecordsResponse.SerializeToString
-            ),
-            "DescribeLogDirs": unary(
-                self.DescribeLogDirs,
-                DescribeLogDirsRequest.FromString,
-                DescribeLogDirsResponse.SerializeToString,
-            ),
-            "DescribeProducers": unary(
-                self.DescribeProducers,
-                DescribeProducersRequest.FromString,
-                DescribeProducersResponse.SerializeToString,
-            ),
-        }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))

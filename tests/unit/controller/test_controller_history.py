@@ -14,6 +14,7 @@ from barnabas.controller.store.sqlite import SqliteStore
 from barnabas.kernel.service import system_environment
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1 import metadata_pb2 as md
 
@@ -24,7 +25,7 @@ WAIT_SECONDS_MAX = 20.0
 async def controller(directory: Path) -> AsyncIterator[None]:
     """The controller of `directory`, in a process that knows nothing of those before."""
     config = ControllerConfig(listen_address=f"unix:{directory}/c.sock", data_dir=str(directory))
-    environment = system_environment()
+    environment = system_environment(network=GrpcNetwork())
     store = SqliteStore(config.metadata_file, environment.threads)
     await store.open()
     try:
@@ -36,7 +37,7 @@ async def controller(directory: Path) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def following(directory: Path) -> AsyncIterator[MetadataSubscription]:
-    subscription = MetadataSubscription([f"unix:{directory}/c.sock"], pb.WatchRequest)
+    subscription = MetadataSubscription(GrpcNetwork(), [f"unix:{directory}/c.sock"], pb.WatchRequest)
     task = asyncio.create_task(subscription.run())
     try:
         yield subscription
@@ -58,7 +59,7 @@ async def store_something(subscription: MetadataSubscription, user: str) -> None
         operations=[pb.ClientQuotaOperation(key="producer_byte_rate", value=5.0)],
     )
     request = pb.AlterClientQuotasRequest(entries=[change])
-    await subscription.controller.AlterClientQuotas(request, wait_for_ready=True)
+    await subscription.controller.AlterClientQuotas(request)
     await until(subscription, lambda image: user in users(image))
 
 

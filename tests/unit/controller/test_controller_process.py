@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import grpc.aio
 import pytest
 
 from barnabas.controller.config import ControllerConfig
 from barnabas.kernel.config import ConfigError, to_properties
+from barnabas.links.controller_link import ControllerLink
+from barnabas.links.errors import LinkError
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.connections import open_channel
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1 import metadata_pb2 as md
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
 
-if TYPE_CHECKING:
-    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
-
-Watching = grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.MetadataDelta]
+Watching = AsyncGenerator[pb.MetadataDelta]
 WAIT_SECONDS_MAX = 30.0
 
 
@@ -67,49 +63,50 @@ async def test_killed_and_started_again_it_knows_all_it_answered(
     config = config_file(tmp_path, **changes)
     node = md.NodeRecord(node_id=1, incarnation_id="a", address="n1")
     answered: set[str] = set()
-    async with asyncio.timeout(WAIT_SECONDS_MAX), open_channel(f"unix:{tmp_path}/c.sock") as channel:
-        stub: ControllerAsyncStub = ControllerStub(channel)
+    link = GrpcNetwork().connect_controller(f"unix:{tmp_path}/c.sock")
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
         async with controller_process(config) as process:
-            watch, _ = await registered(stub, pb.WatchRequest(node=node))
+            watch, _ = await registered(link, pb.WatchRequest(node=node))
 
             async def create_many() -> None:
                 for number in range(10_000):
                     topic = pb.NewTopic(name=f"t{number}", partition_count=2, replication_factor=1)
-                    response = await stub.CreateTopics(pb.CreateTopicsRequest(topics=[topic]))
+                    response = await link.CreateTopics(pb.CreateTopicsRequest(topics=[topic]))
                     assert response.topics[0].result.error_code == 0
                     answered.add(topic.name)
                     if number == 25:
                         process.kill()
 
-            with pytest.raises(grpc.aio.AioRpcError):
+            with pytest.raises(LinkError):
                 await create_many()
-            watch.cancel()
+            await watch.aclose()
         async with controller_process(config):
-            watch, image = await registered(stub, pb.WatchRequest(node=node))
+            watch, image = await registered(link, pb.WatchRequest(node=node))
             assert answered <= set(image.topics)
             assert all(p.leader == 1 for t in image.topics.values() for p in t.partitions)
-            watch.cancel()
+            await watch.aclose()
+    await link.close()
 
 
-async def registered(stub: ControllerAsyncStub, request: pb.WatchRequest) -> tuple[Watching, MetadataImage]:
+async def registered(link: ControllerLink, request: pb.WatchRequest) -> tuple[Watching, MetadataImage]:
     """A stream that the active controller has accepted, and the image when its node is in it, not fenced."""
     while True:
-        watch = stub.Watch(request, wait_for_ready=True)
+        watch = link.Watch(request)
         try:
             await next_image(watch)  # a controller that is not active yet refuses here
-            return watch, await image_with_node(stub, request.node.node_id)
-        except grpc.aio.AioRpcError:
-            watch.cancel()
+            return watch, await image_with_node(link, request.node.node_id)
+        except LinkError:
+            await watch.aclose()
         await asyncio.sleep(0.02)
 
 
-async def image_with_node(stub: ControllerAsyncStub, node_id: int) -> MetadataImage:
+async def image_with_node(link: ControllerLink, node_id: int) -> MetadataImage:
     while True:
-        observer = stub.Watch(pb.WatchRequest(), wait_for_ready=True)
+        observer = link.Watch(pb.WatchRequest())
         try:
             image = await next_image(observer)
         finally:
-            observer.cancel()
+            await observer.aclose()
         if node_id in image.nodes and not image.nodes[node_id].fenced:
             return image
         await asyncio.sleep(0.02)
@@ -117,8 +114,7 @@ async def image_with_node(stub: ControllerAsyncStub, node_id: int) -> MetadataIm
 
 async def next_image(watch: Watching) -> MetadataImage:
     """The image of the stream's snapshot."""
-    delta = await watch.read()
-    assert isinstance(delta, pb.MetadataDelta)
+    delta = await anext(watch)
     return MetadataImage().apply(delta.records, delta.revision)
 
 

@@ -7,18 +7,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import grpc.aio
 import pytest
-from test_controller_service import config_for, node_request, settled, until, watching
+from test_controller_service import config_for, node_request, over_grpc, settled, until, watching
 
 from barnabas.controller.presence import FIRST_ID
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.etcd import EtcdStore
 from barnabas.controller.store.protocol import Store
-from barnabas.kernel.service import system_environment
+from barnabas.links.errors import Refusal, Refused
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
 from barnabas.rpc.v1.metadata_pb2 import QuotaEntityPart
 
 StoreFactory = Callable[[], Awaitable[Store]]
@@ -26,18 +25,16 @@ StoreFactory = Callable[[], Awaitable[Store]]
 
 @pytest.fixture
 async def running(open_store: StoreFactory, tmp_path: Path) -> AsyncIterator[RunningController]:
-    async with running_controller(
-        config_for(tmp_path), await open_store(), system_environment()
-    ) as controller:
+    async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as controller:
         yield controller
 
 
 async def quorum_of(address: str) -> pb.DescribeQuorumResponse:
-    async with grpc.aio.insecure_channel(address) as channel:
-        answer: pb.DescribeQuorumResponse = await ControllerStub(channel).DescribeQuorum(
-            pb.DescribeQuorumRequest()
-        )
-        return answer
+    link = GrpcNetwork().connect_controller(address)
+    try:
+        return await link.DescribeQuorum(pb.DescribeQuorumRequest())
+    finally:
+        await link.close()
 
 
 async def test_the_quorum_is_the_controller_and_the_nodes_that_follow_it(running: RunningController) -> None:
@@ -60,9 +57,7 @@ async def test_the_quorum_is_the_controller_and_the_nodes_that_follow_it(running
 async def test_the_epoch_rises_with_every_start(open_store: StoreFactory, tmp_path: Path) -> None:
     epochs = []
     for _ in range(3):
-        async with running_controller(
-            config_for(tmp_path), await open_store(), system_environment()
-        ) as running:
+        async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as running:
             await settled(running)
             epochs.append((await quorum_of(running.address)).leader_epoch)
     assert epochs == sorted(set(epochs))
@@ -81,18 +76,18 @@ async def test_standby_controllers_are_voters_while_they_live(own_etcd: object, 
     try:
         first_config = config_for(directory("a"), etcd_endpoints=(endpoint,))
         second_config = config_for(directory("b"), etcd_endpoints=(endpoint,), controller_id=7)
-        async with running_controller(first_config, first_store, system_environment()) as first:
+        async with running_controller(first_config, first_store, over_grpc()) as first:
             await settled(first)
-            async with running_controller(second_config, second_store, system_environment()) as second:
+            async with running_controller(second_config, second_store, over_grpc()) as second:
                 await settled(second)
                 voters = (await quorum_of(first.address)).voters
                 assert {voter.replica_id: voter.address for voter in voters} == {
                     FIRST_ID: first.address,
                     7: second.address,
                 }
-                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                with pytest.raises(Refused) as refused:
                     await quorum_of(second.address)
-                assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+                assert refused.value.why is Refusal.NOT_ACTIVE
             voters = (await quorum_of(first.address)).voters
             assert [voter.replica_id for voter in voters] == [FIRST_ID]
     finally:
@@ -104,9 +99,7 @@ async def test_features_are_finalized_from_the_start_and_kept(
     open_store: StoreFactory, tmp_path: Path
 ) -> None:
     for _ in range(2):
-        async with running_controller(
-            config_for(tmp_path), await open_store(), system_environment()
-        ) as running:
+        async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as running:
             async with watching(running.address, node_request()) as node:
                 image = await until(node, lambda image: 1 in image.nodes)
                 assert image.features == {METADATA_VERSION: RELEASE_METADATA_VERSION}

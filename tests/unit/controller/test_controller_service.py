@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import grpc
-import grpc.aio
 import pytest
 
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.measurements import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.protocol import Store
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import system_environment
+from barnabas.links.errors import Refusal, Refused
 from barnabas.metadata.image import (
     GROUP_METADATA_TOPIC,
     NO_LEADER,
@@ -26,9 +26,9 @@ from barnabas.metadata.image import (
     MetadataImage,
 )
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1 import controller_pb2 as pb
 from barnabas.rpc.v1 import metadata_pb2 as md
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerStub
 
 StoreFactory = Callable[[], Awaitable[Store]]
 WAIT_SECONDS_MAX = 15.0
@@ -60,10 +60,14 @@ def config_for(directory: Path, **changes: object) -> ControllerConfig:
     return ControllerConfig(**(settings | changes))  # type: ignore[arg-type]
 
 
+def over_grpc() -> Environment:
+    return system_environment(network=GrpcNetwork())
+
+
 @asynccontextmanager
 async def watching(address: str, request: pb.WatchRequest) -> AsyncIterator[MetadataSubscription]:
     """A subscription that has its first snapshot."""
-    subscription = MetadataSubscription([address], lambda: request)
+    subscription = MetadataSubscription(GrpcNetwork(), [address], lambda: request)
     task = asyncio.create_task(subscription.run())
     try:
         current = asyncio.create_task(subscription.wait_until(lambda _: subscription.is_current))
@@ -88,9 +92,7 @@ async def create(
     subscription: MetadataSubscription, name: str, partitions: int = 3, **more: object
 ) -> pb.CreatedTopic:
     topic = pb.NewTopic(name=name, partition_count=partitions, replication_factor=-1, **more)  # type: ignore[arg-type]
-    response = await subscription.controller.CreateTopics(
-        pb.CreateTopicsRequest(topics=[topic]), wait_for_ready=True
-    )
+    response = await subscription.controller.CreateTopics(pb.CreateTopicsRequest(topics=[topic]))
     return response.topics[0]
 
 
@@ -101,9 +103,7 @@ def facts(image: MetadataImage) -> dict[str, md.MetadataRecord]:
 
 @pytest.fixture
 async def running(open_store: StoreFactory, tmp_path: Path) -> AsyncIterator[RunningController]:
-    async with running_controller(
-        config_for(tmp_path), await open_store(), system_environment()
-    ) as controller:
+    async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as controller:
         yield controller
 
 
@@ -169,11 +169,11 @@ async def test_many_at_once_all_get_their_answer(running: RunningController) -> 
 
 async def test_the_image_is_the_same_after_a_restart(open_store: StoreFactory, tmp_path: Path) -> None:
     config = config_for(tmp_path, broker_session_timeout_ms=10_000)
-    async with running_controller(config, await open_store(), system_environment()) as first:
+    async with running_controller(config, await open_store(), over_grpc()) as first:
         async with watching(first.address, node_request()) as node:
             await create(node, "orders")
             before = await until(node, lambda image: "orders" in image.topics)
-    async with running_controller(config, await open_store(), system_environment()) as second:
+    async with running_controller(config, await open_store(), over_grpc()) as second:
         async with watching(second.address, node_request(cluster_id=before.cluster_id)) as node:
             assert facts(node.image) == facts(before)
 
@@ -194,7 +194,7 @@ async def test_a_node_that_goes_is_fenced_and_leads_again_when_it_is_back(runnin
 
 async def test_a_node_that_comes_back_in_time_is_not_fenced(open_store: StoreFactory, tmp_path: Path) -> None:
     config = config_for(tmp_path, broker_session_timeout_ms=10_000)
-    async with running_controller(config, await open_store(), system_environment()) as running:
+    async with running_controller(config, await open_store(), over_grpc()) as running:
         async with watching(running.address, node_request()) as node:
             await create(node, "orders", 1)
             before = await until(node, lambda image: "orders" in image.topics)
@@ -209,13 +209,13 @@ async def test_a_node_that_comes_back_in_time_is_not_fenced(open_store: StoreFac
 async def test_a_controller_gives_known_services_time_after_its_own_restart(
     open_store: StoreFactory, tmp_path: Path
 ) -> None:
-    async with running_controller(config_for(tmp_path), await open_store(), system_environment()) as first:
+    async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as first:
         async with (
             watching(first.address, node_request()),
             watching(first.address, coordinator_request("c1")),
         ):
             pass
-    async with running_controller(config_for(tmp_path), await open_store(), system_environment()) as second:
+    async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as second:
         async with watching(second.address, pb.WatchRequest()) as observer:
             assert not observer.image.nodes[1].fenced
             image = await until(observer, lambda image: image.nodes[1].fenced and not image.coordinators)
@@ -224,10 +224,9 @@ async def test_a_controller_gives_known_services_time_after_its_own_restart(
 
 async def test_two_processes_cannot_have_one_id(running: RunningController) -> None:
     async with watching(running.address, node_request()) as node:
-        call = node.controller.Watch(node_request(incarnation="b"))
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call.read()
-        assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+        with pytest.raises(Refused) as caught:
+            await anext(node.controller.Watch(node_request(incarnation="b")))
+        assert caught.value.why is Refusal.ID_TAKEN
         assert node.image.nodes[1].incarnation_id == "a"
 
 
@@ -271,18 +270,17 @@ async def test_a_standby_names_the_active_one_and_takes_over(
     for directory in directories:
         directory.mkdir()
     first_config, second_config = (config_for(d, broker_session_timeout_ms=10_000) for d in directories)
-    async with running_controller(first_config, await open_store(), system_environment()) as first:
+    async with running_controller(first_config, await open_store(), over_grpc()) as first:
         async with watching(first.address, node_request()) as node:
             await create(node, "orders")
             before = await until(node, lambda image: "orders" in image.topics)
-            async with running_controller(second_config, await open_store(), system_environment()) as second:
+            async with running_controller(second_config, await open_store(), over_grpc()) as second:
                 await settled(second)
-                async with grpc.aio.insecure_channel(second.address) as channel:
-                    with pytest.raises(
-                        grpc.aio.AioRpcError, match=r"active controller is unix:.*/1/c\.sock"
-                    ) as caught:
-                        await ControllerStub(channel).CreateTopics(pb.CreateTopicsRequest())
-                    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+                standby = GrpcNetwork().connect_controller(second.address)
+                with pytest.raises(Refused, match=r"active controller is unix:.*/1/c\.sock") as caught:
+                    await standby.CreateTopics(pb.CreateTopicsRequest())
+                assert caught.value.why is Refusal.NOT_ACTIVE
+                await standby.close()
                 first.ended.cancel()
                 async with watching(second.address, node_request()) as survivor:
                     assert facts(survivor.image) == facts(before)

@@ -97,14 +97,14 @@ class Node:
             retention_time_ms=-1,
             topics=[pb.OffsetCommitTopic(name="t", partitions=[partition])],
         )
-        response = await self.calls.OffsetCommit(request, None)
+        response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
     async def fetch(self) -> int | ErrorCode:
         request = pb.OffsetFetchRequest(
             group_id="g", topics=[pb.OffsetFetchTopic(name="t", partitions=[0])], member_epoch=-1
         )
-        response = await self.calls.OffsetFetch(request, None)
+        response = await self.calls.OffsetFetch(request)
         if response.error_code:
             return ErrorCode(response.error_code)
         return response.topics[0].partitions[0].committed_offset
@@ -120,11 +120,11 @@ class Node:
             protocol_type="consumer",
             protocols=[pb.GroupProtocol(name="range")],
         )
-        return await self.calls.JoinGroup(request, None)
+        return await self.calls.JoinGroup(request)
 
     async def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
         request = pb.HeartbeatRequest(group_id="g", member_id=member_id, generation_id=generation)
-        return ErrorCode((await self.calls.Heartbeat(request, None)).error_code)
+        return ErrorCode((await self.calls.Heartbeat(request)).error_code)
 
 
 async def until_writing(*nodes: Node) -> None:

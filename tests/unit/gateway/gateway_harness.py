@@ -29,8 +29,8 @@ from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.gateway.telemetry.counts import TelemetryCounts
 from barnabas.gateway.telemetry.export import TelemetryForwarder
 from barnabas.kernel.clock import ManualClock
-from barnabas.kernel.environment import seeded_environment
-from barnabas.links.errors import Unreachable
+from barnabas.kernel.environment import no_network, seeded_environment
+from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.metadata.image import (
     CLUSTER_KEY,
     GROUP_METADATA_TOPIC,
@@ -43,7 +43,6 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.stream_counts import StorageStreamCounts
-from barnabas.rpc.unary_calls import unavailable
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
@@ -151,7 +150,7 @@ class FakeMetadata:
 
 
 class FakeStub:
-    """A gRPC stub: each method is answered by the function of its name in `answers`, or is UNAVAILABLE."""
+    """The calls of a link: each is answered by the function of its name in `answers`, or its outcome is unknown."""
 
     def __init__(self, **answers: Callable[[Any], Any]) -> None:
         self.answers = answers
@@ -161,7 +160,7 @@ class FakeStub:
         async def call(message: Any, timeout: float | None = None) -> Any:
             self.calls.append((method, message, timeout))
             if method not in self.answers:
-                raise unavailable(f"{method} is not answered")
+                raise OutcomeUnknown(f"{method} is not answered")
             answer = self.answers[method](message)
             return await answer if asyncio.iscoroutine(answer) else answer
 
@@ -212,7 +211,7 @@ class FakeLinks(Links):
     """Real look-ups in the image, fake connections: `nodes` by node id, `coordinator_stubs` by address."""
 
     def __init__(self, metadata: FakeMetadata) -> None:
-        super().__init__(cast(MetadataSubscription, metadata), StorageStreamCounts())
+        super().__init__(cast(MetadataSubscription, metadata), no_network(), StorageStreamCounts())
         self.nodes: dict[int, Any] = {}
         self.coordinator_stubs: dict[str, FakeStub] = {}
 

@@ -12,7 +12,6 @@ from gateway_harness import Gateway, coordinator_record, request_frame, small_cl
 from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1 import coordinator_pb2 as pb
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 11, 12, 13, 14, 15, 16
@@ -379,20 +378,3 @@ async def test_cancelling_a_join_cancels_its_call() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert cancelled.is_set()
-
-
-async def test_call_that_grpc_cancels_is_unavailable() -> None:
-    """gRPC ends calls on a closing channel with CancelledError, though nobody cancelled the task."""
-
-    async def closed() -> None:
-        raise asyncio.CancelledError
-
-    gateway = Gateway()
-    gateway.coordinator.answers["Heartbeat"] = lambda _: closed()
-    answer = await gateway.ask(HEARTBEAT, 4, {"group_id": "g"})
-    assert answer.error_code == ErrorCode.coordinator_not_available
-    task = asyncio.create_task(answer_of(asyncio.sleep(3600)))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task

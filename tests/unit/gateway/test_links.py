@@ -15,6 +15,7 @@ from barnabas.gateway.inside.links import Links
 from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 from barnabas.rpc.v1.storage_pb2 import AppendRequest
@@ -53,7 +54,7 @@ def silent_address(tmp_path: Path) -> Iterator[str]:
 
 async def test_what_waits_for_a_node_fails_when_it_is_fenced(silent_address: str) -> None:
     metadata = Metadata()
-    links = Links(cast(MetadataSubscription, cast(Any, metadata)), StorageStreamCounts())
+    links = Links(cast(MetadataSubscription, cast(Any, metadata)), GrpcNetwork(), StorageStreamCounts())
     metadata.apply(node(silent_address))
     connection = links.storage(1)
     assert connection is not None

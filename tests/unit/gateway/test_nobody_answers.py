@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from gateway_harness import Gateway, unavailable
+from gateway_harness import Gateway
 
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Answer, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import OutcomeUnknown
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, DELETE_RECORDS = 0, 1, 2, 3, 21
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_PRODUCERS, INIT_PRODUCER_ID = 23, 61, 22
@@ -102,7 +103,7 @@ async def test_a_call_that_fails_in_any_handler_has_the_code_of_its_api(
     api_key: int, version: int, code: ErrorCode
 ) -> None:
     async def fails(_: Request) -> Answer:
-        raise unavailable("nobody is there")
+        raise OutcomeUnknown("nobody is there")
 
     gateway = Gateway()
     handlers = {api_key: replace(HANDLERS[api_key], handle=fails)}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 from gateway_harness import Gateway, topic_id, topic_records
 
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.rpc.v1.controller_pb2 import (
     CreatedTopic,
     CreatePartitionsResponse,
@@ -38,10 +37,6 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     time = Seconds()
     monkeypatch.setattr("barnabas.gateway.inside.controller_calls._now", lambda: time.passed)
     return time
-
-
-def rpc_error(code: grpc.StatusCode) -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "why", None)
 
 
 def created(message: Any) -> CreateTopicsResponse:
@@ -148,17 +143,19 @@ async def test_create_topics_tells_a_topics_own_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "code"),
+    ("error", "code"),
     [
-        (grpc.StatusCode.UNAVAILABLE, ErrorCode.not_controller),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, ErrorCode.request_timed_out),
+        (OutcomeUnknown("it went away"), ErrorCode.not_controller),
+        (Unreachable("nobody is there"), ErrorCode.not_controller),
+        (Refused(Refusal.NEVER_ACCEPTED, "no"), ErrorCode.not_controller),
+        (DeadlinePassed("too late"), ErrorCode.request_timed_out),
     ],
 )
-async def test_lost_controller_is_each_topics_error(status: grpc.StatusCode, code: ErrorCode) -> None:
+async def test_lost_controller_is_each_topics_error(error: LinkError, code: ErrorCode) -> None:
     gateway = Gateway()
 
     def fail(_: Any) -> Any:
-        raise rpc_error(status)
+        raise error
 
     for method in ("CreateTopics", "DeleteTopics", "CreatePartitions"):
         gateway.controller.answers[method] = fail
@@ -179,7 +176,7 @@ async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.
     def answer(message: Any) -> Any:
         attempts.append(message)
         if len(attempts) < 3:
-            raise rpc_error(grpc.StatusCode.FAILED_PRECONDITION)
+            raise Refused((Refusal.NOT_ACTIVE, Refusal.TOO_BUSY)[len(attempts) - 1], "not now")
         return created(message)
 
     gateway.controller.answers["CreateTopics"] = answer
@@ -196,7 +193,7 @@ async def test_controller_that_never_takes_the_request_is_given_up(
 
     def answer(_: Any) -> Any:
         seconds.passed += 0.4
-        raise rpc_error(grpc.StatusCode.FAILED_PRECONDITION)
+        raise Refused(Refusal.NOT_ACTIVE, "no controller is active yet")
 
     gateway.controller.answers["CreateTopics"] = answer
     (topic,) = (await gateway.ask(CREATE_TOPICS, 7, {"topics": [new_topic("a")], "timeout": 1_000})).topics

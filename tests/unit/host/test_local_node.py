@@ -6,7 +6,6 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import grpc
 import pytest
 
 from barnabas.host.local_link import LocalAppends
@@ -55,7 +54,7 @@ class FakeServicer:
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
 
-    async def ListOffsets(self, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:
+    async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         self.asked.set()
         await self.may_answer.wait()
         return ListOffsetsResponse()
@@ -88,9 +87,8 @@ async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
         await node.appends.send(batches())
     with pytest.raises(Unreachable):
         await node.fetches.send(FetchRequest())
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
+    with pytest.raises(Unreachable):
         await node.stub.ListOffsets(ListOffsetsRequest())
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     assert node.append_at_once(TOPIC, 0, b"batch", -1) is None
 
 
@@ -162,9 +160,8 @@ async def test_a_request_is_over_when_its_time_is() -> None:
 async def test_a_look_up_is_late_as_over_the_network() -> None:
     node, servicer = LocalNode(), FakeServicer()
     async with serving(node, servicer):
-        with pytest.raises(grpc.aio.AioRpcError) as late:
+        with pytest.raises(DeadlinePassed):
             await node.stub.ListOffsets(ListOffsetsRequest(), timeout=0)
-        assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         servicer.may_answer.set()
         assert await node.stub.ListOffsets(ListOffsetsRequest(), timeout=60) == ListOffsetsResponse()
 

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import grpc
-import grpc.aio
 import pytest
 
+from barnabas.links.controller_link import ControllerService
+from barnabas.links.errors import Refusal, Refused
 from barnabas.metadata import heartbeats
 from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1.controller_pb2 import (
     MetadataDelta,
     ServiceHeartbeatRequest,
     ServiceHeartbeatResponse,
     WatchRequest,
 )
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
 from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, GatewayRecord, NodeRecord
 
 NODE = WatchRequest(node=NodeRecord(node_id=4, incarnation_id="life"))
 
 
-class FakeController(ControllerServicer):
+class FakeController:
     """Streams one snapshot and then nothing; `answer` decides what a heartbeat meets."""
 
     def __init__(self, name: str) -> None:
@@ -35,21 +34,19 @@ class FakeController(ControllerServicer):
         self.heartbeats: list[ServiceHeartbeatRequest] = []
         self.watches = 0
         self.is_silent = False
-        self.refusal: grpc.StatusCode | None = None
+        self.refusal: Refusal | None = None
 
-    async def Watch(self, request: WatchRequest, context: Any) -> AsyncIterator[MetadataDelta]:
+    async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         self.watches += 1
         yield MetadataDelta(revision=self.watches, snapshot=True)
         await asyncio.Event().wait()
 
-    async def ServiceHeartbeat(
-        self, request: ServiceHeartbeatRequest, context: Any
-    ) -> ServiceHeartbeatResponse:
+    async def ServiceHeartbeat(self, request: ServiceHeartbeatRequest) -> ServiceHeartbeatResponse:
         self.heartbeats.append(request)
         if self.is_silent:
             await asyncio.Event().wait()
         if self.refusal is not None:
-            await context.abort(self.refusal, "begin with Watch")
+            raise Refused(self.refusal, "begin with Watch")
         return ServiceHeartbeatResponse()
 
 
@@ -63,11 +60,9 @@ async def controllers(
     made: dict[str, FakeController] = {}
     servers = []
     for name in ("a", "b"):
-        server = make_server()
-        address = add_address(server, f"unix:{tmp_path}/{name}")
-        made[address] = FakeController(name)
-        add_ControllerServicer_to_server(made[address], server)
-        await server.start()
+        server = GrpcNetwork().listen(f"unix:{tmp_path}/{name}")
+        made[server.address] = FakeController(name)
+        await server.serve_controller(cast(ControllerService, made[server.address]))
         servers.append(server)
     yield made
     for server in servers:
@@ -97,7 +92,7 @@ async def test_a_controller_that_does_not_answer_heartbeats_is_left(
 ) -> None:
     first, second = controllers.values()
     first.is_silent = True
-    subscription = MetadataSubscription(list(controllers), lambda: NODE)
+    subscription = MetadataSubscription(GrpcNetwork(), list(controllers), lambda: NODE)
     await follow(subscription, lambda: len(second.heartbeats) > 3)
     assert (first.watches, second.watches) == (1, 1)
     assert {str(sent) for sent in second.heartbeats if not sent.leaving} == {str(heartbeat_of(NODE))}
@@ -105,15 +100,15 @@ async def test_a_controller_that_does_not_answer_heartbeats_is_left(
 
 async def test_a_service_that_was_given_up_registers_again(controllers: dict[str, FakeController]) -> None:
     address, controller = next(iter(controllers.items()))
-    controller.refusal = grpc.StatusCode.NOT_FOUND
-    subscription = MetadataSubscription([address], lambda: NODE)
+    controller.refusal = Refusal.NOT_REGISTERED
+    subscription = MetadataSubscription(GrpcNetwork(), [address], lambda: NODE)
     await follow(subscription, lambda: controller.watches >= 3)
     assert len(controller.heartbeats) >= 2
 
 
 async def test_a_service_that_is_stopped_says_so(controllers: dict[str, FakeController]) -> None:
     address, controller = next(iter(controllers.items()))
-    subscription = MetadataSubscription([address], lambda: NODE)
+    subscription = MetadataSubscription(GrpcNetwork(), [address], lambda: NODE)
     await follow(subscription, lambda: subscription.is_current)
     assert [heartbeat.leaving for heartbeat in controller.heartbeats][-1:] == [True]
     assert not any(heartbeat.leaving for heartbeat in controller.heartbeats[:-1])
@@ -122,7 +117,7 @@ async def test_a_service_that_is_stopped_says_so(controllers: dict[str, FakeCont
 async def test_an_observer_sends_none(controllers: dict[str, FakeController]) -> None:
     address, controller = next(iter(controllers.items()))
     controller.is_silent = True
-    subscription = MetadataSubscription([address], WatchRequest)
+    subscription = MetadataSubscription(GrpcNetwork(), [address], WatchRequest)
     await follow(subscription, lambda: subscription.image.revision)
     assert (controller.watches, controller.heartbeats) == (1, [])
 
@@ -134,8 +129,7 @@ async def test_a_controller_of_an_earlier_version_is_judged_by_its_stream() -> N
         async def ServiceHeartbeat(self, _: Any, timeout: float) -> Any:
             nonlocal calls
             calls += 1
-            none = grpc.aio.Metadata()
-            raise grpc.aio.AioRpcError(grpc.StatusCode.UNIMPLEMENTED, none, none, "no such method", None)
+            raise Refused(Refusal.UNKNOWN_CALL, "no such method")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.0)

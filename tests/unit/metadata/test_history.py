@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from barnabas.metadata import history
@@ -79,7 +82,8 @@ GATEWAY = MetadataRecord(key="gateways/g", gateway=GatewayRecord(gateway_id="g")
     ],
 )
 async def test_a_subscriber_keeps_its_image_when_it_is_offered_other_metadata(offered: MetadataDelta) -> None:
-    subscription = MetadataSubscription(["unix:/nobody"], WatchRequest)
+    network: Any = SimpleNamespace(connect_controller=lambda address: None)
+    subscription = MetadataSubscription(network, ["unix:/nobody"], WatchRequest)
     seen: list[int] = []
     subscription.on_change(lambda _, new: seen.append(new.revision))
     subscription._replay(MetadataDelta(revision=120, snapshot=True, records=[CLUSTER, terms(a=50), GATEWAY]))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import grpc.aio
 import pytest
 
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.server import RpcServer
 from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1.storage_pb2 import (
     AppendFrame,
     AppendRequest,
@@ -24,34 +24,29 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchResult,
     FetchResultFrame,
 )
-from barnabas.rpc.v1.storage_pb2_grpc import StorageServicer, add_StorageServicer_to_server
 
 
-class Servicer(StorageServicer):
+class Servicer:
     """Answers appends in reverse within a frame, and fetches only when they are hurried."""
 
     def __init__(self) -> None:
         self.frames: list[int] = []
         self.order: list[int] = []
 
-    async def Append(
-        self, request_iterator: AsyncIterator[AppendFrame], context: Any
-    ) -> AsyncIterator[AppendResultFrame]:
-        await context.send_initial_metadata(())
-        async for frame in request_iterator:
+    async def Append(self, frames: AsyncIterator[AppendFrame], write: Callable[[Any], Any]) -> None:
+        async for frame in frames:
             self.frames.append(len(frame.requests))
             self.order += [request.timeout_ms for request in frame.requests]
-            yield AppendResultFrame(
-                results=[AppendResult(correlation_id=r.correlation_id) for r in reversed(frame.requests)]
-            )
+            results = [AppendResult(correlation_id=r.correlation_id) for r in reversed(frame.requests)]
+            await write(AppendResultFrame(results=results))
 
     async def Fetch(
-        self, request_iterator: AsyncIterator[FetchFrame], context: Any
-    ) -> AsyncIterator[FetchResultFrame]:
-        await context.send_initial_metadata(())
-        async for frame in request_iterator:
+        self, frames: AsyncIterator[FetchFrame], write: Callable[[Any], Any], *, is_client: bool
+    ) -> None:
+        async for frame in frames:
             if frame.hurry:
-                yield FetchResultFrame(results=[FetchResult(correlation_id=number) for number in frame.hurry])
+                results = [FetchResult(correlation_id=number) for number in frame.hurry]
+                await write(FetchResultFrame(results=results).SerializeToString())
 
 
 @pytest.fixture
@@ -61,13 +56,11 @@ async def address(tmp_path: Path) -> str:
 
 @pytest.fixture
 async def start(address: str) -> AsyncIterator[Callable[[], Any]]:
-    servers: list[grpc.aio.Server] = []
+    servers: list[RpcServer] = []
 
-    async def start_server() -> tuple[grpc.aio.Server, Servicer]:
-        server, servicer = make_server(), Servicer()
-        add_StorageServicer_to_server(servicer, server)
-        add_address(server, address)
-        await server.start()
+    async def start_server() -> tuple[RpcServer, Servicer]:
+        server, servicer = RpcServer(address), Servicer()
+        await server.serve_storage(cast(Any, servicer), StorageStreamCounts())
         servers.append(server)
         return server, servicer
 

@@ -22,9 +22,8 @@ from barnabas.metadata.image import (
     topic_key,
 )
 from barnabas.records.record import encode_batch
-from barnabas.rpc.connections import add_address, make_server
 from barnabas.rpc.fetch_frames import FetchedResult
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
@@ -147,7 +146,7 @@ class StorageHarness:
         self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
         self.appends = AppendHandler(self.replicas)
         self.fetches = FetchHandler(self.reader, self.purgatory, self.replicas.counts)
-        self.connection = StorageConnection(self.address)
+        self.connection = GrpcNetwork().connect_storage(self.address)
         self.revision = 0
 
     # -- metadata -----------------------------------------------------------------------------------------------
@@ -292,11 +291,9 @@ async def run_node(
 ) -> AsyncIterator[StorageHarness]:
     """A node on `directory` and `others`; at the end it stops in order, or with `crash` as if it were killed."""
     harness = StorageHarness(directory, socket, others)
-    server = make_server()
-    make_servicer(harness).add_to(server)
-    add_address(server, harness.address)
     await harness.replicas.recover()
-    await server.start()
+    server = GrpcNetwork().listen(harness.address)
+    await server.serve_storage(make_servicer(harness), harness.replicas.counts.streams)
     following = asyncio.create_task(harness.replicas.run())
     try:
         yield harness

@@ -12,7 +12,7 @@ from storage_harness import StorageHarness, batch, run_node, topic_config, topic
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.flush_times import FlushTimes
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.measurements import StorageCollector
 
@@ -78,7 +78,7 @@ async def test_a_deleted_topic_has_no_series(node: StorageHarness) -> None:
 async def test_reads_for_coordinators_are_not_those_of_clients(node: StorageHarness) -> None:
     shown, topic = Shown(node), await node.create_topic()
     await node.append(topic, batch(b"a"))
-    inside = StorageConnection(node.address, reads_for_clients=False)
+    inside = GrpcNetwork().connect_storage(node.address, reads_for_clients=False)
     try:
         result = await inside.fetches.send(node.fetch_request(topic))
         assert result.partitions[0].records

@@ -5,47 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-import grpc.aio
 import pytest
 from storage_harness import CLUSTER_ID, batch, topic_records
 
 from barnabas.kernel.service import ServiceContext, StartError, system_environment
+from barnabas.links.controller_link import ControllerService
+from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
-from barnabas.rpc.connections import add_address, make_server
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.rpc.v1.controller_pb2_grpc import ControllerServicer, add_ControllerServicer_to_server
 from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.service import serve
 
-UNUSED_CALLS = (
-    "CreateTopics",
-    "DeleteTopics",
-    "CreatePartitions",
-    "IncrementalAlterConfigs",
-    "AllocateProducerIds",
-)
 TOPIC = uuid.UUID(int=7)
 
 
-class FakeController(ControllerServicer):
+class FakeController:
     """Registers whoever comes, and streams one snapshot with one topic."""
 
     def __init__(self, *, refuse: bool = False) -> None:
         self.refuse = refuse
         self.registered: list[WatchRequest] = []
 
-    async def Watch(self, request: WatchRequest, context: Any) -> AsyncIterator[MetadataDelta]:
+    async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         records = [MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=CLUSTER_ID))]
         if request.HasField("node"):
             if self.refuse:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "node 1 belongs to another cluster")
+                raise Refused(Refusal.NEVER_ACCEPTED, "node 1 belongs to another cluster")
             self.registered.append(request)
             records.append(MetadataRecord(key="nodes/1", node=request.node))
             records += topic_records("events", TOPIC, 2)
@@ -55,13 +47,8 @@ class FakeController(ControllerServicer):
 
 @contextlib.asynccontextmanager
 async def controller(address: str, **options: bool) -> AsyncIterator[FakeController]:
-    fake, server = FakeController(**options), make_server()
-    servicer: Any = fake  # it answers Watch alone
-    for name in UNUSED_CALLS:
-        setattr(servicer, name, None)
-    add_ControllerServicer_to_server(servicer, server)
-    add_address(server, address)
-    await server.start()
+    fake, server = FakeController(**options), GrpcNetwork().listen(address)
+    await server.serve_controller(cast(ControllerService, fake))  # it answers Watch alone
     try:
         yield fake
     finally:
@@ -80,7 +67,7 @@ def config(tmp_path: Path) -> StorageConfig:
 
 
 async def append_one(address: str) -> int:
-    connection = StorageConnection(address)
+    connection = GrpcNetwork().connect_storage(address)
     item = PartitionAppend(topic_id=TOPIC.bytes, partition=1, leader_epoch=0, records=batch(b"a"))
     result = await connection.appends.send(AppendRequest(partitions=[item], acks=-1, timeout_ms=5_000))
     await connection.close()
@@ -100,7 +87,7 @@ async def run_until_ready(config: StorageConfig, context: ServiceContext) -> asy
 async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path: Path) -> None:
     async with controller(config.controllers[0]) as fake:
         for expected_offset in (0, 1):
-            context = ServiceContext("storage", system_environment())
+            context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
             running = await run_until_ready(config, context)
             assert not (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
             assert await append_one(config.listen_address) == expected_offset
@@ -115,10 +102,10 @@ async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path:
 
 async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -> None:
     async with controller(config.controllers[0]):
-        context = ServiceContext("storage", system_environment())
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
         running = await run_until_ready(config, context)
         with pytest.raises(StartError, match="in use by another process"):
-            await serve(config, ServiceContext("storage", system_environment()))
+            await serve(config, ServiceContext("storage", system_environment(network=GrpcNetwork())))
         assert await append_one(config.listen_address) == 0
         context.stopping.set()
         await running
@@ -127,11 +114,11 @@ async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -
 async def test_a_refused_registration_is_a_start_error(config: StorageConfig) -> None:
     async with controller(config.controllers[0], refuse=True):
         with pytest.raises(StartError, match="belongs to another cluster"):
-            await serve(config, ServiceContext("storage", system_environment()))
+            await serve(config, ServiceContext("storage", system_environment(network=GrpcNetwork())))
 
 
 async def test_a_stop_before_any_controller_answers_is_quiet(config: StorageConfig, tmp_path: Path) -> None:
-    context = ServiceContext("storage", system_environment())
+    context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
     context.stopping.set()
     await serve(config, context)
     assert not (tmp_path / "data").exists()
@@ -141,5 +128,5 @@ async def test_an_unreadable_directory_is_a_start_error(config: StorageConfig, t
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text("version=99\n")
     with pytest.raises(StartError, match=r"meta\.properties"):
-        await serve(config, ServiceContext("storage", system_environment()))
+        await serve(config, ServiceContext("storage", system_environment(network=GrpcNetwork())))
     assert [each.name for each in (tmp_path / "data").iterdir()] == ["meta.properties"]

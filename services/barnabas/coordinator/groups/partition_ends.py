@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
-
-import grpc.aio
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.coordinator import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.logs import get_logger
-from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.links.errors import LinkError
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import led_partition
 from barnabas.records.batch import parse_header
-from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.storage_pb2 import (
     FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     PartitionFetch,
 )
+
+if TYPE_CHECKING:
+    from barnabas.links.storage_link import StorageLink
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -58,13 +58,13 @@ class PartitionEnds(Protocol):
 
 
 class StorageEnds:
-    """Asks the partitions' leaders, over the connections that the coordinator has to them."""
+    """Asks the partitions' leaders, over the links that the coordinator has to them."""
 
     def __init__(
-        self, image: Callable[[], MetadataImage], connection_to: Callable[[int], StorageConnection | None]
+        self, image: Callable[[], MetadataImage], link_to: Callable[[int], StorageLink | None]
     ) -> None:
         self._image = image
-        self._connection_to = connection_to
+        self._link_to = link_to
 
     async def ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, Ends]:
         by_leader: dict[int, list[PartitionId]] = {}
@@ -77,8 +77,8 @@ class StorageEnds:
         return found
 
     async def _ask(self, leader: int, asked: list[PartitionId], found: dict[PartitionId, Ends]) -> None:
-        connection = self._connection_to(leader)
-        if connection is None:
+        link = self._link_to(leader)
+        if link is None:
             return
         # In parts: a storage node answers each without a pause for its other work.
         for start in range(0, len(asked), limits.LAG_LOOK_UP_PARTITIONS):
@@ -96,9 +96,9 @@ class StorageEnds:
                 ]
             )
             try:
-                response = await connection.stub.ListOffsets(request, timeout=limits.LAG_LOOK_UP_SECONDS)
-            except grpc.aio.AioRpcError as error:
-                log.debug("a storage node does not say where its logs end", reason=error.details())
+                response = await link.stub.ListOffsets(request, timeout=limits.LAG_LOOK_UP_SECONDS)
+            except LinkError as error:
+                log.debug("a storage node does not say where its logs end", reason=str(error))
                 return
             pairs = zip(response.results[::2], response.results[1::2], strict=True)
             for each, (first, last) in zip(part, pairs, strict=True):
@@ -107,8 +107,8 @@ class StorageEnds:
 
     async def timestamp_at(self, partition: PartitionId, offset: int) -> tuple[int | None, int]:
         record = led_partition(self._image(), partition.topic_id, partition.partition)
-        connection = None if isinstance(record, ErrorCode) else self._connection_to(record.leader)
-        if connection is None:
+        link = None if isinstance(record, ErrorCode) else self._link_to(record.leader)
+        if link is None:
             return None, 0
         item = PartitionFetch(
             topic_id=partition.topic_id,
@@ -120,8 +120,8 @@ class StorageEnds:
         )
         try:
             async with asyncio.timeout(limits.LAG_LOOK_UP_SECONDS):
-                result = await connection.fetches.send(FetchRequest(partitions=[item], max_bytes=1))
-        except (OutcomeUnknown, Unreachable, TimeoutError):
+                result = await link.fetches.send(FetchRequest(partitions=[item], max_bytes=1))
+        except (LinkError, TimeoutError):
             return None, 0
         records = result.partitions[0].records
         if len(records) < _HEADER_BYTES:

@@ -1,8 +1,6 @@
-"""The gRPC service: each method hands its request to its handler."""
+"""What a coordinator answers to gateways: each method hands its request to its handler."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.handlers import answer
@@ -17,53 +15,45 @@ from barnabas.coordinator.groups.handlers.offset_delete import OFFSET_DELETE
 from barnabas.coordinator.groups.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.coordinator.groups.handlers.sync_group import SYNC_GROUP
 from barnabas.rpc.v1 import coordinator_pb2 as messages
-from barnabas.rpc.v1.coordinator_pb2_grpc import GroupCoordinatorServicer
 
 
-class CoordinatorServicer(GroupCoordinatorServicer):
-    """Answers every call with a message; its error codes are Kafka's. A cancelled call waits no longer."""
+class CoordinatorServicer:
+    """Answers every call with a message; its error codes are Kafka's. A cancelled call waits no longer.
+
+    A `links.coordinator_link.CoordinatorService`; owns nothing.
+    """
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
 
-    async def JoinGroup(self, request: messages.JoinGroupRequest, _: Any) -> messages.JoinGroupResponse:  # noqa: N802
+    async def JoinGroup(self, request: messages.JoinGroupRequest) -> messages.JoinGroupResponse:
         return await answer(JOIN_GROUP, self._coordinator, request)
 
-    async def SyncGroup(self, request: messages.SyncGroupRequest, _: Any) -> messages.SyncGroupResponse:  # noqa: N802
+    async def SyncGroup(self, request: messages.SyncGroupRequest) -> messages.SyncGroupResponse:
         return await answer(SYNC_GROUP, self._coordinator, request)
 
-    async def Heartbeat(self, request: messages.HeartbeatRequest, _: Any) -> messages.HeartbeatResponse:  # noqa: N802
+    async def Heartbeat(self, request: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
         return await answer(HEARTBEAT, self._coordinator, request)
 
-    async def LeaveGroup(self, request: messages.LeaveGroupRequest, _: Any) -> messages.LeaveGroupResponse:  # noqa: N802
+    async def LeaveGroup(self, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
         return await answer(LEAVE_GROUP, self._coordinator, request)
 
-    async def OffsetCommit(  # noqa: N802
-        self, request: messages.OffsetCommitRequest, _: Any
-    ) -> messages.OffsetCommitResponse:
+    async def OffsetCommit(self, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
         return await answer(OFFSET_COMMIT, self._coordinator, request)
 
-    async def OffsetFetch(  # noqa: N802
-        self, request: messages.OffsetFetchRequest, _: Any
-    ) -> messages.OffsetFetchResponse:
+    async def OffsetFetch(self, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
         return await answer(OFFSET_FETCH, self._coordinator, request)
 
-    async def DescribeGroups(  # noqa: N802
-        self, request: messages.DescribeGroupsRequest, _: Any
+    async def DescribeGroups(
+        self, request: messages.DescribeGroupsRequest
     ) -> messages.DescribeGroupsResponse:
         return await answer(DESCRIBE_GROUPS, self._coordinator, request)
 
-    async def ListGroups(  # noqa: N802
-        self, request: messages.ListGroupsRequest, _: Any
-    ) -> messages.ListGroupsResponse:
+    async def ListGroups(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
         return await answer(LIST_GROUPS, self._coordinator, request)
 
-    async def DeleteGroups(  # noqa: N802
-        self, request: messages.DeleteGroupsRequest, _: Any
-    ) -> messages.DeleteGroupsResponse:
+    async def DeleteGroups(self, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
         return await answer(DELETE_GROUPS, self._coordinator, request)
 
-    async def OffsetDelete(  # noqa: N802
-        self, request: messages.OffsetDeleteRequest, _: Any
-    ) -> messages.OffsetDeleteResponse:
+    async def OffsetDelete(self, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
         return await answer(OFFSET_DELETE, self._coordinator, request)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Final, Protocol
-
-import grpc.aio
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import current_traceparent
-from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.links.errors import LinkError
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES, led_partition
 from barnabas.records.batch import iterate_headers
 from barnabas.rpc.fetch_frames import PartitionFetched
-from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.rpc.v1.storage_pb2 import (
@@ -30,6 +27,10 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionAppend,
     PartitionFetch,
 )
+
+if TYPE_CHECKING:
+    from barnabas.links.network import Network
+    from barnabas.links.storage_link import StorageLink
 
 ALL_IN_SYNC_REPLICAS: Final = -1
 """Kafka's acks=all."""
@@ -70,20 +71,26 @@ class TopicLog(Protocol):
 
 
 class StorageTopicLog:
-    """Owns the connections to the storage nodes that lead the partitions of one internal topic."""
+    """Owns the links to the storage nodes that lead the partitions of one internal topic."""
 
     def __init__(
-        self, topic: str, image: Callable[[], MetadataImage], config: CoordinatorConfig, incarnation_id: str
+        self,
+        topic: str,
+        image: Callable[[], MetadataImage],
+        config: CoordinatorConfig,
+        incarnation_id: str,
+        network: Network,
     ) -> None:
         """`incarnation_id` is the one under which this process is registered with the controller."""
         self.stream_counts = StorageStreamCounts()
+        self._network = network
         self._topic = topic
         self._image = image
         self._config = config
         self._identity = CoordinatorIdentity(
             coordinator_id=config.coordinator_id, incarnation_id=incarnation_id
         )
-        self._connections: dict[str, StorageConnection] = {}
+        self._links: dict[str, StorageLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def append(
@@ -108,7 +115,7 @@ class StorageTopicLog:
         try:
             async with asyncio.timeout((limits.APPEND_ANSWER_MS_MAX + limits.APPEND_GRACE_MS) / 1000):
                 result = await storage.appends.send(request, len(records))
-        except (OutcomeUnknown, Unreachable) as error:
+        except LinkError as error:
             raise KafkaError(NOBODY_COORDINATES, str(error)) from error
         except TimeoutError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
@@ -147,20 +154,20 @@ class StorageTopicLog:
         return await self._look_up(partition, LATEST_TIMESTAMP)
 
     async def close(self) -> None:
-        """Close all connections; what waits on them fails."""
-        for address in list(self._connections):
+        """Close all links; what waits on them fails."""
+        for address in list(self._links):
             self._drop(address)
         await asyncio.gather(*self._closing)
 
     def on_image(self, _: MetadataImage, new: MetadataImage) -> None:
-        """Close connections to addresses at which no storage node is any more; what waits on them fails."""
+        """Close links to addresses at which no storage node is any more; what waits on them fails."""
         addresses = {node.address for node in new.nodes.values()}
-        for address in self._connections.keys() - addresses:
+        for address in self._links.keys() - addresses:
             log.info("connection to a storage node that is gone is closed", address=address)
             self._drop(address)
 
     def _drop(self, address: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._connections.pop(address).close())
+        task = asyncio.get_running_loop().create_task(self._links.pop(address).close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -182,7 +189,7 @@ class StorageTopicLog:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 result = await storage.fetches.send(request)
-        except (OutcomeUnknown, Unreachable) as error:
+        except LinkError as error:
             raise KafkaError(NOBODY_COORDINATES, str(error)) from error
         except TimeoutError as error:
             raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
@@ -201,30 +208,30 @@ class StorageTopicLog:
             response = await storage.stub.ListOffsets(
                 ListOffsetsRequest(partitions=[item]), timeout=timeout_seconds
             )
-        except grpc.aio.AioRpcError as error:
-            raise KafkaError(NOBODY_COORDINATES, error.details() or "") from error
+        except LinkError as error:
+            raise KafkaError(NOBODY_COORDINATES, str(error)) from error
         _raise_for(response.results[0].error_code, "")
         return response.results[0].offset
 
-    def _leader_of(self, partition: int) -> tuple[PartitionRecord, StorageConnection]:
+    def _leader_of(self, partition: int) -> tuple[PartitionRecord, StorageLink]:
         record = led_partition(self._image(), self._topic, partition)
         if record is ErrorCode.unknown_topic_or_partition:
             raise KafkaError(record, f"no {self._topic}-{partition}")
-        connection = None if isinstance(record, ErrorCode) else self.connection_to(record.leader)
-        if isinstance(record, ErrorCode) or connection is None:
+        link = None if isinstance(record, ErrorCode) else self.link_to(record.leader)
+        if isinstance(record, ErrorCode) or link is None:
             raise KafkaError(NOBODY_COORDINATES, f"{self._topic}-{partition} has no leader")
-        return record, connection
+        return record, link
 
-    def connection_to(self, node_id: int) -> StorageConnection | None:
-        """The connection to a storage node; None when no such node is registered, or it is fenced."""
+    def link_to(self, node_id: int) -> StorageLink | None:
+        """The link to a storage node; None when no such node is registered, or it is fenced."""
         node = self._image().nodes.get(node_id)
         if node is None or node.fenced:
             return None
-        connection = self._connections.get(node.address)
-        if connection is None:
-            connection = StorageConnection(node.address, self.stream_counts, reads_for_clients=False)
-            self._connections[node.address] = connection
-        return connection
+        link = self._links.get(node.address)
+        if link is None:
+            link = self._network.connect_storage(node.address, self.stream_counts, reads_for_clients=False)
+            self._links[node.address] = link
+        return link
 
 
 def _raise_for(code: int, message: str) -> None:

@@ -11,13 +11,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-import grpc.aio
-
 from barnabas.gateway import limits
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import LinkError
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.storage_pb2 import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -68,8 +66,8 @@ async def _ask(
     if connection is None:
         return None
     try:
-        return await answer_of(connection.stub.DescribeLogDirs(message, timeout=limits.CALL_TIMEOUT_SECONDS))
-    except grpc.aio.AioRpcError:
+        return await connection.stub.DescribeLogDirs(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    except LinkError:
         return None
 
 

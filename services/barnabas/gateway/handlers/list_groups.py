@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import grpc.aio
-
 from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import not_answered
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import LinkError
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
@@ -57,8 +55,8 @@ def _is_asked_for(request: Request, group_id: str) -> bool:
 async def _ask(request: Request, address: str, message: ListGroupsRequest) -> ListGroupsResponse:
     coordinator = request.parts.links.coordinator_at(address)
     try:
-        return await answer_of(coordinator.ListGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS))
-    except grpc.aio.AioRpcError as error:
+        return await coordinator.ListGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    except LinkError as error:
         return ListGroupsResponse(error_code=not_answered(error))
 
 

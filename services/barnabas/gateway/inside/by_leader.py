@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import grpc.aio
-
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import LinkError
 from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.leaders import NOBODY_LEADS, led_partition
-from barnabas.rpc.unary_calls import answer_of
 
 MessageT = TypeVar("MessageT")
 ResultT = TypeVar("ResultT")
@@ -56,8 +54,8 @@ async def call_leaders(
             if connection is None:
                 answers: Sequence[ResultT] = [failed(NOBODY_LEADS)] * len(asked)
             else:
-                answers = await answer_of(ask(connection, [message for _, message in asked]))
-        except grpc.aio.AioRpcError:
+                answers = await ask(connection, [message for _, message in asked])
+        except LinkError:
             answers = [failed(NOBODY_LEADS)] * len(asked)
         for (index, _), answer in zip(asked, answers, strict=True):
             results[index] = answer

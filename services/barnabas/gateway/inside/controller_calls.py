@@ -6,31 +6,28 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import grpc
-import grpc.aio
-
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Request, milliseconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.errors import DeadlinePassed, LinkError, Refusal, Refused
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.unary_calls import answer_of
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1.controller_pb2_grpc import ControllerAsyncStub
+    from barnabas.links.controller_link import ControllerLink
 
 ResponseT = TypeVar("ResponseT")
 
 RETRY_PAUSE_SECONDS: Final = 0.1
 """Pause before a request that the controller did not take is tried again."""
 
-_NOT_TAKEN: Final = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.RESOURCE_EXHAUSTED)
+_NOT_TAKEN: Final = (Refusal.NOT_ACTIVE, Refusal.TOO_BUSY)
 """The controller certainly changed nothing: it is not the active one, or has too much to do."""
 
 
 async def call_controller(
     parts: GatewayParts,
-    call: Callable[[ControllerAsyncStub, float], Awaitable[ResponseT]],
+    call: Callable[[ControllerLink, float], Awaitable[ResponseT]],
     timeout_seconds: float = limits.CALL_TIMEOUT_SECONDS,
 ) -> ResponseT:
     """The controller's answer. `call(controller, seconds)` makes one attempt with what is left of the time.
@@ -46,14 +43,14 @@ async def call_controller(
                 ErrorCode.request_timed_out, "No controller took the request in time: try again."
             )
         try:
-            return await answer_of(call(parts.metadata.controller, left))
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise KafkaError(
-                    ErrorCode.request_timed_out, "The controller did not answer in time: see what it did."
-                ) from error
-            if error.code() not in _NOT_TAKEN:
-                reason = f"The controller was lost ({error.details()}): try again."
+            return await call(parts.metadata.controller, left)
+        except DeadlinePassed as error:
+            raise KafkaError(
+                ErrorCode.request_timed_out, "The controller did not answer in time: see what it did."
+            ) from error
+        except LinkError as error:
+            if not isinstance(error, Refused) or error.why not in _NOT_TAKEN:
+                reason = f"The controller was lost ({error}): try again."
                 raise KafkaError(ErrorCode.not_controller, reason) from error
         await asyncio.sleep(min(RETRY_PAUSE_SECONDS, left))
 

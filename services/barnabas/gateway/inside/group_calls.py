@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import grpc.aio
-
 from barnabas.gateway import limits
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.links.errors import LinkError
 from barnabas.metadata.leaders import NOBODY_COORDINATES
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.coordinator_pb2 import ClientIdentity
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1.coordinator_pb2_grpc import GroupCoordinatorAsyncStub
+    from barnabas.links.coordinator_link import CoordinatorLink
 
 ResponseT = TypeVar("ResponseT")
 
@@ -30,7 +28,7 @@ log = get_logger("gateway.groups")
 async def call_coordinator(
     request: Request,
     group_id: str,
-    call: Callable[[GroupCoordinatorAsyncStub], Awaitable[ResponseT]],
+    call: Callable[[CoordinatorLink], Awaitable[ResponseT]],
     refused: Callable[[ErrorCode], ResponseT],
 ) -> ResponseT:
     """The answer of the coordinator that owns the group, or `refused(code)` when it gives none.
@@ -39,16 +37,16 @@ async def call_coordinator(
     """
     try:
         coordinator = request.parts.links.coordinator_for_group(group_id)
-        return await answer_of(call(coordinator))
+        return await call(coordinator)
     except KafkaError as error:
         return refused(error.code)
-    except grpc.aio.AioRpcError as error:
+    except LinkError as error:
         return refused(not_answered(error))
 
 
-def not_answered(error: grpc.aio.AioRpcError) -> ErrorCode:
+def not_answered(error: LinkError) -> ErrorCode:
     """The code for a coordinator that gave no answer; the reason is logged here."""
-    log.warning("no answer from the coordinator", status=error.code().name, reason=error.details())
+    log.warning("no answer from the coordinator", reason=str(error))
     return NOBODY_COORDINATES
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import grpc.aio
-
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.errors import LinkError
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
@@ -40,11 +38,9 @@ class ProducerIds:
 
     async def _next_block(self) -> AllocateProducerIdsResponse:
         try:
-            return await answer_of(
-                self._metadata.controller.AllocateProducerIds(
-                    AllocateProducerIdsRequest(), timeout=limits.CALL_TIMEOUT_SECONDS
-                )
+            return await self._metadata.controller.AllocateProducerIds(
+                AllocateProducerIdsRequest(), timeout=limits.CALL_TIMEOUT_SECONDS
             )
-        except grpc.aio.AioRpcError as error:
-            reason = f"no producer ids from the controller: {error.details()}"
+        except LinkError as error:
+            reason = f"no producer ids from the controller: {error}"
             raise KafkaError(ErrorCode.coordinator_load_in_progress, reason) from error

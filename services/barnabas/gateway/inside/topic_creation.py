@@ -7,13 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
-import grpc.aio
-
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import LinkError
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
-from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1.controller_pb2 import CreateTopicsRequest, NewTopic
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
 
@@ -41,7 +39,7 @@ async def create_missing_topics(parts: GatewayParts, names: Iterable[str]) -> di
     )
     try:
         response = await parts.metadata.controller.CreateTopics(request, timeout=limits.CALL_TIMEOUT_SECONDS)
-    except grpc.aio.AioRpcError:
+    except LinkError:
         return {topic.name: ErrorCode.leader_not_available for topic in request.topics}
     failures: dict[str, ErrorCode] = {}
     for topic in response.topics:
@@ -100,8 +98,8 @@ async def _wait_for_leader(
     if connection is None:
         return  # no leader yet, or one that is gone: nobody to wait for
     try:
-        await answer_of(connection.stub.ListOffsets(ListOffsetsRequest(partitions=asked), timeout=seconds))
-    except grpc.aio.AioRpcError:
+        await connection.stub.ListOffsets(ListOffsetsRequest(partitions=asked), timeout=seconds)
+    except LinkError:
         return  # the client's own request will tell
 
 

@@ -18,9 +18,9 @@ from barnabas.coordinator.groups.partition_ends import Ends, PartitionId, Storag
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
+from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 from barnabas.records.record import encode_batch
-from barnabas.rpc.storage_streams import StorageConnection
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.rpc.v1.storage_pb2 import ListOffsetsResponse, ListOffsetsResult
 
@@ -202,7 +202,7 @@ class FakeNode:
 
 
 def ends_of(*nodes: FakeNode | None) -> StorageEnds:
-    return StorageEnds(cluster, lambda node_id: cast(StorageConnection | None, nodes[node_id]))
+    return StorageEnds(cluster, lambda node_id: cast(StorageLink | None, nodes[node_id]))
 
 
 async def test_leaders_are_asked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

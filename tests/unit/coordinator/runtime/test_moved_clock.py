@@ -34,7 +34,7 @@ async def test_a_jump_ends_no_session_of_a_member_that_lives() -> None:
     async with running(node):
         living = await node.join(session=45_000)
         request = pb.SyncGroupRequest(group_id="g", generation_id=1, member_id=living.member_id)
-        assert (await node.calls.SyncGroup(request, None)).error_code == ErrorCode.none
+        assert (await node.calls.SyncGroup(request)).error_code == ErrorCode.none
         await node.join(group="other", session=45_000)
         clock.jump(86_400_000)
         clock.advance(limits.AFTER_JUMP_MS - 1)

@@ -50,7 +50,7 @@ async def sync(node: Node, member_id: str) -> pb.SyncGroupResponse:
     request = pb.SyncGroupRequest(
         group_id="g", generation_id=1, member_id=member_id, assignments=[assignment]
     )
-    return await node.calls.SyncGroup(request, None)
+    return await node.calls.SyncGroup(request)
 
 
 def committed(log: LogInMemory) -> list[int]:
@@ -76,9 +76,9 @@ async def test_what_needs_no_write_is_served_while_the_log_takes_none(
         assert await node.fetch() == 5
         assert await node.heartbeat(member, 1) is ErrorCode.none
         assert await node.heartbeat("stranger", 1) is ErrorCode.unknown_member_id
-        listed = await node.calls.ListGroups(pb.ListGroupsRequest(), None)
+        listed = await node.calls.ListGroups(pb.ListGroupsRequest())
         assert [group.group_id for group in listed.groups] == ["g"]
-        described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
+        described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]))
         assert [each.member_id for each in described.groups[0].members] == [member]
         assert await node.commit(7, generation=1, member_id=member) is REFUSED
         assert (await node.join(group="other")).error_code == REFUSED
@@ -135,7 +135,7 @@ async def test_nobody_s_session_ends_while_that_cannot_be_written(log: LogInMemo
         assert await node.commit(6, generation=1, member_id=member) is REFUSED
         node.clock.advance(3_600_000)
         node.coordinator.on_time()
-        described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
+        described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]))
         assert len(described.groups[0].members) == 1
         log.fail_with = None
         await until_writing(node)

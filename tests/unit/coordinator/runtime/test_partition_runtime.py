@@ -67,9 +67,9 @@ async def test_what_is_not_owned_or_not_loaded(log: LogInMemory) -> None:
     node.see("a", 1)
     assert await node.commit(1) is ErrorCode.coordinator_load_in_progress
     assert await node.heartbeat("m", 1) is ErrorCode.none
-    listed = await node.calls.ListGroups(pb.ListGroupsRequest(), None)
+    listed = await node.calls.ListGroups(pb.ListGroupsRequest())
     assert listed.error_code == ErrorCode.coordinator_load_in_progress
-    described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
+    described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]))
     assert described.groups[0].error_code == ErrorCode.coordinator_load_in_progress
 
 
@@ -77,10 +77,8 @@ async def test_requests_wait_for_the_first_load(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")
     early = [asyncio.create_task(node.commit(1)), asyncio.create_task(node.fetch())]
-    listing = asyncio.create_task(node.calls.ListGroups(pb.ListGroupsRequest(), None))
-    described = asyncio.create_task(
-        node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]), None)
-    )
+    listing = asyncio.create_task(node.calls.ListGroups(pb.ListGroupsRequest()))
+    described = asyncio.create_task(node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"])))
     await asyncio.sleep(0)
     assert not any(task.done() for task in (*early, listing, described))
     async with running(node):
@@ -151,14 +149,14 @@ async def test_members_survive_a_move(log: LogInMemory) -> None:
             member_id=joined.member_id,
             assignments=[pb.SyncGroupAssignment(member_id=joined.member_id, assignment=b"x")],
         )
-        assert (await old.calls.SyncGroup(sync, None)).assignment == b"x"
+        assert (await old.calls.SyncGroup(sync)).assignment == b"x"
         log.epochs[0] = 1
         old.see("b", 1)
     new.see("b", 1)
     async with running(new):
         assert await new.heartbeat(joined.member_id, 1) is ErrorCode.none
         assert await new.commit(3, generation=1, member_id=joined.member_id) is ErrorCode.none
-        assert (await new.calls.SyncGroup(sync, None)).assignment == b"x"
+        assert (await new.calls.SyncGroup(sync)).assignment == b"x"
 
 
 async def test_those_who_wait_are_sent_on_when_the_partition_moves(log: LogInMemory) -> None:
@@ -213,9 +211,9 @@ async def test_checks_that_need_no_group(log: LogInMemory) -> None:
         assert (await node.join(session=5_999)).error_code == ErrorCode.invalid_session_timeout
         assert (await node.join(session=1_800_001)).error_code == ErrorCode.invalid_session_timeout
         empty = pb.HeartbeatRequest()
-        assert (await node.calls.Heartbeat(empty, None)).error_code == ErrorCode.invalid_group_id
-        assert (await node.calls.LeaveGroup(pb.LeaveGroupRequest(), None)).error_code == 24
-        assert (await node.calls.SyncGroup(pb.SyncGroupRequest(), None)).error_code == 24
+        assert (await node.calls.Heartbeat(empty)).error_code == ErrorCode.invalid_group_id
+        assert (await node.calls.LeaveGroup(pb.LeaveGroupRequest())).error_code == 24
+        assert (await node.calls.SyncGroup(pb.SyncGroupRequest())).error_code == 24
 
 
 async def test_an_unreadable_log_is_not_served(log: LogInMemory) -> None:

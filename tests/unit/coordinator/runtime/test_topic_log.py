@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, node_key, partition_key, topic_key
 from barnabas.records.batch import iterate_headers
-from barnabas.rpc.connections import add_address, make_server
+from barnabas.rpc.network import GrpcNetwork
+from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord, TopicRecord
-from barnabas.rpc.v1.storage_pb2_grpc import StorageServicer, add_StorageServicer_to_server
 
 TOPIC_ID = b"t" * 16
 EPOCH = 3
@@ -31,7 +31,7 @@ COORDINATOR = "c1"
 INCARNATION = "this process"
 
 
-class OnePartition(StorageServicer):
+class OnePartition:
     """One partition whose log starts at offset 5."""
 
     def __init__(self) -> None:
@@ -40,8 +40,7 @@ class OnePartition(StorageServicer):
         self.late_reads = 0
         """Reads to come that the disk is too slow for."""
 
-    async def Append(self, frames: AsyncIterator[pb.AppendFrame], context: Any) -> AsyncIterator[Any]:
-        await context.send_initial_metadata(())
+    async def Append(self, frames: AsyncIterator[pb.AppendFrame], write: Callable[..., Any]) -> None:
         async for frame in frames:
             for request in frame.requests:
                 (part,) = request.partitions
@@ -57,7 +56,7 @@ class OnePartition(StorageServicer):
                 else:
                     self._store(part.records)
                 answer = pb.AppendResult(correlation_id=request.correlation_id, partitions=[result])
-                yield pb.AppendResultFrame(results=[answer])
+                await write(pb.AppendResultFrame(results=[answer]))
 
     def _store(self, records: bytes) -> None:
         for position, header in iterate_headers(records):
@@ -66,8 +65,10 @@ class OnePartition(StorageServicer):
             self.batches[self.end] = bytes(batch)
             self.end += header.last_offset_delta + 1
 
-    async def Fetch(self, frames: AsyncIterator[pb.FetchFrame], context: Any) -> AsyncIterator[Any]:
-        await context.send_initial_metadata(())
+    async def Fetch(
+        self, frames: AsyncIterator[pb.FetchFrame], write: Callable[..., Any], *, is_client: bool
+    ) -> None:
+        assert not is_client
         async for frame in frames:
             for request in frame.requests:
                 (part,) = request.partitions
@@ -82,14 +83,11 @@ class OnePartition(StorageServicer):
                 elif part.fetch_offset < self.start:
                     result = pb.PartitionFetchResult(error_code=ErrorCode.offset_out_of_range)
                 answer = pb.FetchResult(correlation_id=request.correlation_id, partitions=[result])
-                yield pb.FetchResultFrame(results=[answer])
+                await write(pb.FetchResultFrame(results=[answer]).SerializeToString())
 
-    async def ListOffsets(self, request: pb.ListOffsetsRequest, _: Any) -> pb.ListOffsetsResponse:
+    async def ListOffsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         offset = {-2: self.start, -1: self.end}[request.partitions[0].timestamp_ms]
         return pb.ListOffsetsResponse(results=[pb.ListOffsetsResult(offset=offset)])
-
-    async def OffsetForLeaderEpoch(self, *_: Any) -> Any:
-        raise NotImplementedError
 
 
 def image(address: str, leader: int = 1, *, fenced: bool = False) -> MetadataImage:
@@ -112,6 +110,7 @@ async def log_on(current: MetadataImage) -> AsyncIterator[StorageTopicLog]:
         lambda: current,
         CoordinatorConfig(coordinator_id=COORDINATOR, offsets_commit_timeout_ms=2_000),
         INCARNATION,
+        GrpcNetwork(),
     )
     try:
         yield log
@@ -121,12 +120,11 @@ async def log_on(current: MetadataImage) -> AsyncIterator[StorageTopicLog]:
 
 @contextlib.asynccontextmanager
 async def storage(path: Path, node: OnePartition | None = None) -> AsyncIterator[str]:
-    server = make_server()
-    add_StorageServicer_to_server(node or OnePartition(), server)
-    address = add_address(server, f"unix:{path}/s")
-    await server.start()
+    server = GrpcNetwork().listen(f"unix:{path}/s")
+    served: Any = node or OnePartition()
+    await server.serve_storage(served, StorageStreamCounts())
     try:
-        yield address
+        yield server.address
     finally:
         await server.stop(None)
 
@@ -201,21 +199,21 @@ async def test_a_fenced_node_is_not_written_to(tmp_path: Path) -> None:
         with pytest.raises(KafkaError) as fenced:
             await log.append(0, EPOCH, batches(1), 5)
         assert fenced.value.code is ErrorCode.coordinator_not_available
-        assert log.connection_to(1) is None
+        assert log.link_to(1) is None
         assert node.end == 5
 
 
 async def test_connections_to_nodes_that_are_gone_are_closed(tmp_path: Path) -> None:
     async with storage(tmp_path) as address, log_on(image(address)) as log:
         await log.append(0, EPOCH, batches(1), 5)
-        connection = log.connection_to(1)
+        connection = log.link_to(1)
         assert connection is not None
         log.on_image(image(address), image(address, fenced=True))
-        assert log.connection_to(1) is connection  # fenced is not gone
+        assert log.link_to(1) is connection  # fenced is not gone
         log.on_image(image(address), image("elsewhere:1"))
         await asyncio.sleep(0)
         with pytest.raises(Unreachable):
             await connection.appends.send(pb.AppendRequest())
         # Back at the same address, it is reached over a new connection.
         assert await log.append(0, EPOCH, batches(1), 7) == 7
-        assert log.connection_to(1) is not connection
+        assert log.link_to(1) is not connection

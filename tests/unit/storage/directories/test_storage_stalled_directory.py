@@ -27,7 +27,7 @@ from storage_harness import (
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.checkpoints import checkpoint_file
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.storage import limits
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
@@ -337,7 +337,7 @@ async def test_what_a_coordinator_reads_is_never_empty_for_being_late(
         return read(file, position, length)
 
     monkeypatch.setattr(SegmentFile, "read", cold)
-    inside = StorageConnection(node.address, reads_for_clients=False)
+    inside = GrpcNetwork().connect_storage(node.address, reads_for_clients=False)
     stall.freeze(two.directory)
     for _ in range(limits.READ_THREADS + 2):  # late ones, and those for which no thread is left
         request = node.fetch_request(two.topic, 0, index=two.ill, max_wait_ms=60_000)

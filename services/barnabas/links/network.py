@@ -1,0 +1,60 @@
+"""How a service reaches the others, and is reached: `Environment.network`. In a process of its own that is gRPC
+(`rpc.network`); where several services share one, it can be anything that keeps these promises.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.links.controller_link import ControllerLink, ControllerService
+    from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
+    from barnabas.links.storage_link import StorageLink, StorageService
+    from barnabas.rpc.stream_counts import StorageStreamCounts
+
+
+class Server(Protocol):
+    """One address at which a service answers, from one of `serve_...` to `stop`."""
+
+    @property
+    def address(self) -> str:
+        """With the real port, where 0 was asked for."""
+        ...
+
+    async def serve_controller(self, service: ControllerService) -> None: ...
+
+    async def serve_coordinator(self, service: CoordinatorService) -> None: ...
+
+    async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
+        """`counts` are those of the node's end of its streams."""
+        ...
+
+    async def stop(self, grace_seconds: float | None) -> None:
+        """Take no more calls; those under way have `grace_seconds`, or None at all. It may be stopped twice."""
+        ...
+
+
+class Network(Protocol):
+    """Links are opened when they are first used, and again after they broke, until they are closed."""
+
+    def connect_storage(
+        self,
+        address: str,
+        counts: StorageStreamCounts | None = None,
+        *,
+        reads_for_clients: bool = True,
+        append_bytes_max: int | None = None,
+    ) -> StorageLink:
+        """`counts` are those of all the service's links to storage nodes; the link's own where nobody looks at them.
+
+        `append_bytes_max` is what may be unanswered of appends before further ones are refused.
+        """
+        ...
+
+    def connect_coordinator(self, address: str) -> CoordinatorLink: ...
+
+    def connect_controller(self, address: str) -> ControllerLink: ...
+
+    def listen(self, address: str) -> Server:
+        """Take the address; nobody is answered yet. Raises OSError when it cannot be had."""
+        ...

@@ -1,0 +1,52 @@
+"""The network of a service in a process of its own: gRPC, with the limits that every link between services has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from barnabas.rpc import limits
+from barnabas.rpc.calls import ServiceCalls
+from barnabas.rpc.connections import open_channel
+from barnabas.rpc.server import RpcServer
+
+if TYPE_CHECKING:
+    from barnabas.links.controller_link import ControllerLink
+    from barnabas.links.coordinator_link import CoordinatorLink
+    from barnabas.rpc.storage_streams import StorageConnection
+    from barnabas.rpc.stream_counts import StorageStreamCounts
+
+
+class GrpcNetwork:
+    """See `links.network.Network`. Owns nothing. What a service has nothing to do with is not imported."""
+
+    def connect_storage(
+        self,
+        address: str,
+        counts: StorageStreamCounts | None = None,
+        *,
+        reads_for_clients: bool = True,
+        append_bytes_max: int | None = None,
+    ) -> StorageConnection:
+        from barnabas.rpc.storage_streams import StorageConnection
+
+        return StorageConnection(
+            address,
+            counts,
+            reads_for_clients=reads_for_clients,
+            append_bytes_max=append_bytes_max or limits.STREAM_UNANSWERED_BYTES_MAX,
+        )
+
+    def connect_coordinator(self, address: str) -> CoordinatorLink:
+        from barnabas.rpc.v1.coordinator_pb2 import DESCRIPTOR
+
+        calls = ServiceCalls(open_channel(address), DESCRIPTOR.services_by_name["GroupCoordinator"])
+        return cast("CoordinatorLink", calls)
+
+    def connect_controller(self, address: str) -> ControllerLink:
+        from barnabas.rpc.v1.controller_pb2 import DESCRIPTOR
+
+        calls = ServiceCalls(open_channel(address), DESCRIPTOR.services_by_name["Controller"])
+        return cast("ControllerLink", calls)
+
+    def listen(self, address: str) -> RpcServer:
+        return RpcServer(address)

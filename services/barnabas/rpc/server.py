@@ -1,0 +1,126 @@
+"""What a service answers to others over gRPC: plain objects whose methods take a message and return one.
+
+A method refuses by raising an error of links. A service has the methods of its protocol in `links/`; one that
+it lacks is answered as by an earlier version, which does not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from barnabas.kernel.tracing import is_tracing
+from barnabas.links.errors import LinkError
+from barnabas.rpc.connections import OPTIONS
+from barnabas.rpc.status_codes import status_of
+
+if TYPE_CHECKING:
+    from barnabas.links.controller_link import ControllerService
+    from barnabas.links.coordinator_link import CoordinatorService
+    from barnabas.links.storage_link import StorageService
+    from barnabas.rpc.stream_counts import StorageStreamCounts
+
+
+class RpcServer:
+    """Owns a gRPC server, which has its address from the start and answers from `serve_...` to `stop`."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is `host:port` or `unix:/path`. Raises OSError when it cannot be bound."""
+        self._server = grpc.aio.server(
+            options=[*OPTIONS, ("grpc.so_reuseport", 0)], interceptors=_interceptors()
+        )
+        self.address = _bind(self._server, address)
+        """The address with the real port in place of 0."""
+
+    async def serve_controller(self, service: ControllerService) -> None:
+        from barnabas.rpc.v1.controller_pb2 import DESCRIPTOR
+
+        await self._serve(DESCRIPTOR.services_by_name["Controller"], service)
+
+    async def serve_coordinator(self, service: CoordinatorService) -> None:
+        from barnabas.rpc.v1.coordinator_pb2 import DESCRIPTOR
+
+        await self._serve(DESCRIPTOR.services_by_name["GroupCoordinator"], service)
+
+    async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
+        """`counts` are those of the node's end of its streams."""
+        from barnabas.rpc.storage_handlers import stream_handlers
+        from barnabas.rpc.v1.storage_pb2 import DESCRIPTOR
+
+        await self._serve(DESCRIPTOR.services_by_name["Storage"], service, stream_handlers(service, counts))
+
+    async def _serve(
+        self, contract: ServiceDescriptor, service: object, streams: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        handlers = {**_handlers(contract, service), **streams}
+        generic = grpc.method_handlers_generic_handler(contract.full_name, handlers)
+        self._server.add_generic_rpc_handlers((generic,))
+        await self._server.start()
+
+    async def stop(self, grace_seconds: float | None) -> None:
+        """Take no more calls; those under way have `grace_seconds`, or None at all."""
+        await self._server.stop(grace_seconds)
+
+
+def _interceptors() -> list[Any]:
+    if not is_tracing():
+        return []
+    from barnabas.rpc.traced_calls import ServerTraces
+
+    return [ServerTraces()]
+
+
+def _bind(server: grpc.aio.Server, address: str) -> str:
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(
+            f"cannot listen at {address}: it is taken, or not an address of this machine"
+        ) from error
+    if address.startswith("unix:"):
+        return address
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _handlers(contract: ServiceDescriptor, service: object) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    """Those of all calls that are no coalesced streams."""
+    calls = [method for method in contract.methods if not method.client_streaming]
+    known = [method for method in calls if hasattr(service, method.name)]
+    return {method.name: _handler(method, getattr(service, method.name)) for method in known}
+
+
+def _handler(method: MethodDescriptor, serve: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    decode = GetMessageClass(method.input_type).FromString
+    encode = GetMessageClass(method.output_type).SerializeToString
+    if method.server_streaming:
+        return grpc.unary_stream_rpc_method_handler(_streaming(serve), decode, encode)
+    return grpc.unary_unary_rpc_method_handler(_answering(serve), decode, encode)
+
+
+def _answering(serve: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def answer(request: Any, context: Any) -> Any:
+        try:
+            return await serve(request)
+        except LinkError as error:
+            await context.abort(status_of(error), str(error))
+
+    return answer
+
+
+def _streaming(serve: Callable[[Any], Any]) -> Any:
+    async def stream(request: Any, context: Any) -> None:
+        try:
+            async with aclosing(serve(request)) as messages:
+                async for message in messages:
+                    await context.write(message)
+        except LinkError as error:
+            await context.abort(status_of(error), str(error))
+
+    return stream

@@ -1,0 +1,195 @@
+"""Calls over gRPC: whatever becomes of one, its caller hears of it as an error of links, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import grpc.aio
+import pytest
+
+from barnabas.links.controller_link import ControllerLink, ControllerService
+from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Refusal, Refused, Unreachable
+from barnabas.rpc.network import GrpcNetwork
+from barnabas.rpc.unary_calls import answer_of
+from barnabas.rpc.v1 import controller_pb2 as pb
+
+
+class Controller:
+    """Fails with `failure`, or answers CreateTopics once `may_answer` is set; Watch first streams two deltas."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def CreateTopics(self, request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
+        if self.failure is not None:
+            raise self.failure
+        self.asked.set()
+        try:
+            await self.may_answer.wait()
+        except asyncio.CancelledError:
+            self.ended.append("CreateTopics")
+            raise
+        return pb.CreateTopicsResponse(topics=[pb.CreatedTopic(name=topic.name) for topic in request.topics])
+
+    async def Watch(self, request: pb.WatchRequest) -> AsyncGenerator[pb.MetadataDelta]:
+        try:
+            for revision in (1, 2):
+                yield pb.MetadataDelta(revision=revision)
+            if self.failure is not None:
+                raise self.failure
+            await self.may_answer.wait()
+        finally:
+            self.ended.append("Watch")
+
+
+@pytest.fixture
+def controller() -> Controller:
+    return Controller()
+
+
+@pytest.fixture
+async def link(controller: Controller, tmp_path: Path) -> AsyncIterator[ControllerLink]:
+    network = GrpcNetwork()
+    server = network.listen(f"unix:{tmp_path}/c")
+    await server.serve_controller(cast(ControllerService, controller))
+    connected = network.connect_controller(server.address)
+    yield connected
+    await connected.close()
+    await server.stop(None)
+
+
+def ask(link: ControllerLink, timeout: float | None = 30) -> asyncio.Task[Any]:
+    request = pb.CreateTopicsRequest(topics=[pb.NewTopic(name="orders")])
+    return asyncio.create_task(cast(Any, link.CreateTopics(request, timeout=timeout)))
+
+
+async def until(controller: Controller, ended: str) -> None:
+    async with asyncio.timeout(10):
+        while ended not in controller.ended:
+            await asyncio.sleep(0.001)
+
+
+async def test_an_answer_comes_back(controller: Controller, link: ControllerLink) -> None:
+    controller.may_answer.set()
+    assert [topic.name for topic in (await ask(link)).topics] == ["orders"]
+
+
+@pytest.mark.parametrize("why", Refusal)
+async def test_every_refusal_arrives_as_itself(
+    controller: Controller, link: ControllerLink, why: Refusal
+) -> None:
+    controller.failure = Refused(why, "the reason")
+    with pytest.raises(Refused, match=r"^the reason$") as refused:
+        await ask(link)
+    assert refused.value.why is why
+
+
+@pytest.mark.parametrize("failure", [OutcomeUnknown("lost the leadership"), ZeroDivisionError("a mistake")])
+async def test_what_the_service_does_not_know_nobody_knows(
+    controller: Controller, link: ControllerLink, failure: Exception
+) -> None:
+    controller.failure = failure
+    with pytest.raises(OutcomeUnknown, match=str(failure)) as unknown:
+        await ask(link)
+    assert not isinstance(unknown.value, DeadlinePassed)
+
+
+async def test_a_call_that_the_service_lacks(link: ControllerLink) -> None:
+    with pytest.raises(Refused) as refused:
+        await link.DescribeQuorum(pb.DescribeQuorumRequest())
+    assert refused.value.why is Refusal.UNKNOWN_CALL
+
+
+async def test_a_call_ends_when_its_time_is_over(controller: Controller, link: ControllerLink) -> None:
+    with pytest.raises(DeadlinePassed):
+        await ask(link, timeout=0.05)
+
+
+async def test_nobody_there(tmp_path: Path) -> None:
+    link = GrpcNetwork().connect_controller(f"unix:{tmp_path}/nobody")
+    with pytest.raises(OutcomeUnknown):
+        await link.CreateTopics(pb.CreateTopicsRequest(), timeout=10)
+    with pytest.raises(OutcomeUnknown):
+        await anext(link.Watch(pb.WatchRequest()))
+    await link.close()
+
+
+async def test_a_cancelled_caller_ends_its_call_at_the_service(
+    controller: Controller, link: ControllerLink
+) -> None:
+    call = ask(link)
+    await controller.asked.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until(controller, "CreateTopics")
+
+
+async def test_a_link_that_is_closed_fails_what_waits_and_takes_no_more(
+    controller: Controller, link: ControllerLink
+) -> None:
+    call = ask(link)
+    await controller.asked.wait()
+    await link.close()
+    with pytest.raises(OutcomeUnknown):
+        await call
+    with pytest.raises(Unreachable):
+        await ask(link)
+    with pytest.raises(Unreachable):
+        await anext(link.Watch(pb.WatchRequest()))
+
+
+async def test_a_call_that_grpc_cancels_is_lost_and_a_cancelled_caller_is_cancelled() -> None:
+    """gRPC ends calls on a closing channel with CancelledError, though nobody cancelled the task."""
+
+    async def closed() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(grpc.aio.AioRpcError) as lost:
+        await answer_of(closed())
+    assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+    task = asyncio.create_task(answer_of(asyncio.sleep(3600)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_stream_is_read_to_its_end(controller: Controller, link: ControllerLink) -> None:
+    controller.may_answer.set()
+    assert [delta.revision async for delta in link.Watch(pb.WatchRequest())] == [1, 2]
+
+
+async def test_a_stream_is_refused_after_what_it_brought(
+    controller: Controller, link: ControllerLink
+) -> None:
+    controller.failure = Refused(Refusal.OTHER_HISTORY, "another past")
+    deltas = link.Watch(pb.WatchRequest())
+    assert [(await anext(deltas)).revision, (await anext(deltas)).revision] == [1, 2]
+    with pytest.raises(Refused, match="another past"):
+        await anext(deltas)
+
+
+async def test_a_stream_that_its_reader_closes_ends_at_the_service(
+    controller: Controller, link: ControllerLink
+) -> None:
+    deltas = link.Watch(pb.WatchRequest())
+    assert (await anext(deltas)).revision == 1
+    await deltas.aclose()
+    await until(controller, "Watch")
+
+
+async def test_an_address_that_is_taken_cannot_be_had(tmp_path: Path) -> None:
+    network = GrpcNetwork()
+    server = network.listen("127.0.0.1:0")
+    assert not server.address.endswith(":0")
+    with pytest.raises(OSError, match="cannot listen at"):
+        network.listen(server.address)
+    await server.stop(None)
+    await server.stop(None)  # twice is no error
