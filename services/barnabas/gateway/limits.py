@@ -23,6 +23,9 @@ producer that does not back off would otherwise have the gateway read and refuse
 
 REFUSAL_SECONDS_MAX: Final = 1.0
 
+MUTED_SECONDS_MAX: Final = 30.0
+"""The longest that a client is muted at a time: after so long clients give a request up by themselves."""
+
 REFUSED_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
 """How fast a gateway takes records that it refuses then, from all connections: a few hundredths of its time."""
 

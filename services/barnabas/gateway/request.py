@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.gateway import limits
-from barnabas.gateway.clients.budget import Held
+from barnabas.gateway.clients.held import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn

@@ -13,6 +13,7 @@ from barnabas.gateway.clients import connection as connection_module
 from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection import CloseConnection, Connection
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.turns import Turn
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
@@ -228,7 +229,7 @@ async def test_lost_connection_cancels_what_runs_and_gives_back_its_bytes() -> N
 
 async def test_pauses_of_reading_and_writing_are_counted() -> None:
     served = Served(budget_bytes=100)
-    reading, writing = served.pauses.reading, served.pauses.writing
+    reading, writing = served.pauses.reading[Reason.GATEWAY_BYTES], served.pauses.writing
     await served.send(PRODUCE, "a", "b", size=80)
     assert served.transport.paused
     assert (reading.pauses, reading.running) == (1, 1)

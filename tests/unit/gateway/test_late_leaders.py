@@ -11,6 +11,8 @@ from test_produce_and_fetch import append_all, fetch_all, fetch_body, fetched, p
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import RefusalPace, node_share_bytes
+from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.held import Held
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import DeadlinePassed, NotSentInTime
 from barnabas.rpc.v1.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult
@@ -167,25 +169,36 @@ async def test_a_producer_that_does_not_back_off_is_made_to(monkeypatch: pytest.
     full.room_bytes = 4
     gateway.node(1, full)
     gateway.node(2, other)
-    pauses: list[tuple[float, int]] = []
-    sleep = asyncio.sleep
-
-    async def pause(seconds: float) -> None:
-        pauses.append((seconds, gateway.client.held.count))
-        await sleep(0)
-
-    monkeypatch.setattr("barnabas.gateway.handlers.produce.asyncio.sleep", pause)
+    pauses: list[float] = []
+    monkeypatch.setattr(Held, "mute", lambda _, seconds: pauses.append(seconds))
     for _ in range(7):
         answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 2]}))
         refused = ErrorCode.not_leader_or_follower
         assert produced(answer) == [[(0, refused, -1), (2, refused, -1)]]
     assert full.requests == []
-    assert [seconds for seconds, _ in pauses] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], "the first is told at once"
-    assert {held for _, held in pauses} == {1}, "meanwhile the connection is not read"
+    assert [seconds for seconds in pauses if seconds] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0], "not the first time"
     pauses.clear()
     answer = await gateway.ask(PRODUCE, 9, produce_body({"orders": [0, 1]}))
     assert produced(answer) == [[(0, ErrorCode.not_leader_or_follower, -1), (1, 0, 71)]]
     assert (pauses, gateway.client.held.refusals) == ([], 0), "what a leader took ends it"
+
+
+async def test_a_producer_that_asks_for_no_answer_is_made_to_back_off_before_its_connection_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gateway, pauses = Gateway(), list[float]()
+    sleep = asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("barnabas.gateway.handlers.produce.asyncio.sleep", pause)
+    frame = request_frame(PRODUCE, 9, produce_body({"orders": [2]}) | {"acks": 0})
+    for _ in range(3):
+        with pytest.raises(CloseConnection, match="NOT_LEADER_OR_FOLLOWER"):
+            await gateway.dispatcher.serve(frame, gateway.client)
+    assert (pauses, gateway.client.held.is_muted) == ([0.1, 0.2], False)
 
 
 def test_all_refused_records_together_have_a_pace() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from gateway_harness import FakeMetadata, small_cluster, topic_id
 
-from barnabas.gateway.clients.budget import Held
 from barnabas.gateway.clients.connection import Connection
+from barnabas.gateway.clients.held import Held
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.plain_produce import PlainProduces

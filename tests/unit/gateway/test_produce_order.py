@@ -12,9 +12,10 @@ from typing import Any, Final
 import pytest
 from gateway_harness import FakeStream, Gateway, decode_answer, node_record, request_frame, topic_records
 
-from barnabas.gateway.clients.budget import ByteBudget, Held, RefusalPace
+from barnabas.gateway.clients.budget import ByteBudget, RefusalPace
 from barnabas.gateway.clients.connection import CloseConnection, Connection
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients.held import Held
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics

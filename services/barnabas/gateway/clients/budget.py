@@ -1,7 +1,7 @@
 """How many bytes of requests the whole gateway holds: the backpressure that reaches every socket.
 
 Each storage node has a share of it (`node_share_bytes`), so that one that does not answer cannot take the whole: over
-its share a request is refused, and the connections that write to it are not read (`Held`) while others go on.
+its share a request is refused, and the connections that write to it are not read (`held.py`) while others go on.
 """
 
 from __future__ import annotations
@@ -17,34 +17,6 @@ def node_share_bytes(budget_bytes: int) -> int:
     if budget_bytes <= 0:
         return rpc_limits.STREAM_UNANSWERED_BYTES_MAX
     return budget_bytes // limits.NODE_SHARES
-
-
-class Held:
-    """Whether one connection is to be read: entered by each of its requests that waits for a storage node which has its
-    share or more to answer, or that was refused again and again.
-    """
-
-    __slots__ = ("count", "refusals")
-
-    def __init__(self) -> None:
-        self.count = 0
-        """Requests that are in it now."""
-        self.refusals = 0
-        """Requests in a row that no leader took."""
-
-    def __enter__(self) -> None:
-        self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.count -= 1
-
-    def next_pause_seconds(self) -> float:
-        """How long to wait before another refusal is told: not at all the first time, then longer and longer."""
-        self.refusals += 1
-        if self.refusals == 1:
-            return 0.0
-        doublings = min(self.refusals - 2, 16)
-        return min(limits.REFUSAL_SECONDS_MIN * float(2**doublings), limits.REFUSAL_SECONDS_MAX)
 
 
 class RefusalPace:

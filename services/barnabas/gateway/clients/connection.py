@@ -12,6 +12,7 @@ from typing import Final, cast
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.turns import ALONE, Turn, Turns
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
@@ -96,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = True
         self._writing_paused_at = 0.0
-        self._paused = False
+        self._not_read: Reason | None = None
         self._paused_at = 0.0
         self._closing = False
         self.last_activity = 0.0
@@ -109,6 +110,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._client = self._make_client(self._transport)
+        self._client.held.on_mute = self._on_mute
         self._log = self._log.bind(connection=self._client.connection_id, client=self._client.host)
         self.last_activity = asyncio.get_running_loop().time()
 
@@ -123,7 +125,9 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             received = perf_counter()
-            is_free = not self._slots and not self._frames and self._writable and not self._client.gaps
+            is_free = (
+                not (self._slots or self._frames or self._not_read or self._client.gaps) and self._writable
+            )
             if is_free and self._answer_at_once is not None:
                 frames = self._write_at_once(frames, self._answer_at_once, received)
             for frame in frames:
@@ -149,8 +153,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        if self._paused:
-            self._pauses.reading.end(self._paused_at, perf_counter())
+        self._client.held.close()
+        if self._not_read is not None:
+            self._pauses.reading[self._not_read].end(self._paused_at, perf_counter())
         if not self._writable:
             self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._budget.give_back(self._unanswered_bytes + self._partial_bytes)
@@ -165,7 +170,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether the client waits for nothing."""
-        return not self._slots and not self._frames
+        return not self._slots and not self._frames and not self._client.held.is_muted
 
     def close(self) -> None:
         """Close after what is written has left."""
@@ -204,7 +209,7 @@ class Connection(asyncio.Protocol):
 
     def _start_requests(self) -> None:
         held = self._client.held
-        while self._frames and self._writable and not self._closing and not held.count:
+        while self._frames and self._writable and not (self._closing or held.count or held.is_muted):
             is_produce = self._frames[0][0].startswith(PRODUCE_KEY)
             if self._unfinished and (not is_produce or self._unfinished_others or held.refusals):
                 return
@@ -263,27 +268,45 @@ class Connection(asyncio.Protocol):
             self._budget.give_back(-more)
         self._partial_bytes = partial
 
+    def _why_not_read(self) -> Reason | None:
+        held = self._client.held
+        if held.is_muted:
+            return Reason.MUTED
+        unanswered = len(self._slots) + len(self._frames)
+        if not unanswered:
+            # A connection that waits for nothing may always send its next request, or the gateway could never drain.
+            return None
+        if held.count:
+            return Reason.NODE_FULL
+        if held.refusals and self._unfinished:
+            return Reason.NOBODY_LEADS  # one burst may be read before it is refused
+        if self._unanswered_bytes > limits.CONNECTION_IN_FLIGHT_BYTES_MAX:
+            return Reason.CONNECTION_BYTES
+        if unanswered > limits.CONNECTION_IN_FLIGHT_REQUESTS_MAX:
+            return Reason.CONNECTION_REQUESTS
+        return Reason.GATEWAY_BYTES if self._budget.is_exhausted else None
+
     def _pause_or_resume(self) -> None:
         if self._closing:
             return
-        held = self._client.held
-        over = (
-            self._unanswered_bytes > limits.CONNECTION_IN_FLIGHT_BYTES_MAX
-            or len(self._slots) + len(self._frames) > limits.CONNECTION_IN_FLIGHT_REQUESTS_MAX
-            or self._budget.is_exhausted
-            or held.count > 0
-            # Whose last records nobody took sends one request at a time; one burst may be read before it is refused.
-            or (held.refusals > 0 and self._unfinished > 0)
-        )
-        # A connection that waits for nothing may always send its next request, or the gateway could never drain.
-        over = over and not self.is_idle
-        if over and not self._paused:
+        was, reason = self._not_read, self._why_not_read()
+        if reason is was:
+            return
+        self._not_read = reason
+        now = perf_counter()
+        if was is None:
             self._transport.pause_reading()
-            self._paused_at = self._pauses.reading.start(perf_counter())
-        elif self._paused and not over:
+        else:
+            self._pauses.reading[was].end(self._paused_at, now)
+        if reason is None:
             self._transport.resume_reading()
-            self._pauses.reading.end(self._paused_at, perf_counter())
-        self._paused = over
+        else:
+            self._paused_at = self._pauses.reading[reason].start(now)
+
+    def _on_mute(self) -> None:
+        """The client is muted, or no longer."""
+        self._start_requests()
+        self._pause_or_resume()
 
     def _give_up(self, reason: str, identity: Mapping[str, object] = MappingProxyType({})) -> None:
         if not self._closing:

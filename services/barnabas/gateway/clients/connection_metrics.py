@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Final
 
@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.gateway.clients.budget import ByteBudget
+from barnabas.gateway.clients.held import Reason
 from barnabas.kernel.pauses import PauseTimes
 
 _PREFIX: Final = "kafka_server_socketservermetrics_connection_"
@@ -21,8 +22,8 @@ class ConnectionMetrics(Collector):
     """Owns the counts of connections, by listener, and of their pauses."""
 
     def __init__(self, budget: ByteBudget, listeners: Iterable[str] = ()) -> None:
-        self.reading = PauseTimes()
-        """Sockets that are not read: too much is unanswered."""
+        self.reading = {reason: PauseTimes() for reason in Reason}
+        """Sockets that are not read."""
         self.writing = PauseTimes()
         """Clients that do not take their answers."""
         self._budget = budget
@@ -51,16 +52,30 @@ class ConnectionMetrics(Collector):
         for name, text, value in (
             ("unanswered_request_bytes", "Bytes of requests not answered yet", self._budget.used_bytes),
             ("unanswered_request_bytes_max", "Above it no socket is read", max(0, self._budget.bytes_max)),
-            ("paused_connections", "Connections that are not being read now", self.reading.running),
         ):
             yield GaugeMetricFamily(_GATEWAY + name, text, value=value)
-        now = perf_counter()
-        for kind, pauses in (("reading", self.reading), ("writing", self.writing)):
-            yield CounterMetricFamily(
-                f"{_GATEWAY}{kind}_pauses", f"Times that {kind} a connection was paused", value=pauses.pauses
-            )
-            yield CounterMetricFamily(
-                f"{_GATEWAY}{kind}_paused_seconds",
-                f"Seconds that {kind} connections was paused",
-                value=pauses.seconds(now),
-            )
+        paused = GaugeMetricFamily(
+            f"{_GATEWAY}paused_connections", "Connections that are not being read now", labels=["reason"]
+        )
+        for reason, pauses in self.reading.items():
+            paused.add_metric([reason.value], pauses.running)
+        yield paused
+        reading: dict[tuple[str, ...], PauseTimes] = {
+            (reason.value,): pauses for reason, pauses in self.reading.items()
+        }
+        yield from _pauses("reading", ["reason"], reading)
+        yield from _pauses("writing", [], {(): self.writing})
+
+
+def _pauses(kind: str, labels: list[str], paused: Mapping[tuple[str, ...], PauseTimes]) -> Iterator[Metric]:
+    now = perf_counter()
+    count = CounterMetricFamily(
+        f"{_GATEWAY}{kind}_pauses", f"Times that {kind} a connection was paused", labels=labels
+    )
+    seconds = CounterMetricFamily(
+        f"{_GATEWAY}{kind}_paused_seconds", f"Seconds that {kind} connections was paused", labels=labels
+    )
+    for values, pauses in paused.items():
+        count.add_metric(values, pauses.pauses)
+        seconds.add_metric(values, pauses.seconds(now))
+    yield from (count, seconds)

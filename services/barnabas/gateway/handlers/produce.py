@@ -239,10 +239,12 @@ class _Produce:
             held.next_pause_seconds(),
             parts.refusal_pace.pause_seconds(size_bytes, parts.clock.monotonic()),
         )
-        if seconds > 0:
-            timeout_seconds = milliseconds(self._request.body.timeout) / 1000 + limits.ANSWER_GRACE_SECONDS
-            with held:
-                await asyncio.sleep(min(seconds, timeout_seconds))
+        body = self._request.body
+        seconds = min(seconds, max(0, milliseconds(body.timeout)) / 1000 + limits.ANSWER_GRACE_SECONDS)
+        if body.acks:
+            held.mute(seconds)
+        elif seconds > 0:
+            await asyncio.sleep(seconds)  # it gets no answer, but the end of its connection
 
     def _settle(
         self, result: asyncio.Future[AppendResult], request: AppendBatches, places: list[Place]

@@ -1,0 +1,93 @@
+"""Why a client's connection is not read: the reasons by name, and those of them that its requests give."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+
+from barnabas.gateway import limits
+
+
+class Reason(enum.Enum):
+    """Why a connection is not read now; the values are labels of metrics."""
+
+    MUTED = "muted"
+    """For a time, as the client is throttled."""
+    NODE_FULL = "node full"
+    """It writes to a storage node that has its share or more to answer."""
+    NOBODY_LEADS = "nobody leads"
+    """No leader took its last records: it sends one request at a time."""
+    CONNECTION_BYTES = "connection bytes"
+    """Too many bytes of it are not answered."""
+    CONNECTION_REQUESTS = "connection requests"
+    """Too many requests of it are not answered."""
+    GATEWAY_BYTES = "gateway bytes"
+    """Too many bytes of all connections together are not answered."""
+
+
+def _nothing() -> None:
+    """Nobody looks."""
+
+
+class Held:
+    """Owns what the requests of one connection say against reading it: set by handlers, looked at by the connection.
+
+    It is entered (`with`) by each request that waits for a storage node which has its share or more to answer.
+    """
+
+    __slots__ = ("_timer", "count", "is_muted", "on_mute", "refusals")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Requests that are in it now."""
+        self.refusals = 0
+        """Requests in a row that no leader took."""
+        self.is_muted = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.on_mute: Callable[[], None] = _nothing
+        """Called when muting begins and when it ends."""
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+    def mute(self, seconds: float) -> None:
+        """Take nothing more of the client's for so long from now, as Kafka does with who is over a quota (KIP-219).
+
+        What is under way is answered as ever, the request that says this too: the client learns from its answer for how
+        long. Nothing is read, and of what was read already nothing is started. Of two times the one that ends later
+        counts; none is longer than MUTED_SECONDS_MAX.
+        """
+        if seconds <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(seconds, limits.MUTED_SECONDS_MAX)
+        if self._timer is not None:
+            if until <= self._timer.when():
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(until, self._end_mute)
+        self.is_muted = True
+        self.on_mute()
+
+    def _end_mute(self) -> None:
+        self._timer = None
+        self.is_muted = False
+        self.on_mute()
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self.on_mute = _nothing
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def next_pause_seconds(self) -> float:
+        """How long to mute the client for another refusal: not at all the first time, then longer and longer."""
+        self.refusals += 1
+        if self.refusals == 1:
+            return 0.0
+        doublings = min(self.refusals - 2, 16)
+        return min(limits.REFUSAL_SECONDS_MIN * float(2**doublings), limits.REFUSAL_SECONDS_MAX)
