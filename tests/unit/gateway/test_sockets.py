@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,30 @@ async def test_a_port_that_is_taken_is_found_out_before_there_are_metadata() -> 
     with pytest.raises(StartError, match=f"cannot listen at 127.0.0.1:{port}"):
         await sockets.open(MetadataImage())
     server.close()
+
+
+async def test_a_client_that_reads_nothing_cannot_keep_a_connection_that_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.CLOSING_SECONDS_MAX", 0.01)
+    port = free_ports(1)
+    sockets = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(IMAGE)
+    try:
+        deaf = socket.create_connection(("127.0.0.1", port))
+        while not sockets._connections:
+            await asyncio.sleep(0)
+        (connection,) = sockets._connections
+        connection._transport.write(bytes(64 << 20))
+        connection.data_received(b"\0\0\0\x10half")
+        assert (connection.is_idle, sockets._budget.used_bytes) == (True, 8)
+        connection.close()
+        while sockets._connections:
+            await asyncio.sleep(0.001)
+        assert sockets._budget.used_bytes == 0
+        deaf.close()
+    finally:
+        await sockets.close()
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ class Connection(asyncio.Protocol):
         self._not_read: Reason | None = None
         self._paused_at = 0.0
         self._closing = False
+        self._abort: asyncio.TimerHandle | None = None
+        """Set while the connection is being closed."""
         self.last_activity = 0.0
         self._transport: asyncio.Transport
         self._client: Client
@@ -153,6 +155,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        if self._abort is not None:
+            self._abort.cancel()
         self._client.held.close()
         if self._not_read is not None:
             self._pauses.reading[self._not_read].end(self._paused_at, perf_counter())
@@ -173,10 +177,14 @@ class Connection(asyncio.Protocol):
         return not self._slots and not self._frames and not self._client.held.is_muted
 
     def close(self) -> None:
-        """Close after what is written has left."""
+        """Close after what is written has left, or after CLOSING_SECONDS_MAX."""
+        if self._closing:
+            return
         self._closing = True
         self._stop_requests()
         self._transport.close()
+        loop = asyncio.get_running_loop()
+        self._abort = loop.call_later(limits.CLOSING_SECONDS_MAX, self._transport.abort)
 
     def budget_has_room(self) -> None:
         """The gateway as a whole may take bytes again."""
@@ -311,9 +319,7 @@ class Connection(asyncio.Protocol):
     def _give_up(self, reason: str, identity: Mapping[str, object] = MappingProxyType({})) -> None:
         if not self._closing:
             self._log.bind(**identity).warning("connection closed", reason=reason)
-            self._closing = True
-            self._stop_requests()
-            self._transport.close()
+            self.close()
 
     def _stop_requests(self) -> None:
         """The connection ends: nothing more is handed over, and nobody waits for an answer."""
