@@ -17,7 +17,7 @@ from barnabas.wire.schema import api_name
 FILES = {path.stem: path for path in Path(table.__file__).parent.glob("*.py")}
 NOT_AN_API = {"__init__", "table"}
 
-TESTS = sorted(Path(__file__).parent.glob("test_*.py"))
+TESTS = sorted(Path(__file__).parents[1].rglob("test_*.py"))
 ASKS_ALL_APIS = {"test_fuzzed_frames.py", "test_error_answers.py"}
 """They find the APIs in the table, and say nothing of what one does."""
 

@@ -10,7 +10,7 @@ from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.parity.compatibility import KAFKA_VERSIONS, page
 from barnabas.wire.schema import version_range
 
-PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[4] / "docs" / "compatibility.md"
 
 
 def test_committed_page_is_the_handler_tables() -> None:
