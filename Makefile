@@ -32,7 +32,7 @@ test: .setup/dev .setup/programs .setup/node .setup/chart-checks check ## Check,
 fresh: ## Run `make run` and `make test` on a bare Debian, made here (as root; ARGS="tests/unit" shortens it)
 	@exec deploy/setup/fresh.sh $(ARGS)
 
-check: .setup/dev check-protos ## Lint, formatting, types, layers, stale stubs, tidiness: all that CI holds
+check: .setup/dev check-protos ## Lint, formatting, types, layers, stale messages, tidiness: all that CI holds
 	ruff check
 	ruff format --check
 	mypy
@@ -66,8 +66,8 @@ containers: .setup/dev .setup/programs ## Test the images and the compose file w
 kubernetes: .setup/dev .setup/programs .setup/chart-checks ## Install the chart on a real Kubernetes, made here, and disturb it (as root)
 	@CI=true exec pytest tests/kubernetes -p no:randomly $(ARGS)
 
-protos: .setup/dev ## Write the gRPC stubs anew from protos/
-	$(PROTOC) --python_out=services --grpc_python_out=services --mypy_out=services --mypy_grpc_out=services $(PROTOS)
+protos: .setup/dev ## Write the messages' classes anew from protos/
+	$(PROTOC) --python_out=services --mypy_out=services $(PROTOS)
 
 format: .setup/dev ## Format the code, mend what ruff can mend, make the chart's copies anew
 	ruff check --fix
@@ -135,7 +135,6 @@ jars: .setup/programs
 
 check-protos: .setup/dev
 	@rm -rf build/protos && mkdir -p build/protos
-	@$(PROTOC) --python_out=build/protos --grpc_python_out=build/protos --mypy_out=build/protos \
-	    --mypy_grpc_out=build/protos $(PROTOS)
+	@$(PROTOC) --python_out=build/protos --mypy_out=build/protos $(PROTOS)
 	@diff -r -x __init__.py -x __pycache__ build/protos/barnabas/rpc/v1 $(STUBS) > build/protos/diff \
 	    || { echo "$(STUBS) is stale: run \`make protos\` (differences: build/protos/diff)" >&2; exit 1; }

@@ -1,0 +1,43 @@
+"""Both ends of every link have all calls of their contract in protos/: a forgotten one would be refused as unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import ServiceDescriptor
+
+from barnabas.controller.handlers.servicer import Servicer
+from barnabas.coordinator.groups.servicer import CoordinatorServicer
+from barnabas.links.controller_link import ControllerLink, ControllerService
+from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
+from barnabas.links.storage_link import Calls, StorageService
+from barnabas.rpc.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from barnabas.storage.servicer import StorageServicer
+
+CONTROLLER = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
+COORDINATOR = coordinator_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+STORAGE = storage_pb2.DESCRIPTOR.services_by_name["Storage"]
+
+
+def calls_of(end: type[Any]) -> set[str]:
+    """The methods that are named as calls are, with a capital."""
+    return {name for name in vars(end) if name[0].isupper()}
+
+
+@pytest.mark.parametrize(
+    ("contract", "link", "service", "servicer"),
+    [
+        (CONTROLLER, ControllerLink, ControllerService, Servicer),
+        (COORDINATOR, CoordinatorLink, CoordinatorService, CoordinatorServicer),
+        (STORAGE, Calls, StorageService, StorageServicer),
+    ],
+    ids=["controller", "coordinator", "storage"],
+)
+def test_every_call_has_both_ends(
+    contract: ServiceDescriptor, link: type[Any], service: type[Any], servicer: type[Any]
+) -> None:
+    every = set(contract.methods_by_name)
+    coalesced = {method.name for method in contract.methods if method.client_streaming}
+    assert calls_of(service) == calls_of(servicer) == every
+    assert calls_of(link) == every - coalesced
