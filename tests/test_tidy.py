@@ -10,14 +10,17 @@ import ast
 import functools
 import graphlib
 import itertools
+import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Final
 
 import grimp
 import pytest
+
+from barnabas.kernel.files import SystemFiles
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = ROOT / "services" / "barnabas"
@@ -70,6 +73,35 @@ WORLD: Final = {
 }
 """What nothing below the kernel uses. `perf_counter` is no part of it: it measures how long something took, for a
 histogram and never for a decision, and is read several times a request."""
+
+KEEPERS_OF_FILES: Final = {"log", "storage"}
+"""Packages whose files come from the environment too: in a simulation their disks fail."""
+
+FILE_CALLS: Final = {
+    "open",
+    "io.open",
+    "pathlib.Path",
+    "fcntl.flock",
+    *(f"shutil.{name}" for name in ("rmtree", "disk_usage", "copyfile", "copytree", "move")),
+    *(f"os.path.{name}" for name in ("exists", "lexists", "isdir", "isfile", "getsize", "getmtime")),
+    *(f"os.{name}" for name in vars(SystemFiles) if name in os.__all__),
+    *(
+        f"os.{name}"
+        for name in (
+            "read",
+            "write",
+            "lseek",
+            "mkdir",
+            "rmdir",
+            "remove",
+            "replace",
+            "scandir",
+            "truncate",
+            "walk",
+        )
+    ),
+}
+"""What they ask of `Files` instead."""
 
 METRICS: Final = {
     f"prometheus_client.{kind}" for kind in ("Counter", "Gauge", "Histogram", "Summary", "Info")
@@ -258,21 +290,22 @@ def uses_of_the_world() -> Iterator[str]:
         module = path.relative_to(PACKAGES)
         if module.parts[0] in WITHOUT_ENVIRONMENT or module.as_posix() in MAKERS_OF_THE_ENVIRONMENT:
             continue
-        for name in sorted(names_from_the_world(ast.parse(path.read_text()))):
+        world = WORLD | FILE_CALLS if module.parts[0] in KEEPERS_OF_FILES else WORLD
+        for name in sorted(names_from_the_world(ast.parse(path.read_text()), world)):
             yield f"{relative(path)}: {name}"
 
 
-def names_from_the_world(tree: ast.Module) -> Iterator[str]:
-    """Of what WORLD names, that which the module uses; chance without a seed and metrics without a registry too."""
+def names_from_the_world(tree: ast.Module, world: Set[str] = WORLD) -> Iterator[str]:
+    """Of what `world` names, that which the module uses; chance without a seed and metrics without a registry too."""
     imported = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    found = {name for name in imported.values() if name in WORLD}
+    found = {name for name in imported.values() if name in world}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in WORLD:
+        if isinstance(node, ast.Attribute) and (name := ast.unparse(node)) in world:
             found.add(name)
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
@@ -280,7 +313,8 @@ def names_from_the_world(tree: ast.Module) -> Iterator[str]:
             is_seeded = called != "random.Random" or node.args
             has_registry = called not in METRICS or any(each.arg == "registry" for each in node.keywords)
             uses_default_pool = called.endswith(".run_in_executor") and ast.unparse(node.args[0]) == "None"
-            if not is_seeded or not has_registry or uses_default_pool:
+            is_builtin = called == "open" and called in world
+            if not is_seeded or not has_registry or uses_default_pool or is_builtin:
                 found.add(called)
     yield from found
 
@@ -338,6 +372,21 @@ def test_the_tree_is_tidy(rule: str) -> None:
 )
 def test_uses_of_the_world_are_seen(code: str, found: list[str]) -> None:
     assert sorted(names_from_the_world(ast.parse(code))) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import os\nfd = os.open(path, os.O_RDONLY)\nplace = os.path.join(path, name)", ["os.open"]),
+        ("import os\nthere = os.path.exists(path)", ["os.path.exists"]),
+        ("with open(path) as file:\n    pass\nself.open(path)\nsegment.open()", ["open"]),
+        ("from pathlib import Path", ["pathlib.Path"]),
+        ("from os import fsync as sync", ["os.fsync"]),
+        ("import shutil\nshutil.rmtree(path)", ["shutil.rmtree"]),
+    ],
+)
+def test_uses_of_files_are_seen(code: str, found: list[str]) -> None:
+    assert sorted(names_from_the_world(ast.parse(code), FILE_CALLS)) == found
 
 
 def test_exceptions_name_rules_that_exist() -> None:

@@ -1,8 +1,7 @@
 """What one service asks of the world, in one object: nothing below makes a clock, a thread or a random number itself.
 
 With the real one (`kernel.service` makes it) a service runs as a process; with a seeded one the same code runs in a
-test or a simulation, and the same seed gives the same run. Files have their place here once they come through a
-protocol too.
+test or a simulation, and the same seed gives the same run.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from barnabas.kernel.clock import Clock, ManualClock
+from barnabas.kernel.files import Files, SystemFiles
 from barnabas.kernel.threads import InlineThreads, Threads
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Environment:
     threads: Threads
     network: Network
     """How other services are reached, and this one."""
+    files: Files
+    """What outlives the process."""
 
     @cached_property
     def registry(self) -> CollectorRegistry:
@@ -55,9 +57,11 @@ def no_network() -> Network:
 
 
 def seeded_environment(
-    seed: int = 0, clock: Clock | None = None, network: Network | None = None
+    seed: int = 0, clock: Clock | None = None, network: Network | None = None, files: Files | None = None
 ) -> Environment:
-    """An environment in which everything follows from `seed`; `clock` is a ManualClock if not given."""
+    """An environment in which everything follows from `seed`; if not given, `clock` is a ManualClock, and `files` are
+    the machine's.
+    """
     chance = random.Random(seed)
     return Environment(
         clock=clock or ManualClock(),
@@ -65,4 +69,5 @@ def seeded_environment(
         new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
         threads=InlineThreads(),
         network=network or no_network(),
+        files=files or SystemFiles(),
     )

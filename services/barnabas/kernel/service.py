@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from barnabas.kernel.clock import Clock, SystemClock
 from barnabas.kernel.config import ConfigError, check_address, load_config
 from barnabas.kernel.environment import Environment, no_network
+from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.health import Health
 from barnabas.kernel.logs import LEVELS, STYLES, configure_logs, get_logger
 from barnabas.kernel.movable_clock import ClockRefused, MovableClock, load_clock
@@ -133,6 +134,7 @@ def system_environment(clock: Clock | None = None, network: Network | None = Non
         new_id=uuid.uuid4,
         threads=SystemThreads(),
         network=network or no_network(),
+        files=SystemFiles(),
     )
 
 

@@ -9,7 +9,7 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_state import LogState
 from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, Segment
-from barnabas.log.segments.segment_file import SyncError, sync_directory, sync_path
+from barnabas.log.small_files import SyncError, sync_directory, sync_path
 from barnabas.log.trust import Trust
 from barnabas.log.turns import Turns
 
@@ -73,8 +73,8 @@ class LogFlusher:
                 if state.directory_is_dirty:
                     # Before the sync: what is created meanwhile is left for the next one.
                     state.directory_is_dirty = False
-                    sync_path(state.end[1].path(SNAPSHOT_SUFFIX))
-                    sync_directory(state.directory)
+                    sync_path(state.files, state.end[1].path(SNAPSHOT_SUFFIX))
+                    sync_directory(state.files, state.directory)
             except SyncError as error:
                 self._trust.distrust(error)
                 raise

@@ -6,13 +6,13 @@ import contextlib
 import fcntl
 import logging
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Mapping
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import Files
 from barnabas.log.checkpoints import clean_shutdown
 from barnabas.log.checkpoints.checkpoint_file import (
     CLEANER_OFFSET_FILE,
@@ -45,7 +45,7 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.segments.segment_file import sync_file_system
+from barnabas.log.small_files import exists, is_directory, sync_file_system
 
 logger = logging.getLogger(__name__)
 
@@ -71,15 +71,16 @@ class LogDirectory:
         environment: Environment,
         cache: SegmentCache,
     ) -> None:
+        self._files = environment.files
         self.path = path
         self.properties = properties
         self.was_clean = was_clean
         """Whether the directory had been closed properly."""
-        self.recovery_points = read_offsets(self._file(RECOVERY_POINT_FILE))
-        self.high_watermarks = read_offsets(self._file(HIGH_WATERMARK_FILE))
+        self.recovery_points = read_offsets(self._files, self._file(RECOVERY_POINT_FILE))
+        self.high_watermarks = read_offsets(self._files, self._file(HIGH_WATERMARK_FILE))
         """As they were when the directory was opened; the replicas take them from here."""
-        self.log_start_offsets = read_offsets(self._file(LOG_START_OFFSET_FILE))
-        self.cleaner_offsets = read_offsets(self._file(CLEANER_OFFSET_FILE))
+        self.log_start_offsets = read_offsets(self._files, self._file(LOG_START_OFFSET_FILE))
+        self.cleaner_offsets = read_offsets(self._files, self._file(CLEANER_OFFSET_FILE))
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
         """Of what this process has begun to open; the others are as they were found."""
@@ -109,29 +110,30 @@ class LogDirectory:
         Raises LogStoreError, with nothing changed, when it belongs to another cluster or node, is in use by another
         process, or has a file that cannot be read.
         """
+        files = environment.files
         try:
-            os.makedirs(path, exist_ok=True)
-            check_meta_properties(path, cluster_id, node_id)
-            lock_fd = _take_lock(path)
+            files.makedirs(path)
+            check_meta_properties(files, path, cluster_id, node_id)
+            lock_fd = _take_lock(files, path)
         except OSError as error:
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
         try:
-            properties = check_meta_properties(path, cluster_id, node_id)
+            properties = check_meta_properties(files, path, cluster_id, node_id)
             if properties is None:
                 properties = MetaProperties(cluster_id, node_id, environment.new_id())
-                write_meta_properties(path, properties)
-            was_clean = os.path.exists(os.path.join(path, clean_shutdown.FILE_NAME))
+                write_meta_properties(files, path, properties)
+            was_clean = exists(files, os.path.join(path, clean_shutdown.FILE_NAME))
             cache = SegmentCache(open_segments_max)
             opened = cls(path, properties, lock_fd, was_clean, environment, cache)
             opened.flush_times = flush_times or opened.flush_times
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
-            clean_shutdown.take_marker(path)
+            clean_shutdown.take_marker(files, path)
             opened._remove_deleted()
         except OSError as error:
-            os.close(lock_fd)
+            files.close(lock_fd)
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
         except BaseException:
-            os.close(lock_fd)
+            files.close(lock_fd)
             raise
         return opened
 
@@ -140,19 +142,17 @@ class LogDirectory:
 
     def _remove_deleted(self) -> None:
         """Partitions whose deletion a crash interrupted."""
-        for name in os.listdir(self.path):
-            if name.endswith(DELETE_SUFFIX) and os.path.isdir(self._file(name)):
-                shutil.rmtree(self._file(name), ignore_errors=True)
+        for name in self._files.listdir(self.path):
+            if name.endswith(DELETE_SUFFIX) and is_directory(self._files, self._file(name)):
+                self._files.remove_tree(self._file(name))
 
     def partitions_on_disk(self) -> dict[PartitionKey, uuid.UUID | None]:
         """Every partition directory, with its topic id (None without partition.metadata). Raises LogStoreError."""
         found: dict[PartitionKey, uuid.UUID | None] = {}
-        with os.scandir(self.path) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir())
-        for name in names:
+        for name in sorted(self._files.list_directories(self.path)):
             key = parse_directory_name(name)
             if key is not None:
-                found[key] = read_topic_id(self._file(name))
+                found[key] = read_topic_id(self._files, self._file(name))
         # What a crash came before: a deletion whose checkpoints were not written any more.
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
             self._drop_checkpoints(key)
@@ -192,7 +192,7 @@ class LogDirectory:
             partition,
             topic_id,
             config,
-            self._environment.clock,
+            self._environment,
             recovery_point=self.recovery_points.get(key, 0),
             log_start_offset=self.log_start_offsets.get(key, 0),
             clean_shutdown=is_clean,
@@ -201,7 +201,6 @@ class LogDirectory:
             cache=self._cache,
             flush_times=self.flush_times,
             producer_id_expiration_ms=producer_id_expiration_ms,
-            jitter=self._environment.random,
         )
         known = self.recovery_points.get(key, 0)
         self.logs[key] = log
@@ -244,12 +243,12 @@ class LogDirectory:
         marked = self._file(f"{name}.{self._environment.new_id().hex}{DELETE_SUFFIX}")
         with storage_errors(self.path):
             try:
-                os.rename(self._file(name), marked)
+                self._files.rename(self._file(name), marked)
             except FileNotFoundError:
                 return
         # First, for on a full disk this makes the room for the checkpoints. What cannot be removed now goes when the
         # directory is opened next.
-        shutil.rmtree(marked, ignore_errors=True)
+        self._files.remove_tree(marked)
         self._forget(key)
 
     def _forget(self, key: PartitionKey) -> None:
@@ -276,10 +275,10 @@ class LogDirectory:
     def strays(self) -> dict[StrayKey, StrayFacts]:
         """Every partition that is set aside."""
         found = {}
-        for name in sorted(os.listdir(self.path)):
+        for name in sorted(self._files.listdir(self.path)):
             key = parse_stray_name(name)
-            if key is not None and os.path.isdir(self._file(name)):
-                found[key] = read_facts(self._file(name))
+            if key is not None and is_directory(self._files, self._file(name)):
+                found[key] = read_facts(self._files, self._file(name))
         return found
 
     def is_over(self, facts: StrayFacts, grace_ms: int) -> bool:
@@ -294,7 +293,7 @@ class LogDirectory:
         with contextlib.suppress(KafkaError):
             self.close_partition(*key)
         directory = self._file(directory_name(*key))
-        if not os.path.isdir(directory):
+        if not is_directory(self._files, directory):
             return None
         facts = StrayFacts(
             topic,
@@ -305,8 +304,8 @@ class LogDirectory:
             self.cleaner_offsets.get(key, -1),
         )
         with storage_errors(self.path):
-            write_facts(directory, facts)
-            os.rename(directory, self._file(stray_name(topic, stray)))
+            write_facts(self._files, directory, facts)
+            self._files.rename(directory, self._file(stray_name(topic, stray)))
         self._forget(key)
         return facts
 
@@ -324,19 +323,19 @@ class LogDirectory:
         with self._checkpoint_lock, storage_errors(self.path):
             if facts.first_dirty_offset >= 0:
                 self.cleaner_offsets[key] = facts.first_dirty_offset
-                write_offsets(self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
-            os.rename(self._file(stray_name(facts.topic, stray)), directory)
+                write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
+            self._files.rename(self._file(stray_name(facts.topic, stray)), directory)
         with contextlib.suppress(OSError):  # it is back; setting it aside again writes them anew
-            remove_facts(directory)
+            remove_facts(self._files, directory)
 
     def delete_stray(self, stray: StrayKey, facts: StrayFacts) -> None:
         """Delete a partition that is set aside. Raises KAFKA_STORAGE_ERROR."""
         name = stray_name(facts.topic, stray)
         marked = self._file(f"{name.removesuffix(STRAY_SUFFIX)}{DELETE_SUFFIX}")
         with storage_errors(self.path):
-            os.rename(self._file(name), marked)
-        shutil.rmtree(marked, ignore_errors=True)
-        if not os.path.isdir(self._file(directory_name(facts.topic, stray.partition))):
+            self._files.rename(self._file(name), marked)
+        self._files.remove_tree(marked)
+        if not is_directory(self._files, self._file(directory_name(facts.topic, stray.partition))):
             self._forget((facts.topic, stray.partition))  # what a `take_back` that failed may have left
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
@@ -353,10 +352,10 @@ class LogDirectory:
                     self.log_start_offsets[key] = log.log_start_offset
                 else:
                     self.log_start_offsets.pop(key, None)
-            write_offsets(self._file(RECOVERY_POINT_FILE), self.recovery_points)
-            write_offsets(self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
+            write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
+            write_offsets(self._files, self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
             self.high_watermarks.update(high_watermarks or {})
-            write_offsets(self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
+            write_offsets(self._files, self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
             self._outdated -= outdated
             self._write_cleaner_offsets()
 
@@ -367,7 +366,7 @@ class LogDirectory:
 
     def _write_cleaner_offsets(self) -> None:
         # A partition that is on disk but not open keeps what the file said.
-        on_disk = set(os.listdir(self.path)) if self.cleaner_offsets else set()
+        on_disk = set(self._files.listdir(self.path)) if self.cleaner_offsets else set()
         offsets = {key: at for key, at in self.cleaner_offsets.items() if directory_name(*key) in on_disk}
         for key, log in self.logs.copy().items():
             if log.first_dirty_offset >= 0:
@@ -375,7 +374,7 @@ class LogDirectory:
             else:
                 offsets.pop(key, None)
         if offsets != self.cleaner_offsets:
-            write_offsets(self._file(CLEANER_OFFSET_FILE), offsets)
+            write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), offsets)
             self.cleaner_offsets = offsets
 
     def close(
@@ -399,7 +398,7 @@ class LogDirectory:
                 raise failures[0]
             with storage_errors(self.path):
                 self._check_all_closed_properly()
-                clean_shutdown.write_marker(self.path, broker_epoch)
+                clean_shutdown.write_marker(self._files, self.path, broker_epoch)
         finally:
             self.abandon()
 
@@ -408,7 +407,7 @@ class LogDirectory:
         does those of many files together: thousands have to fit the time that a stop is given.
         """
         with contextlib.suppress(OSError):  # the sync of each log says whether it is on the disk
-            sync_file_system(self.path)
+            sync_file_system(self._files, self.path)
         logs = dict(self.logs)
         with self._environment.threads.executor("close", CLOSING_THREADS) as closing:
             errors = list(closing.map(_close_log, list(logs.values())))
@@ -416,7 +415,7 @@ class LogDirectory:
         return [error for error in errors if error is not None]
 
     def _check_all_closed_properly(self) -> None:
-        for name in os.listdir(self.path):
+        for name in self._files.listdir(self.path):
             key = parse_directory_name(name)
             if key is not None and not self._closed_properly.get(key, self.was_clean):
                 raise KafkaError(
@@ -429,7 +428,7 @@ class LogDirectory:
             log.release()
         self.logs.clear()
         if self._lock_fd >= 0:
-            os.close(self._lock_fd)
+            self._files.close(self._lock_fd)
             self._lock_fd = -1
 
 
@@ -441,13 +440,13 @@ def _close_log(log: PartitionLog) -> KafkaError | None:
     return None
 
 
-def _take_lock(path: str) -> int:
+def _take_lock(files: Files, path: str) -> int:
     """Hold the directory until the descriptor is closed, or the process ends in whatever way."""
-    fd = os.open(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = files.open(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(fd)
+        files.close(fd)
         raise LogStoreError(
             f"{path} is in use by another process; stop it or give this one its own"
         ) from None

@@ -27,6 +27,7 @@ class LogState:
         "end",
         "epochs",
         "factory",
+        "files",
         "log_start_offset",
         "publishing",
         "segments",
@@ -37,6 +38,7 @@ class LogState:
         self, directory: str, factory: SegmentFactory, epochs: LeaderEpochCache, loaded: LoadedLog
     ) -> None:
         self.directory = directory
+        self.files = factory.files
         self.factory = factory
         self.epochs = epochs
         self.segments = loaded.segments

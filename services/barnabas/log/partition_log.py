@@ -8,10 +8,10 @@ Any method may be called from any thread. The work is done by the parts that a l
 from __future__ import annotations
 
 import os
-import random
 import uuid
 
 from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.appender import LogAppender
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
@@ -33,9 +33,9 @@ from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import Segment
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.log.segments.segment_factory import SegmentFactory
-from barnabas.log.segments.segment_file import SyncError
 from barnabas.log.segments.timestamp_lookup import TimestampedOffset
 from barnabas.log.segments.transaction_index import AbortedTransaction
+from barnabas.log.small_files import SyncError
 from barnabas.log.trimmer import LogTrimmer
 from barnabas.log.truncator import LogTruncator
 from barnabas.log.trust import Trust
@@ -96,7 +96,7 @@ class PartitionLog:
         partition: int,
         topic_id: uuid.UUID,
         config: LogConfig,
-        clock: Clock,
+        environment: Environment,
         *,
         recovery_point: int = 0,
         log_start_offset: int = 0,
@@ -106,7 +106,6 @@ class PartitionLog:
         cache: SegmentCache | None = None,
         flush_times: FlushTimes | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
-        jitter: random.Random | None = None,
     ) -> PartitionLog:
         """Open `<log_directory>/<topic>-<partition>`, created when absent and recovered when it has to be.
 
@@ -118,11 +117,11 @@ class PartitionLog:
         directory = os.path.join(log_directory, directory_name(topic, partition))
         with storage_errors(directory):
             if not is_identified:
-                os.makedirs(directory, exist_ok=True)
-                ensure_topic_id(directory, topic_id)
+                environment.files.makedirs(directory)
+                ensure_topic_id(environment.files, directory, topic_id)
             segments = SegmentCache() if cache is None else cache
-            factory = SegmentFactory(directory, config, clock, segments, jitter)
-            epochs = LeaderEpochCache(directory)
+            factory = SegmentFactory(environment, directory, config, segments)
+            epochs = LeaderEpochCache(environment.files, directory)
             loaded = loader.load(
                 directory,
                 factory,
@@ -132,10 +131,10 @@ class PartitionLog:
                 clean_shutdown=clean_shutdown,
                 was_compacted=first_dirty_offset >= 0,
             )
-            loaded.producer_state.expire(clock.now_ms(), producer_id_expiration_ms)
+            loaded.producer_state.expire(environment.clock.now_ms(), producer_id_expiration_ms)
         state = LogState(directory, factory, epochs, loaded)
         times = flush_times or FlushTimes()
-        opened = cls(topic, partition, topic_id, clock, state, loaded, first_dirty_offset, times)
+        opened = cls(topic, partition, topic_id, environment.clock, state, loaded, first_dirty_offset, times)
         if loaded.report.bytes_checked >= SYNC_RECOVERED_BYTES:
             # Another crash does not check it again. If it cannot be synced, the log is not opened.
             opened.flush()

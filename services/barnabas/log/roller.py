@@ -84,7 +84,7 @@ class SegmentRoller:
             old.unpin()
         else:
             with contextlib.suppress(OSError):
-                remove_marked(old.mark_deleted())
+                remove_marked(state.files, old.mark_deleted())
         return new
 
     def clear_up(self) -> None:

@@ -49,7 +49,7 @@ class LogTrimmer:
             if count == len(segments) and not self._roller.roll_if_at(high_watermark):
                 count -= 1
             marked = self._drop_oldest(count)
-        remove_marked(marked)
+        remove_marked(state.files, marked)
         return count
 
     def _drop_oldest(self, count: int) -> list[str]:
@@ -71,7 +71,7 @@ class LogTrimmer:
                 # It stands before the log's start, where nobody reads and the next look at retention finds it.
                 with state.publishing:
                     state.segments = (*gone[number:], *state.segments)
-                remove_marked(marked)
+                remove_marked(state.files, marked)
                 raise
         return marked
 

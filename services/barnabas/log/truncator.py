@@ -102,7 +102,7 @@ class LogTruncator:
         state = self._state
         state.directory_is_dirty = True
         for segment in reversed(state.segments[count:]):
-            remove_marked(segment.mark_deleted())
+            remove_marked(state.files, segment.mark_deleted())
         if count:
             with state.publishing:
                 state.segments = state.segments[:count]

@@ -81,7 +81,9 @@ async def serve(config: StorageConfig, context: ServiceContext, *, offer: Offer 
 async def _cluster_id(config: StorageConfig, context: ServiceContext) -> str | None:
     """The cluster of the log directories, or for new ones the controller's; None when stopped before it answers."""
     try:
-        known = await context.environment.threads.run(find_cluster_id, config.log_dirs)
+        known = await context.environment.threads.run(
+            find_cluster_id, context.environment.files, config.log_dirs
+        )
     except LogStoreError as error:
         raise StartError(str(error)) from error
     if known:
@@ -134,7 +136,7 @@ class StorageNode:
         self.fetches = FetchHandler(reader, self.purgatory, self.replicas.counts)
         self.upkeep = Upkeep(config, self.replicas, directories, lanes, clock)
         self.cleaning = Cleaning(self.replicas, directories, lanes, clock)
-        self.disk_usage = DiskUsage(lanes, clock)
+        self.disk_usage = DiskUsage(lanes, clock, context.environment.files)
 
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
@@ -200,7 +202,7 @@ class StorageNode:
             ListOffsetsHandler(self.replicas),
             OffsetForLeaderEpochHandler(self.replicas),
             DeleteRecordsHandler(self.replicas),
-            DescribeLogDirsHandler(self.replicas, self._lanes),
+            DescribeLogDirsHandler(self.replicas, self._lanes, self._context.environment.files),
             DescribeProducersHandler(self.replicas),
         )
         await server.serve_storage(servicer, self.replicas.counts.streams)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.cleaning import cleaner
 from barnabas.log.cleaning.cleanable import measure
 from barnabas.log.cleaning.cleaned_segment import CleanedCounts
@@ -17,6 +18,8 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import BatchHeader, iterate_headers
 from barnabas.records.record import Record, decode_records, encode_batch
 
+FILES = SystemFiles()
+"""Of which a test lets calls fail."""
 RETENTION_MS = 1_000
 Config = dict[str, object]
 
@@ -36,7 +39,13 @@ def make_config(**changed: object) -> LogConfig:
 def open_log(directory: str, clock: ManualClock, *, clean: bool = False, **changed: object) -> PartitionLog:
     config = make_config(**changed)
     return PartitionLog.open(
-        directory, "t", 0, uuid.UUID(int=9), config, clock, clean_shutdown=clean, jitter=random.Random(1)
+        directory,
+        "t",
+        0,
+        uuid.UUID(int=9),
+        config,
+        seeded_environment(1, clock, files=FILES),
+        clean_shutdown=clean,
     )
 
 

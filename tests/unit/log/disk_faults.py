@@ -1,65 +1,69 @@
-"""A disk that refuses one system call, or that lost what a failed sync was about."""
+"""Disks of which the test chooses a call, by its number, and what becomes of it."""
 
 from __future__ import annotations
 
-import builtins
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
+from barnabas.kernel.files import Files
 
-SYSTEM_CALLS = (
+CALLS = (
     "open",
-    "pwritev",
+    "pread",
+    "preadv",
     "pwrite",
-    "write",
+    "pwritev",
     "ftruncate",
+    "fstat",
     "fdatasync",
     "fsync",
-    "rename",
-    "replace",
-    "unlink",
+    "syncfs",
     "stat",
-    "fstat",
-    "listdir",
     "utime",
-    "pread",
-    "read",
-    "preadv",
+    "listdir",
+    "list_directories",
+    "makedirs",
+    "rename",
+    "unlink",
 )
 """Those by which the log changes or asks anything on disk. Closing is left out: a descriptor is closed when its last
 user drops it, where nobody could be told."""
 
-SYNCS = ("fdatasync", "fsync")
+SYNCS = ("fdatasync", "fsync", "syncfs")
 
 
-class FaultyDisk:
-    """Counts system calls while it is armed, and refuses one of them once."""
+class FaultyFiles:
+    """Files of which one call fails, once: it counts calls while it is armed, and refuses the one with the number.
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    Syncs do nothing where `real` is a real disk: they would prove nothing, and take their time.
+    """
+
+    def __init__(self, real: Files) -> None:
         self.calls = 0
         self.refused = ""
         """Which call was refused."""
+        self._real = real
         self._fails_at = -1
         self._code = 0
-        for name in SYSTEM_CALLS:
-            # Syncing for real would prove nothing, and take its time.
-            real = (lambda _: None) if name in SYNCS else getattr(os, name)
-            patch.setattr(os, name, self._wrapped(name, real))
-        patch.setattr(builtins, "open", self._wrapped("open", builtins.open))
 
-    def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        call = (lambda _: None) if name in SYNCS else getattr(self._real, name)
+        made = self._counted(name, call) if name in CALLS else call
+        setattr(self, name, made)
+        return made
+
+    def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
             if self._fails_at >= 0:
                 self.calls += 1
                 if self.calls == self._fails_at:
                     self.refused = name
                     raise OSError(self._code, os.strerror(self._code))
-            return real(*arguments, **named)
+            return call(*arguments)
 
-        return call
+        return counted
 
     @contextmanager
     def failing(self, call: int, code: int) -> Iterator[None]:

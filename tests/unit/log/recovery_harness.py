@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import random
 import uuid
 from pathlib import Path
 from typing import Any
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
 
+FILES = SystemFiles()
+"""Of which a test lets calls fail."""
 TOPIC_ID = uuid.UUID(int=7)
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=200, message_timestamp_after_max_ms=2**60)
 """Segments of five batches of one record."""
@@ -27,9 +30,8 @@ def open_log(
         0,
         TOPIC_ID,
         config,
-        ManualClock(1000),
+        seeded_environment(1, ManualClock(1000), files=FILES),
         clean_shutdown=clean,
-        jitter=random.Random(1),
         **options,
     )
 

@@ -12,6 +12,7 @@ from compaction_harness import RETENTION_MS, compact, make_config, open_log, put
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.append import AppendOrigin
 from barnabas.log.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
 from barnabas.log.cleaning import cleaner
@@ -262,7 +263,7 @@ def test_the_checkpoint_outlives_a_restart_and_follows_truncations_and_deletions
     tmp_path: Path, clock: ManualClock
 ) -> None:
     def read() -> dict[tuple[str, int], int]:
-        return read_offsets(str(tmp_path / CLEANER_OFFSET_FILE))
+        return read_offsets(SystemFiles(), str(tmp_path / CLEANER_OFFSET_FILE))
 
     directory = LogDirectory.open(str(tmp_path), "abcdefghijklmnopqrstuv", 1, seeded_environment(clock=clock))
     for topic in ("t", "u"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import tempfile
@@ -11,11 +10,12 @@ import uuid
 from pathlib import Path
 
 import pytest
-from compaction_harness import RETENTION_MS, compact, make_config, open_log, put, read_all
+from compaction_harness import FILES, RETENTION_MS, compact, make_config, open_log, put, read_all
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.records.batch import iterate_headers
@@ -156,7 +156,7 @@ def test_a_crash_at_any_file_operation_loses_nothing(
         )
     last = {record.key: record for record in read_all(log)}
     copies: list[Path] = []
-    real = getattr(os, call)
+    real = getattr(FILES, call)
 
     def copy_first(*arguments: str) -> None:
         copies.append(tmp_path / f"copy{len(copies)}")
@@ -164,7 +164,7 @@ def test_a_crash_at_any_file_operation_loses_nothing(
         real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, copy_first)
+        patch.setattr(FILES, call, copy_first)
         compact(log, clock)
     expected = read_all(log)
     assert len(copies) > 5
@@ -190,7 +190,13 @@ def test_readers_and_writers_go_on_while_a_log_is_compacted(tmp_path: Path) -> N
     """A cache of one open segment makes every read open files anew, before, during and after swaps."""
     clock = ManualClock()
     log = PartitionLog.open(
-        str(tmp_path), "t", 0, uuid.UUID(int=9), make_config(segment_bytes=800), clock, cache=SegmentCache(1)
+        str(tmp_path),
+        "t",
+        0,
+        uuid.UUID(int=9),
+        make_config(segment_bytes=800),
+        seeded_environment(1, clock),
+        cache=SegmentCache(1),
     )
     failures: list[BaseException] = []
     done = threading.Event()

@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
 from barnabas.log import log_directory
 from barnabas.log.checkpoints.checkpoint_file import read_offsets, write_offsets
@@ -27,6 +28,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments import index_file
 from barnabas.records.record import encode_batch
 
+FILES = SystemFiles()
 TOPIC_ID = uuid.UUID(int=11)
 BATCH = encode_batch([(1, b"k", b"v", ())])
 
@@ -118,7 +120,7 @@ def test_an_empty_log_that_crashed_is_closed_without_writing_its_indexes(
     directory = open_directory(tmp_path)
     directory.open_partition("a", 0, TOPIC_ID, LogConfig())
     written: list[str] = []
-    monkeypatch.setattr(index_file, "write_at", lambda path, *_: written.append(path))
+    monkeypatch.setattr(index_file, "write_at", lambda _, path, *__: written.append(path))
     directory.close()
     assert written == []
 
@@ -162,7 +164,7 @@ def test_deleting_a_partition(tmp_path: Path) -> None:
     fresh = directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
     assert fresh.log_end_offset == 0
     directory.close()
-    assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {}
+    assert read_offsets(FILES, str(tmp_path / "replication-offset-checkpoint")) == {}
     open_directory(tmp_path).close()
     assert not (tmp_path / "t-9.0123-delete").exists()
 
@@ -176,7 +178,7 @@ def test_a_partition_that_is_not_open_keeps_its_checkpoint(tmp_path: Path) -> No
     again.open_partition("t", 0, TOPIC_ID, LogConfig())
     again.close({("t", 0): 1})
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        assert read_offsets(str(tmp_path / name)) == {("t", 0): 1, ("t", 1): 1}
+        assert read_offsets(FILES, str(tmp_path / name)) == {("t", 0): 1, ("t", 1): 1}
 
 
 def test_a_partition_closed_alone_opens_again_without_recovery(tmp_path: Path) -> None:
@@ -286,9 +288,9 @@ def test_a_deletion_frees_a_full_disk_and_its_checkpoints_follow(
         # While the file vouches for what was there before, nothing new is there to be vouched for.
         with pytest.raises(KafkaError, match="No space"):
             directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
-    assert read_offsets(points) == {("t", 0): 1}
+    assert read_offsets(FILES, points) == {("t", 0): 1}
     directory.write_checkpoints()
-    assert read_offsets(points) == {}
+    assert read_offsets(FILES, points) == {}
     directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
     directory.close()
 
@@ -299,21 +301,21 @@ def test_a_recovery_point_past_the_log_s_end_comes_down_at_once(tmp_path: Path, 
     directory.open_partition("t", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
     directory.close() if is_clean else directory.abandon()
     points = str(tmp_path / "recovery-point-offset-checkpoint")
-    write_offsets(points, {("t", 0): 5})
+    write_offsets(FILES, points, {("t", 0): 5})
     again = open_directory(tmp_path)
     assert again.open_partition("t", 0, TOPIC_ID, LogConfig()).recovery_point <= 1
-    assert read_offsets(points)["t", 0] <= 1
+    assert read_offsets(FILES, points)["t", 0] <= 1
     again.abandon()
 
 
 def test_checkpoints_of_a_partition_that_is_not_there_are_not_inherited(tmp_path: Path) -> None:
     open_directory(tmp_path).abandon()
     points = str(tmp_path / "recovery-point-offset-checkpoint")
-    write_offsets(points, {("t", 0): 5})
+    write_offsets(FILES, points, {("t", 0): 5})
     directory = open_directory(tmp_path)
     directory.partitions_on_disk()
     directory.open_partition("t", 0, TOPIC_ID, LogConfig())
-    assert read_offsets(points).get(("t", 0), 0) == 0
+    assert read_offsets(FILES, points).get(("t", 0), 0) == 0
     directory.abandon()
 
 

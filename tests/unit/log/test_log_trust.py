@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.append import AppendOrigin
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.config import LogConfig
@@ -24,6 +24,7 @@ from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.control import EndTransactionMarker
 from barnabas.records.record import decode_records, encode_batch
 
+FILES = SystemFiles()
 SMALL = LogConfig(segment_bytes=1000)
 BATCH = encode_batch([(1, b"k", b"x" * 100, ())])
 
@@ -35,7 +36,7 @@ def open_log(path: Path, *, clean: bool = False, recovery_point: int = 0) -> Par
         0,
         uuid.UUID(int=3),
         SMALL,
-        ManualClock(),
+        seeded_environment(files=FILES),
         clean_shutdown=clean,
         recovery_point=recovery_point,
     )
@@ -57,7 +58,7 @@ def offsets(log: PartitionLog) -> list[int]:
 def test_a_failed_sync_is_not_asked_again_but_checked_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = LogDirectory.open(str(tmp_path), "c", 1, seeded_environment())
+    directory = LogDirectory.open(str(tmp_path), "c", 1, seeded_environment(files=FILES))
     log = directory.open_partition("t", 0, uuid.UUID(int=3), LogConfig())
     other = directory.open_partition("other", 0, uuid.UUID(int=4), LogConfig())
     append(log, 3)
@@ -69,7 +70,7 @@ def test_a_failed_sync_is_not_asked_again_but_checked_on_the_disk(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", refuse)
+        patch.setattr(FILES, "fdatasync", refuse)
         with pytest.raises(KafkaError):
             log.flush()
     # Linux reports a failed write-back once: the next sync would succeed, and prove nothing.
@@ -84,7 +85,7 @@ def test_a_failed_sync_is_not_asked_again_but_checked_on_the_disk(
     path = tmp_path / "t-0" / f"{0:020d}.log"
     content = path.read_bytes()
     path.write_bytes(content[: 3 * len(BATCH) + 100] + bytes(len(content) - 3 * len(BATCH) - 100))
-    again = LogDirectory.open(str(tmp_path), "c", 1, seeded_environment())
+    again = LogDirectory.open(str(tmp_path), "c", 1, seeded_environment(files=FILES))
     assert not again.was_clean
     assert again.recovery_points == {("t", 0): 3, ("other", 0): 4}
     checked = again.open_partition("t", 0, uuid.UUID(int=3), LogConfig())
@@ -96,7 +97,7 @@ def test_a_failed_sync_is_not_asked_again_but_checked_on_the_disk(
 def test_a_log_that_was_closed_badly_may_be_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = LogDirectory.open(str(tmp_path), "c", 1, seeded_environment())
+    directory = LogDirectory.open(str(tmp_path), "c", 1, seeded_environment(files=FILES))
     log = directory.open_partition("t", 0, uuid.UUID(int=3), LogConfig())
     append(log, 3)
 
@@ -104,7 +105,7 @@ def test_a_log_that_was_closed_badly_may_be_opened_again(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", refuse)
+        patch.setattr(FILES, "fdatasync", refuse)
         with pytest.raises(KafkaError):
             directory.close_partition("t", 0)
     again = directory.open_partition("t", 0, uuid.UUID(int=3), LogConfig())
@@ -140,7 +141,7 @@ def test_a_finished_segment_is_flushed_apart(tmp_path: Path, monkeypatch: pytest
     assert log.is_finished_segment_unflushed
     active = log.segments[-1].path(".log")
     synced: list[str] = []
-    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(FILES, "fdatasync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
     assert log.flush_finished() == log.recovery_point == 10
     assert len(synced) == 2
     assert active not in synced
@@ -157,7 +158,7 @@ def test_a_flush_beside_a_truncation_vouches_for_nothing_new(
     log = open_log(tmp_path)
     append(log, 3)
     end = log._state.end
-    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+    monkeypatch.setattr(FILES, "fdatasync", lambda _: None)
     log.truncate_to(1)
     append(log, 4)
     assert log._flusher.flush_to(end[0], log.segments, end[1], end[3]) == 0
@@ -177,7 +178,7 @@ def test_a_slice_found_before_a_truncation_reads_as_nothing(tmp_path: Path) -> N
 
 
 def test_an_older_epoch_drops_nothing(tmp_path: Path) -> None:
-    cache = LeaderEpochCache(str(tmp_path))
+    cache = LeaderEpochCache(FILES, str(tmp_path))
     cache.assign(1, 0)
     cache.assign(5, 100)
     for epoch, start in ((3, 50), (3, 100), (3, 200), (-1, 0), (5, 120)):
@@ -186,7 +187,7 @@ def test_an_older_epoch_drops_nothing(tmp_path: Path) -> None:
     cache.assign(6, 100)
     assert cache.entries == ((1, 0), (6, 100))
     cache.flush()
-    assert LeaderEpochCache(str(tmp_path)).entries == ((1, 0), (6, 100))
+    assert LeaderEpochCache(FILES, str(tmp_path)).entries == ((1, 0), (6, 100))
 
 
 def test_epochs_of_an_old_checkpoint_yield_to_the_batches(tmp_path: Path) -> None:
@@ -221,14 +222,14 @@ def test_an_epoch_that_begins_beside_an_append_begins_behind_it(
     log = open_log(tmp_path)
     append(log, 2, epoch=1)
     inside, done = threading.Event(), threading.Event()
-    real = os.pwritev
+    real = SystemFiles.pwritev
 
     def slow_write(fd: int, parts: list[bytes], position: int) -> int:
         inside.set()
         assert done.wait(20)
         return real(fd, parts, position)
 
-    monkeypatch.setattr(os, "pwritev", slow_write)
+    monkeypatch.setattr(FILES, "pwritev", slow_write)
     thread = threading.Thread(target=append, args=(log, 1, 1))
     thread.start()
     try:
@@ -248,9 +249,11 @@ def test_an_epoch_that_begins_beside_an_append_begins_behind_it(
 def test_many_batches_that_fail_half_way_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = PartitionLog.open(str(tmp_path), "t", 0, uuid.UUID(int=3), LogConfig(), ManualClock())
+    log = PartitionLog.open(
+        str(tmp_path), "t", 0, uuid.UUID(int=3), LogConfig(), seeded_environment(files=FILES)
+    )
     append(log, 1)
-    size, real, calls = log.size, os.pwritev, []
+    size, real, calls = log.size, SystemFiles.pwritev, []
 
     def second_fails(fd: int, parts: list[bytes], position: int) -> int:
         calls.append(position)
@@ -262,8 +265,8 @@ def test_many_batches_that_fail_half_way_leave_nothing(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", second_fails)
-        patch.setattr(os, "ftruncate", cannot_cut)
+        patch.setattr(FILES, "pwritev", second_fails)
+        patch.setattr(FILES, "ftruncate", cannot_cut)
         with pytest.raises(KafkaError):
             log.append_as_leader(BATCH * 1500, 0, origin=AppendOrigin.COORDINATOR)
     path = Path(log.segments[-1].path(".log"))

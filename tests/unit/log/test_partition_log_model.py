@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import tempfile
 import uuid
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
@@ -34,9 +33,8 @@ def open_log(
         0,
         TOPIC_ID,
         config,
-        ManualClock(),
+        seeded_environment(1),
         clean_shutdown=clean,
-        jitter=random.Random(1),
         **options,  # type: ignore[arg-type]
     )
 
@@ -238,7 +236,7 @@ def test_descriptors_stay_within_the_limit(tmp_path: Path) -> None:
     from barnabas.log.segments.segment_cache import SegmentCache
 
     cache = SegmentCache(3)
-    log = PartitionLog.open(str(tmp_path), "t", 0, TOPIC_ID, SMALL, ManualClock(), cache=cache)
+    log = PartitionLog.open(str(tmp_path), "t", 0, TOPIC_ID, SMALL, seeded_environment(), cache=cache)
     model = fill(log, [[(n, bytes(500))] for n in range(60)])
     assert len(log.segment_base_offsets) > 10
     assert read_all(log) == model

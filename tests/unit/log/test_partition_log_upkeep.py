@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.append import AppendOrigin
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, WouldBlock
@@ -24,6 +26,8 @@ class Harness:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = ManualClock()
+        self.files = SystemFiles()
+        self.environment = seeded_environment(1, self.clock, files=self.files)
 
     def open(self, *, clean: bool = False, recovery_point: int = 0, **settings: object) -> PartitionLog:
         return PartitionLog.open(
@@ -32,7 +36,7 @@ class Harness:
             0,
             uuid.UUID(int=3),
             LogConfig(**settings),  # type: ignore[arg-type]
-            self.clock,
+            self.environment,
             clean_shutdown=clean,
             recovery_point=recovery_point,
         )
@@ -156,7 +160,7 @@ def test_flush_moves_the_recovery_point(harness: Harness) -> None:
 
 
 def fail_with(code: int, short: int) -> Callable[..., int]:
-    real = os.pwritev
+    real = SystemFiles.pwritev
 
     def failing(fd: int, parts: list[bytes], position: int) -> int:
         if short:
@@ -174,8 +178,8 @@ def test_a_full_disk_leaves_the_log_unharmed(
     harness.append(log, 3)
     size = log.size
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", fail_with(errno.ENOSPC, short))
-        patch.setattr(os, "pwrite", lambda *_: 0)
+        patch.setattr(harness.files, "pwritev", fail_with(errno.ENOSPC, short))
+        patch.setattr(harness.files, "pwrite", lambda *_: 0)
         with pytest.raises(KafkaError) as caught:
             harness.append(log)
     assert caught.value.code is ErrorCode.kafka_storage_error
@@ -195,7 +199,7 @@ def test_a_roll_that_fails_leaves_the_old_segment_active(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", refuse)
+        patch.setattr(harness.files, "rename", refuse)
         with pytest.raises(KafkaError) as caught:
             harness.append(log)
     assert caught.value.code is ErrorCode.kafka_storage_error
@@ -240,7 +244,7 @@ def test_upkeep_in_a_thread_beside_appends_and_reads(harness: Harness) -> None:
 def test_a_short_write_is_continued(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     log = harness.open()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", fail_with(0, 30))
+        patch.setattr(harness.files, "pwritev", fail_with(0, 30))
         harness.append(log, 2)
     log.release()
     assert harness.open().log_end_offset == 2
@@ -315,7 +319,7 @@ def test_memory_views_are_taken_as_they_come(harness: Harness) -> None:
     message = memoryview(b"frame" + encode_batch([(harness.clock.now_ms(), b"k", b"v", ())], compression=2))
     assert log.append_as_leader(message[5:], 0).first_offset == 0
     follower = PartitionLog.open(
-        str(harness.path / "f"), "t", 0, uuid.UUID(int=3), LogConfig(), harness.clock
+        str(harness.path / "f"), "t", 0, uuid.UUID(int=3), LogConfig(), harness.environment
     )
     assert follower.append_as_follower(memoryview(log.read(0, 1000))) == (0, 0, -1, 0, False)
 
@@ -333,7 +337,7 @@ def test_another_topic_id_is_one_clear_error(harness: Harness) -> None:
     log.close()
     before = {path: path.read_bytes() for path in Path(log.directory).iterdir()}
     with pytest.raises(LogStoreError, match="belongs to topic id"):
-        PartitionLog.open(str(harness.path), "t", 0, uuid.UUID(int=4), LogConfig(), harness.clock)
+        PartitionLog.open(str(harness.path), "t", 0, uuid.UUID(int=4), LogConfig(), harness.environment)
     (Path(log.directory) / "partition.metadata").write_text("nonsense")
     with pytest.raises(LogStoreError, match=r"partition\.metadata cannot be read"):
         harness.open()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LogConfig
@@ -30,7 +31,7 @@ def open_log(path: Path, *, clean: bool = False, recovery_point: int = 0) -> Par
         0,
         uuid.UUID(int=1),
         LogConfig(segment_bytes=1000),
-        CLOCK,
+        seeded_environment(clock=CLOCK),
         clean_shutdown=clean,
         recovery_point=recovery_point,
     )

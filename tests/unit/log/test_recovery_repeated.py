@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recovery_harness import CONFIG, TOPIC_ID, damaged_log, files, fill, offsets, open_log
+from recovery_harness import CONFIG, FILES, TOPIC_ID, damaged_log, files, fill, offsets, open_log
 
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.log import partition_log
 from barnabas.log.log_directory import LogDirectory
 
@@ -22,7 +23,7 @@ class CrashError(BaseException):
     """The process ends here: no handler of the code under test may see it as an error of the disk."""
 
 
-MUTATING = ("ftruncate", "rename", "replace", "unlink", "pwritev", "write")
+MUTATING = ("ftruncate", "rename", "unlink", "pwritev", "pwrite")
 
 
 def crash_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Callable[[], int]:
@@ -30,7 +31,7 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Callable[[], int
     done = 0
 
     def counted(name: str) -> Callable[..., Any]:
-        real = getattr(os, name)
+        real = getattr(SystemFiles, name)
 
         def call(*arguments: Any) -> Any:
             nonlocal done
@@ -42,7 +43,7 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> Callable[[], int
         return call
 
     for name in MUTATING:
-        monkeypatch.setattr(os, name, counted(name))
+        monkeypatch.setattr(FILES, name, counted(name))
     return lambda: done
 
 
@@ -83,7 +84,7 @@ def test_recovery_that_crashes_at_any_step_is_taken_up(tmp_path: Path) -> None:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[LogDirectory]:
-    opened = LogDirectory.open(str(tmp_path / "dir"), "c", 1, seeded_environment())
+    opened = LogDirectory.open(str(tmp_path / "dir"), "c", 1, seeded_environment(files=FILES))
     yield opened
     opened.abandon()
 
@@ -91,7 +92,7 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
 def crash(directory: LogDirectory) -> LogDirectory:
     """The process ends without a word, and another starts."""
     directory.abandon()
-    return LogDirectory.open(directory.path, "c", 1, seeded_environment())
+    return LogDirectory.open(directory.path, "c", 1, seeded_environment(files=FILES))
 
 
 def test_what_was_checked_is_not_checked_again_after_another_crash(
@@ -126,8 +127,8 @@ def test_a_sync_that_fails_after_the_check_leaves_the_log_unchecked(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", refuse)
-        patch.setattr(os, "fsync", refuse)
+        patch.setattr(FILES, "fdatasync", refuse)
+        patch.setattr(FILES, "fsync", refuse)
         with pytest.raises(KafkaError) as caught:
             directory.open_partition("t", 0, TOPIC_ID, CONFIG)
     assert caught.value.code is ErrorCode.kafka_storage_error
@@ -146,7 +147,7 @@ def test_what_memory_may_hold_alone_is_read_from_the_disk_or_written_again(
     log.release()
     written: list[int] = []
     forgotten: list[int] = []
-    write, advise = os.pwritev, os.posix_fadvise
+    write, advise = SystemFiles.pwritev, SystemFiles.posix_fadvise
 
     def record_write(fd: int, parts: list[bytes], position: int) -> int:
         written.append(sum(map(len, parts)))
@@ -156,8 +157,8 @@ def test_what_memory_may_hold_alone_is_read_from_the_disk_or_written_again(
         forgotten.extend([start] * (advice == os.POSIX_FADV_DONTNEED))
         advise(fd, start, length, advice)
 
-    monkeypatch.setattr(os, "pwritev", record_write)
-    monkeypatch.setattr(os, "posix_fadvise", record_advice)
+    monkeypatch.setattr(FILES, "pwritev", record_write)
+    monkeypatch.setattr(FILES, "posix_fadvise", record_advice)
     open_log(tmp_path).release()
     assert (written, forgotten) == ([size], [])
     monkeypatch.setattr("barnabas.log.segments.segment.REWRITTEN_BYTES_MAX", size - 1)

@@ -11,6 +11,7 @@ from typing import Any
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
 from barnabas.metadata.image import (
     TOPIC_RESOURCE,
@@ -125,13 +126,14 @@ class StorageHarness:
         self.directory = directory
         self.address = f"unix:{socket}"
         self.clock = ManualClock(NOW_MS)
+        self.files = SystemFiles()
         paths = [str(directory), *(str(each) for each in others)]
         self.lanes = {path: DirectoryLane(path, SystemThreads(), is_alone=len(paths) == 1) for path in paths}
         self.directories = LogDirectories.open(
             paths,
             CLUSTER_ID,
             NODE_ID,
-            seeded_environment(clock=self.clock),
+            seeded_environment(clock=self.clock, files=self.files),
             producer_id_expiration_ms=86_400_000,
         )
         self.purgatory = FetchPurgatory()
@@ -280,7 +282,7 @@ def make_servicer(node: StorageHarness) -> StorageServicer:
         ListOffsetsHandler(node.replicas),
         OffsetForLeaderEpochHandler(node.replicas),
         DeleteRecordsHandler(node.replicas),
-        DescribeLogDirsHandler(node.replicas, node.lanes),
+        DescribeLogDirsHandler(node.replicas, node.lanes, node.files),
         DescribeProducersHandler(node.replicas),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -80,7 +79,7 @@ async def test_log_directories(node: StorageHarness, monkeypatch: pytest.MonkeyP
     def fail(_: str) -> Any:
         raise OSError("gone")
 
-    monkeypatch.setattr(shutil, "disk_usage", fail)
+    monkeypatch.setattr(node.files, "statvfs", fail)
     (described,) = await log_dirs(node, all_partitions=True)
     assert (described.error_code, described.total_bytes) == (ErrorCode.kafka_storage_error, -1)
 

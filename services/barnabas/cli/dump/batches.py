@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from barnabas.cli.dump.entries import Entry, Findings
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.batch import (
     HEADER_SIZE,
@@ -65,7 +66,7 @@ DECODERS: Final[dict[str, Decode]] = {
 
 def read_batches(path: str, flags: BatchFlags, findings: Findings, advance: Any) -> Iterator[Entry]:
     """Every batch of a segment; what is wrong goes to `findings`. Raises OSError."""
-    file = SegmentFile(path)
+    file = SegmentFile(SystemFiles(), path)
     size = file.size()
     position = 0
     previous = -1

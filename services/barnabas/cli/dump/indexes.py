@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from barnabas.cli.dump.entries import Entry, Findings
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import scan_headers
-from barnabas.log.segments.segment_file import SegmentFile, read_whole
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
 from barnabas.records.batch import NO_TIMESTAMP
 
@@ -30,7 +31,9 @@ class _Batch(NamedTuple):
 
 def read_offset_index(path: str, flags: IndexFlags, findings: Findings) -> Iterator[Entry]:
     """The entries of an offset index, each compared with the batch at its position."""
-    index = OffsetIndex(path, _base_offset(path), 0, _entries(path, OffsetIndex.entry.size, findings))
+    index = OffsetIndex(
+        SystemFiles(), path, _base_offset(path), 0, _entries(path, OffsetIndex.entry.size, findings)
+    )
     log = Path(path).with_suffix(".log")
     if flags.only_checks_sanity:
         yield from _sanity(
@@ -62,7 +65,9 @@ def read_offset_index(path: str, flags: IndexFlags, findings: Findings) -> Itera
 
 def read_time_index(path: str, flags: IndexFlags, findings: Findings) -> Iterator[Entry]:
     """The entries of a time index, each compared with the batch that holds its offset."""
-    index = TimeIndex(path, _base_offset(path), 0, _entries(path, TimeIndex.entry.size, findings))
+    index = TimeIndex(
+        SystemFiles(), path, _base_offset(path), 0, _entries(path, TimeIndex.entry.size, findings)
+    )
     if flags.only_checks_sanity:
         yield from _sanity(path, index.is_sane(), len(index), findings)
         return
@@ -97,7 +102,7 @@ def _sanity(path: str, is_sane: bool, count: int, findings: Findings) -> Iterato
 
 
 def _entries(path: str, size: int, findings: Findings) -> bytes:
-    data = read_whole(path)
+    data = Path(path).read_bytes()
     if len(data) % size:
         findings.add(f"its {len(data)} bytes are no whole number of entries of {size} bytes")
     return data[: len(data) - len(data) % size]
@@ -112,7 +117,7 @@ def _batches(log: Path, findings: Findings) -> dict[int, Any]:
     if not log.exists():
         findings.add(f"the segment {log.name} is not beside it")
         return {}
-    file = SegmentFile(str(log))
+    file = SegmentFile(SystemFiles(), str(log))
     return {
         scanned.position: _Batch(
             scanned.header.base_offset, scanned.header.last_offset, scanned.header.max_timestamp

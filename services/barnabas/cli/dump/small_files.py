@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barnabas.cli.dump.entries import Entry, Findings
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.checkpoints.checkpoint_file import read_checkpoint
 from barnabas.log.errors import LogStoreError
 from barnabas.log.producers.producer_snapshot import decode_snapshot
-from barnabas.log.segments.segment_file import read_whole
 from barnabas.log.segments.transaction_index import TransactionIndex
 
 
 def read_snapshot(path: str, findings: Findings) -> Iterator[Entry]:
     """A producer each, with its last batch."""
-    producers = decode_snapshot(read_whole(path))
+    producers = decode_snapshot(Path(path).read_bytes())
     if producers is None:
         findings.add("it is no whole producer snapshot of version 1, or its CRC is wrong")
         return
@@ -40,7 +40,7 @@ def read_snapshot(path: str, findings: Findings) -> Iterator[Entry]:
 
 def read_transaction_index(path: str) -> Iterator[Entry]:
     """An aborted transaction each."""
-    for aborted in TransactionIndex(path).entries():
+    for aborted in TransactionIndex(SystemFiles(), path).entries():
         yield {
             "type": "abortedTransaction",
             "file": path,
@@ -56,7 +56,7 @@ def read_checkpoint_file(path: str, findings: Findings) -> Iterator[Entry]:
     """Leader epochs with their start offsets, or partitions with their offsets."""
     is_epochs = path.endswith("leader-epoch-checkpoint")
     try:
-        rows = read_checkpoint(path, columns=2 if is_epochs else 3)
+        rows = read_checkpoint(SystemFiles(), path, columns=2 if is_epochs else 3)
     except LogStoreError as error:
         findings.add(str(error))
         return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from barnabas.kernel.files import Files
 from barnabas.log.errors import LogStoreError
-from barnabas.log.segments.segment_file import read_whole, write_atomically
+from barnabas.log.small_files import read_whole, write_atomically
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 """Offsets up to which each log is known to be on disk."""
@@ -21,10 +22,10 @@ _VERSION = 0
 PartitionKey = tuple[str, int]
 
 
-def read_checkpoint(path: str, *, columns: int) -> list[tuple[str, ...]]:
+def read_checkpoint(files: Files, path: str, *, columns: int) -> list[tuple[str, ...]]:
     """The rows; none for a missing or empty file. Raises LogStoreError for a file that is not a checkpoint."""
     try:
-        lines = read_whole(path).decode().splitlines()
+        lines = read_whole(files, path).decode().splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
@@ -47,21 +48,22 @@ def _are_well_formed(rows: Iterable[Sequence[str]], columns: int) -> bool:
     return True
 
 
-def write_checkpoint(path: str, rows: Iterable[Sequence[str]], *, sync: bool) -> None:
+def write_checkpoint(files: Files, path: str, rows: Iterable[Sequence[str]], *, sync: bool) -> None:
     """Replace the file in one step; with `sync` it survives a power cut."""
     lines = [" ".join(row) for row in rows]
     text = "\n".join([str(_VERSION), str(len(lines)), *lines]) + "\n"
-    write_atomically(path, text.encode(), sync=sync)
+    write_atomically(files, path, text.encode(), sync=sync)
 
 
-def read_offsets(path: str) -> dict[PartitionKey, int]:
+def read_offsets(files: Files, path: str) -> dict[PartitionKey, int]:
     """(topic, partition) to offset."""
     return {
-        (topic, int(partition)): int(offset) for topic, partition, offset in read_checkpoint(path, columns=3)
+        (topic, int(partition)): int(offset)
+        for topic, partition, offset in read_checkpoint(files, path, columns=3)
     }
 
 
-def write_offsets(path: str, offsets: Mapping[PartitionKey, int]) -> None:
+def write_offsets(files: Files, path: str, offsets: Mapping[PartitionKey, int]) -> None:
     """The inverse of `read_offsets`, durable."""
     rows = [(topic, str(partition), str(offset)) for (topic, partition), offset in sorted(offsets.items())]
-    write_checkpoint(path, rows, sync=True)
+    write_checkpoint(files, path, rows, sync=True)

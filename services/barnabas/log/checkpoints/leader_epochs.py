@@ -6,6 +6,7 @@ import bisect
 import threading
 from typing import NamedTuple
 
+from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.checkpoint_file import read_checkpoint, write_checkpoint
 
 FILE_NAME = "leader-epoch-checkpoint"
@@ -29,10 +30,12 @@ class LeaderEpochCache:
     nobody can ask for.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
         self.path = f"{directory}/{FILE_NAME}"
         self._entries = tuple(
-            EpochEntry(int(epoch), int(start)) for epoch, start in read_checkpoint(self.path, columns=2)
+            EpochEntry(int(epoch), int(start))
+            for epoch, start in read_checkpoint(files, self.path, columns=2)
         )
         self._written = self._entries
         self._changing = threading.Lock()
@@ -48,7 +51,7 @@ class LeaderEpochCache:
             entries = self._entries
             if entries != self._written:
                 rows = [(str(entry.epoch), str(entry.start_offset)) for entry in entries]
-                write_checkpoint(self.path, rows, sync=True)
+                write_checkpoint(self._files, self.path, rows, sync=True)
                 self._written = entries
 
     @property

@@ -6,9 +6,10 @@ import os
 import uuid
 from typing import NamedTuple
 
+from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.partition_metadata import uuid_from_text, uuid_to_text
 from barnabas.log.errors import LogStoreError
-from barnabas.log.segments.segment_file import read_whole, write_atomically
+from barnabas.log.small_files import read_whole, write_atomically
 
 FILE_NAME = "meta.properties"
 _VERSION = "1"
@@ -22,11 +23,11 @@ class MetaProperties(NamedTuple):
     directory_id: uuid.UUID
 
 
-def read_meta_properties(directory: str) -> MetaProperties | None:
+def read_meta_properties(files: Files, directory: str) -> MetaProperties | None:
     """The file's content; None when there is none. Raises LogStoreError for a file that cannot be read."""
     path = os.path.join(directory, FILE_NAME)
     try:
-        text = read_whole(path).decode()
+        text = read_whole(files, path).decode()
     except FileNotFoundError:
         return None
     except (UnicodeDecodeError, OSError) as error:
@@ -43,9 +44,11 @@ def read_meta_properties(directory: str) -> MetaProperties | None:
         raise LogStoreError(f"{path} cannot be read ({error}); restore it from a backup") from error
 
 
-def check_meta_properties(directory: str, cluster_id: str, node_id: int) -> MetaProperties | None:
+def check_meta_properties(
+    files: Files, directory: str, cluster_id: str, node_id: int
+) -> MetaProperties | None:
     """The file's content, once it names this cluster and node. Raises LogStoreError when it names others."""
-    present = read_meta_properties(directory)
+    present = read_meta_properties(files, directory)
     if present is not None and present.cluster_id != cluster_id:
         raise LogStoreError(
             f"{directory} belongs to cluster {present.cluster_id}, this is cluster {cluster_id}: "
@@ -59,10 +62,10 @@ def check_meta_properties(directory: str, cluster_id: str, node_id: int) -> Meta
     return present
 
 
-def write_meta_properties(directory: str, properties: MetaProperties) -> None:
+def write_meta_properties(files: Files, directory: str, properties: MetaProperties) -> None:
     """Write the file, durable."""
     text = (
         f"#\ncluster.id={properties.cluster_id}\ndirectory.id={uuid_to_text(properties.directory_id)}\n"
         f"node.id={properties.node_id}\nversion={_VERSION}\n"
     )
-    write_atomically(os.path.join(directory, FILE_NAME), text.encode(), sync=True)
+    write_atomically(files, os.path.join(directory, FILE_NAME), text.encode(), sync=True)

@@ -8,8 +8,9 @@ import os
 import re
 import uuid
 
+from barnabas.kernel.files import Files
 from barnabas.log.errors import LogStoreError
-from barnabas.log.segments.segment_file import read_whole, write_atomically
+from barnabas.log.small_files import read_whole, write_atomically
 
 FILE_NAME = "partition.metadata"
 _VERSION = 0
@@ -40,11 +41,11 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
     return None if match is None else (match["topic"], int(match["partition"]))
 
 
-def read_topic_id(directory: str) -> uuid.UUID | None:
+def read_topic_id(files: Files, directory: str) -> uuid.UUID | None:
     """The topic id in the file; None when there is no file. Raises LogStoreError for one that cannot be read."""
     path = f"{directory}/{FILE_NAME}"
     try:
-        text = read_whole(path).decode()
+        text = read_whole(files, path).decode()
         fields = dict(line.split(": ", 1) for line in text.splitlines() if line)
         if fields["version"] != str(_VERSION):
             raise ValueError(f"version {fields['version']}")
@@ -55,12 +56,12 @@ def read_topic_id(directory: str) -> uuid.UUID | None:
         raise LogStoreError(f"{path} cannot be read ({error}); restore it or remove the partition") from error
 
 
-def ensure_topic_id(directory: str, topic_id: uuid.UUID) -> None:
+def ensure_topic_id(files: Files, directory: str, topic_id: uuid.UUID) -> None:
     """Write the file, or check that it names the same topic; raises LogStoreError when it names another."""
-    present = read_topic_id(directory)
+    present = read_topic_id(files, directory)
     if present is None:
         text = f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}"
-        write_atomically(os.path.join(directory, FILE_NAME), text.encode(), sync=False)
+        write_atomically(files, os.path.join(directory, FILE_NAME), text.encode(), sync=False)
     elif present != topic_id:
         raise LogStoreError(
             f"{directory} belongs to topic id {uuid_to_text(present)}, not {uuid_to_text(topic_id)}: a topic of "

@@ -12,8 +12,9 @@ import re
 import uuid
 from typing import Final, NamedTuple
 
+from barnabas.kernel.files import Files
 from barnabas.log.segments.segment import LOG_SUFFIX, file_name
-from barnabas.log.segments.segment_file import read_whole, remove_quietly, write_atomically
+from barnabas.log.small_files import read_whole, remove_quietly, write_atomically
 
 SUFFIX: Final = "-stray"
 FILE_NAME: Final = "stray.properties"
@@ -55,31 +56,32 @@ def parse_stray_name(name: str) -> StrayKey | None:
     return None if match is None else StrayKey(uuid.UUID(hex=match["topic_id"]), int(match["partition"]))
 
 
-def write_facts(directory: str, facts: StrayFacts) -> None:
+def write_facts(files: Files, directory: str, facts: StrayFacts) -> None:
     """Write the file, durable."""
     text = "".join(f"{name}={value}\n" for name, value in facts._asdict().items())
-    write_atomically(os.path.join(directory, FILE_NAME), text.encode(), sync=True)
+    write_atomically(files, os.path.join(directory, FILE_NAME), text.encode(), sync=True)
 
 
-def read_facts(directory: str) -> StrayFacts:
+def read_facts(files: Files, directory: str) -> StrayFacts:
     """What the file says. Without one, or with one that cannot be read, the directory's own name and time."""
     try:
-        lines = read_whole(os.path.join(directory, FILE_NAME)).decode().splitlines()
+        lines = read_whole(files, os.path.join(directory, FILE_NAME)).decode().splitlines()
         fields = dict(line.split("=", 1) for line in lines)
         return StrayFacts(fields.pop("topic"), *(int(fields[name]) for name in StrayFacts._fields[1:]))
     except (FileNotFoundError, ValueError, KeyError):
         match = _NAME.match(os.path.basename(directory))
         assert match is not None, f"{directory} is not the directory of a stray partition"
-        return StrayFacts(match["topic"], int(os.stat(directory).st_mtime * 1000))
+        return StrayFacts(match["topic"], files.stat(directory).st_mtime_ns // 1_000_000)
 
 
-def is_unused(directory: str) -> bool:
+def is_unused(files: Files, directory: str) -> bool:
     """Whether the log in a directory never had a record: it is as it was created."""
-    with os.scandir(directory) as entries:
-        logs = [(entry.name, entry.stat().st_size) for entry in entries if LOG_SUFFIX in entry.name]
-    return all(log == (file_name(0, LOG_SUFFIX), 0) for log in logs)
+    logs = [name for name in files.listdir(directory) if LOG_SUFFIX in name]
+    return all(
+        name == file_name(0, LOG_SUFFIX) and files.stat(f"{directory}/{name}").st_size == 0 for name in logs
+    )
 
 
-def remove_facts(directory: str) -> None:
+def remove_facts(files: Files, directory: str) -> None:
     """The partition was taken back."""
-    remove_quietly(os.path.join(directory, FILE_NAME))
+    remove_quietly(files, os.path.join(directory, FILE_NAME))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from barnabas.log.config import INT_MAX, LogConfig
 from barnabas.log.segments.scan import CheckedScan
 from barnabas.log.segments.segment import LOG_SUFFIX, AppendedBatch, Segment
 from barnabas.log.segments.segment_factory import SegmentFactory
-from barnabas.log.segments.segment_file import sync_directory
+from barnabas.log.small_files import sync_directory
 
 WRITE_BYTES = 512 * 1024
 """Bytes of batches that are collected before they are written."""
@@ -66,7 +65,7 @@ def write_cleaned(
     are gone then.
     """
     base_offset = group[0].base_offset
-    remove_cleaned(factory.directory, base_offset)
+    remove_cleaned(factory.files, factory.directory, base_offset)
     try:
         cleaned = factory.create_cleaned(base_offset)
         counts = CleanedCounts()
@@ -76,14 +75,14 @@ def write_cleaned(
             cleaned.transaction_index.append(aborted)
         cleaned.finish()
         # A segment without timestamps is as old as its file says.
-        modified = os.stat(group[-1].path(LOG_SUFFIX)).st_mtime_ns
-        os.utime(cleaned.path(LOG_SUFFIX), ns=(modified, modified))
+        modified = factory.files.stat(group[-1].path(LOG_SUFFIX)).st_mtime_ns
+        factory.files.utime(cleaned.path(LOG_SUFFIX), modified)
         cleaned.sync()
-        sync_directory(factory.directory)
+        sync_directory(factory.files, factory.directory)
         cleaned.release()
         return counts
     except BaseException:
-        remove_cleaned(factory.directory, base_offset)
+        remove_cleaned(factory.files, factory.directory, base_offset)
         raise
 
 

@@ -69,7 +69,7 @@ def clean(
             for group in group_segments(waiting, log.config, after):
                 counts = counts.plus(write_cleaned(view.factory, group, batches, pace))
                 if not log.replacement.replace(view, group):
-                    remove_cleaned(log.directory, group[0].base_offset)
+                    remove_cleaned(view.factory.files, log.directory, group[0].base_offset)
                     raise CleaningAbortedError(f"{log.directory}: its segments have changed")
                 del waiting[: len(group)]
     except KafkaError as error:

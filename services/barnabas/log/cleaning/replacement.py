@@ -12,7 +12,7 @@ from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.segments.segment import Segment, remove_marked
 from barnabas.log.segments.segment_factory import SegmentFactory
-from barnabas.log.segments.segment_file import SyncError, sync_directory
+from barnabas.log.small_files import SyncError, sync_directory
 from barnabas.log.trust import Trust
 from barnabas.log.turns import Turns
 
@@ -84,7 +84,7 @@ class SegmentReplacement:
             state.epochs.flush()
             self._begin_swap(old)
             try:
-                marked = segment_swap.finish_swap(state.directory, old[0].base_offset, old)
+                marked = segment_swap.finish_swap(state.files, state.directory, old[0].base_offset, old)
                 cleaned = state.factory.find(old[0].base_offset)
             except OSError as error:
                 # Whatever else changed files now would meet the next opening, which goes on with the swap.
@@ -96,7 +96,7 @@ class SegmentReplacement:
                 first = segments.index(old[0])
                 state.segments = (*segments[:first], cleaned, *segments[first + len(old) :])
             try:
-                sync_directory(state.directory)
+                sync_directory(state.files, state.directory)
             except SyncError as error:
                 self._trust.distrust(error)
                 raise
@@ -105,14 +105,14 @@ class SegmentReplacement:
                 # durable a power cut may bring the old names back.
                 state.directory_is_dirty = True
                 return True
-        remove_marked(marked)
+        remove_marked(state.files, marked)
         return True
 
     def _begin_swap(self, old: Sequence[Segment]) -> None:
         try:
             for segment in old:
                 segment.retire()
-            segment_swap.begin_swap(self._state.directory, old[0].base_offset)
+            segment_swap.begin_swap(self._state.files, self._state.directory, old[0].base_offset)
         except OSError:
             for segment in old:
                 segment.keep()

@@ -7,12 +7,12 @@ directory and one walk over what has to be checked serve everything, since a nod
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.opening.interrupted import finish_interrupted_work
 from barnabas.log.opening.recovery import (
@@ -61,7 +61,7 @@ def load(
 
     `was_compacted` says that segments may end before their successor begins. Raises OSError.
     """
-    names = finish_interrupted_work(directory)
+    names = finish_interrupted_work(factory.files, directory)
     report = RecoveryReport()
     segments = _find_segments(directory, factory, names)
     if not segments:
@@ -78,7 +78,9 @@ def load(
         compare_ends(segments, first, report, has_gaps=was_compacted)
     # The state before the first batch that is checked; the check replays the rest.
     known_end = segments[first].base_offset if log_end_offset is None else log_end_offset
-    state, report.snapshot_offset = _producer_state_at(directory, names, segments, known_end, known_end)
+    state, report.snapshot_offset = _producer_state_at(
+        factory.files, directory, names, segments, known_end, known_end
+    )
     if log_end_offset is None:
         checker = _Checker(state)
         log_end_offset = check_segments(
@@ -93,7 +95,7 @@ def load(
     if log_end_offset < log_start_offset:
         # Kafka does the same: whatever is left, retention or DeleteRecords had removed.
         for segment in segments:
-            remove_marked(segment.mark_deleted())
+            remove_marked(segment.files, segment.mark_deleted())
         segments, log_end_offset = [factory.create(log_start_offset)], log_start_offset
         state.clear(log_start_offset)
     segments[-1].pin()
@@ -102,11 +104,15 @@ def load(
     # What the checkpoint says of checked batches may come from before a truncation; the batches know.
     epochs.truncate_from_end(min(known_end, log_end_offset))
     epochs.truncate_from_start(log_start_offset)
-    for epoch, start_offset in epoch_starts:
-        if epoch > epochs.latest_epoch and start_offset < log_end_offset:
-            epochs.assign(epoch, start_offset)
+    _assign_all(epochs, epoch_starts, log_end_offset)
     _log_findings(directory, report, log_end_offset)
     return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
+
+
+def _assign_all(epochs: LeaderEpochCache, starts: Sequence[tuple[int, int]], log_end_offset: int) -> None:
+    for epoch, start_offset in starts:
+        if epoch > epochs.latest_epoch and start_offset < log_end_offset:
+            epochs.assign(epoch, start_offset)
 
 
 def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:
@@ -117,7 +123,7 @@ def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]
     for name in names:
         stem, _, suffix = name.partition(".")
         if suffix in _INDEX_SUFFIXES and stem.isdigit() and int(stem) not in bases:
-            os.unlink(f"{directory}/{name}")
+            factory.files.unlink(f"{directory}/{name}")
     return [factory.find(base) for base in sorted(bases)]
 
 
@@ -150,7 +156,9 @@ class _Checker:
     def on_following(self, segment: Segment) -> None:
         """Keep the producers' state at the segment's start, as its roll did: the next start begins there."""
         producers = self._state.producers.values()
-        producer_snapshot.write_snapshot(segment.directory, segment.base_offset, producers, sync=False)
+        producer_snapshot.write_snapshot(
+            segment.files, segment.directory, segment.base_offset, producers, sync=False
+        )
 
 
 def _log_findings(directory: str, report: RecoveryReport, log_end_offset: int) -> None:
@@ -201,26 +209,33 @@ def _log_findings(directory: str, report: RecoveryReport, log_end_offset: int) -
 
 
 def rebuild_producer_state(
-    directory: str, segments: Sequence[Segment], log_end_offset: int, snapshot_max: int
+    files: Files, directory: str, segments: Sequence[Segment], log_end_offset: int, snapshot_max: int
 ) -> tuple[ProducerState, int]:
     """The state at the log's end, and the offset of the snapshot it starts from (-1 for none).
 
     Starts from the newest good snapshot at or before `snapshot_max` and replays the batch headers after it.
     Snapshots past `snapshot_max` are removed, since they may speak of batches that are gone. Raises OSError.
     """
-    return _producer_state_at(directory, os.listdir(directory), segments, log_end_offset, snapshot_max)
+    return _producer_state_at(
+        files, directory, files.listdir(directory), segments, log_end_offset, snapshot_max
+    )
 
 
 def _producer_state_at(
-    directory: str, names: Sequence[str], segments: Sequence[Segment], end_offset: int, snapshot_max: int
+    files: Files,
+    directory: str,
+    names: Sequence[str],
+    segments: Sequence[Segment],
+    end_offset: int,
+    snapshot_max: int,
 ) -> tuple[ProducerState, int]:
     """The state at `end_offset`, from the directory's files `names`; as `rebuild_producer_state`."""
     offsets = producer_snapshot.snapshot_offsets(names)
-    loaded = producer_snapshot.load_snapshot(directory, offsets, snapshot_max)
+    loaded = producer_snapshot.load_snapshot(files, directory, offsets, snapshot_max)
     # One snapshot per segment stays, and the newest: the one that closing the log wrote.
     kept = {segment.base_offset for segment in segments} | ({loaded[0]} if loaded is not None else set())
     stray = [offset for offset in offsets if offset > snapshot_max or offset not in kept]
-    producer_snapshot.remove_snapshots(directory, stray)
+    producer_snapshot.remove_snapshots(files, directory, stray)
     start = segments[0].base_offset
     state = ProducerState(start)
     if loaded is not None and loaded[0] >= start:

@@ -12,16 +12,17 @@ ends of segments are looked at, from their last index entry on.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from barnabas.kernel.files import Files
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
 from barnabas.log.segments.segment import LOG_SUFFIX, OnBatch, Segment, remove_marked
-from barnabas.log.segments.segment_file import SegmentFile, sync_directory
+from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.log.small_files import exists, sync_directory
 
 ASIDE_SUFFIX = ".aside"
 """What the name of a `.log` file ends with that recovery took out of the log; nothing here ever removes it."""
@@ -70,7 +71,7 @@ def remove_orphans(segments: list[Segment], report: RecoveryReport) -> None:
     orphans = []
     for segment in segments[1:]:
         if segment.size == 0 and segment.base_offset < end_of(kept[-1]).next_offset:
-            remove_marked(segment.mark_deleted())
+            remove_marked(segment.files, segment.mark_deleted())
             orphans.append(segment.base_offset)
         else:
             kept.append(segment)
@@ -87,7 +88,7 @@ class SegmentEnd(NamedTuple):
 
 def end_of(segment: Segment) -> SegmentEnd:
     """The segment's end by its headers, from the last index entry on. Raises OSError."""
-    file = SegmentFile(segment.path(LOG_SUFFIX))
+    file = SegmentFile(segment.files, segment.path(LOG_SUFFIX))
     position, next_offset = _last_indexed(segment, file), segment.base_offset
     for scanned in scan_headers(file, position, segment.size):
         if scanned.header.magic != 2 or scanned.header.next_offset <= next_offset:
@@ -100,7 +101,7 @@ def end_of(segment: Segment) -> SegmentEnd:
 def _last_indexed(segment: Segment, file: SegmentFile) -> int:
     """The position of the batch that the last index entry names; 0 where there is none, or it names another."""
     try:
-        index = SegmentFile(segment.path(OffsetIndex.suffix))
+        index = SegmentFile(segment.files, segment.path(OffsetIndex.suffix))
     except FileNotFoundError:
         return 0
     size, entry_size = index.size(), OffsetIndex.entry.size
@@ -175,7 +176,7 @@ def check_segments(
             _set_aside(behind, report)
             del segments[number + 1 :]
             segment.cut()
-            sync_directory(segment.directory)
+            sync_directory(segment.files, segment.directory)
             break
         if behind:
             _compare(scan.next_offset, behind[0], report, has_gaps=has_gaps)
@@ -192,16 +193,16 @@ def _set_aside(segments: list[Segment], report: RecoveryReport) -> None:
     for segment in reversed(segments):
         if segment.size:
             path = segment.path(LOG_SUFFIX)
-            os.rename(path, _free_name(path + ASIDE_SUFFIX))
+            segment.files.rename(path, _free_name(segment.files, path + ASIDE_SUFFIX))
             report.bytes_set_aside += segment.size
-        remove_marked(segment.mark_deleted())
+        remove_marked(segment.files, segment.mark_deleted())
     report.segments_set_aside = tuple(segment.base_offset for segment in segments)
 
 
-def _free_name(path: str) -> str:
+def _free_name(files: Files, path: str) -> str:
     """`path`, or with a number behind it where an earlier crash left a file of that name."""
     name, number = path, 0
-    while os.path.exists(name):
+    while exists(files, name):
         number += 1
         name = f"{path}.{number}"
     return name

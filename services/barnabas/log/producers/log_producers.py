@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from barnabas.kernel.clock import Clock
 from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
@@ -44,20 +42,20 @@ class LogProducers:
         """Keep the state, which is that at `offset`, unless a later one is kept. Raises OSError."""
         if offset > self._snapshot_offset:
             entries = list(self.state.producers.values())
-            producer_snapshot.write_snapshot(self._log.directory, offset, entries, sync=sync)
+            producer_snapshot.write_snapshot(self._log.files, self._log.directory, offset, entries, sync=sync)
             self._snapshot_offset = offset
 
     def rebuild(self, end_offset: int) -> None:
         """The log was truncated to `end_offset`: the state follows. Raises OSError."""
         self.state, self._snapshot_offset = loader.rebuild_producer_state(
-            self._log.directory, list(self._log.segments), end_offset, end_offset
+            self._log.files, self._log.directory, list(self._log.segments), end_offset, end_offset
         )
 
     def remove_snapshots(self) -> None:
         """Remove every snapshot. Raises OSError."""
-        directory = self._log.directory
-        offsets = producer_snapshot.snapshot_offsets(os.listdir(directory))
-        producer_snapshot.remove_snapshots(directory, offsets)
+        log = self._log
+        offsets = producer_snapshot.snapshot_offsets(log.files.listdir(log.directory))
+        producer_snapshot.remove_snapshots(log.files, log.directory, offsets)
 
     def clear(self, offset: int) -> None:
         """Know nothing, in a log that begins and ends at `offset` and has no snapshots."""

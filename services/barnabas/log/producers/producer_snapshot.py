@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 
 import google_crc32c
 
+from barnabas.kernel.files import Files
 from barnabas.log.producers.producer_state import BatchMetadata, ProducerEntry
 from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, file_name
-from barnabas.log.segments.segment_file import read_whole, remove_quietly, write_atomically
+from barnabas.log.small_files import read_whole, remove_quietly, write_atomically
 
 _VERSION = 1
 _HEADER = struct.Struct(">hI")
@@ -69,14 +70,16 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def write_snapshot(directory: str, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> None:
+def write_snapshot(
+    files: Files, directory: str, offset: int, entries: Iterable[ProducerEntry], *, sync: bool
+) -> None:
     """Keep the state at `offset`."""
     path = os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX))
-    write_atomically(path, encode_snapshot(entries), sync=sync)
+    write_atomically(files, path, encode_snapshot(entries), sync=sync)
 
 
 def load_snapshot(
-    directory: str, offsets: Sequence[int], offset_max: int
+    files: Files, directory: str, offsets: Sequence[int], offset_max: int
 ) -> tuple[int, list[ProducerEntry]] | None:
     """The newest good snapshot at or before `offset_max`, with its offset; unreadable ones are passed over.
 
@@ -85,7 +88,7 @@ def load_snapshot(
     for offset in reversed(offsets):
         if offset <= offset_max:
             try:
-                data = read_whole(os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX)))
+                data = read_whole(files, os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX)))
             except FileNotFoundError:
                 continue  # it went with an empty segment that a failed roll left
             entries = decode_snapshot(data)
@@ -94,7 +97,7 @@ def load_snapshot(
     return None
 
 
-def remove_snapshots(directory: str, offsets: Iterable[int]) -> None:
+def remove_snapshots(files: Files, directory: str, offsets: Iterable[int]) -> None:
     """Remove the snapshots at these offsets."""
     for offset in offsets:
-        remove_quietly(os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX)))
+        remove_quietly(files, os.path.join(directory, file_name(offset, SNAPSHOT_SUFFIX)))

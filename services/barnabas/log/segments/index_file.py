@@ -7,10 +7,10 @@ Recovery builds those of the segments past the recovery point anew.
 
 from __future__ import annotations
 
-import os
 import struct
 
-from barnabas.log.segments.segment_file import read_whole, write_at
+from barnabas.kernel.files import Files
+from barnabas.log.small_files import exists, read_whole, write_at
 
 _UNKNOWN = -1
 
@@ -20,12 +20,15 @@ class IndexFile:
     file by whoever holds the segment's.
     """
 
-    __slots__ = ("_is_cut", "_written", "base_offset", "bytes_max", "entries", "path")
+    __slots__ = ("_files", "_is_cut", "_written", "base_offset", "bytes_max", "entries", "path")
 
     entry: struct.Struct
     suffix: str
 
-    def __init__(self, path: str, base_offset: int, bytes_max: int, entries: bytes = b"") -> None:
+    def __init__(
+        self, files: Files, path: str, base_offset: int, bytes_max: int, entries: bytes = b""
+    ) -> None:
+        self._files = files
         self.path = path
         self.base_offset = base_offset
         self.bytes_max = bytes_max
@@ -49,10 +52,10 @@ class IndexFile:
         added meanwhile, by another thread; raises OSError, after which the same is written again.
         """
         end, start = len(self.entries), max(self._written, 0)
-        if not end and _is_empty(self.path):
+        if not end and _is_empty(self._files, self.path):
             self._written, self._is_cut = 0, False
-        elif end != self._written or self._is_cut or not os.path.exists(self.path):
-            write_at(self.path, start, bytes(self.entries[start:end]))
+        elif end != self._written or self._is_cut or not exists(self._files, self.path):
+            write_at(self._files, self.path, start, bytes(self.entries[start:end]))
             self._written, self._is_cut = end, False
 
     def clear(self) -> None:
@@ -87,17 +90,17 @@ class IndexFile:
         return first, second
 
 
-def _is_empty(path: str) -> bool:
+def _is_empty(files: Files, path: str) -> bool:
     try:
-        return os.stat(path).st_size == 0
+        return files.stat(path).st_size == 0
     except FileNotFoundError:
         return False
 
 
-def read_entries(path: str, entry_size: int) -> bytes | None:
+def read_entries(files: Files, path: str, entry_size: int) -> bytes | None:
     """The file's bytes, or None when it is missing or its size is not a whole number of entries."""
     try:
-        data = read_whole(path)
+        data = read_whole(files, path)
     except FileNotFoundError:
         return None
     return data if len(data) % entry_size == 0 else None

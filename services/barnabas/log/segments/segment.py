@@ -7,19 +7,20 @@ decoded here: only headers are read.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from barnabas.kernel.files import Files
 from barnabas.log.config import INT_MAX
 from barnabas.log.segments.index_file import read_entries
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
 from barnabas.log.segments.segment_cache import SegmentCache
-from barnabas.log.segments.segment_file import SegmentFile, remove_quietly, sync_path
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
 from barnabas.log.segments.transaction_index import TransactionIndex
+from barnabas.log.small_files import remove_quietly, sync_path
 from barnabas.records.batch import NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"
@@ -68,6 +69,7 @@ class Segment:
 
     def __init__(
         self,
+        files: Files,
         directory: str,
         base_offset: int,
         *,
@@ -79,6 +81,7 @@ class Segment:
         jitter_ms: int = 0,
         stage: str = "",
     ) -> None:
+        self.files = files
         self.directory = directory
         self.base_offset = base_offset
         self.stage = stage
@@ -88,7 +91,7 @@ class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
-        self.transaction_index = TransactionIndex(self.path(TransactionIndex.suffix))
+        self.transaction_index = TransactionIndex(self.files, self.path(TransactionIndex.suffix))
         self._cache = cache
         self.is_flushed = False
         """Whether the disk is known to have all of it, indexes included."""
@@ -124,9 +127,9 @@ class Segment:
         return opened
 
     def _load(self) -> OpenSegment:
-        file = SegmentFile(self.path(LOG_SUFFIX))
-        offsets = read_entries(self.path(OffsetIndex.suffix), OffsetIndex.entry.size)
-        times = read_entries(self.path(TimeIndex.suffix), TimeIndex.entry.size)
+        file = SegmentFile(self.files, self.path(LOG_SUFFIX))
+        offsets = read_entries(self.files, self.path(OffsetIndex.suffix), OffsetIndex.entry.size)
+        times = read_entries(self.files, self.path(TimeIndex.suffix), TimeIndex.entry.size)
         opened = self._with_indexes(file, offsets or b"", times or b"")
         sane = opened.offset_index.is_sane(self.size) and opened.time_index.is_sane()
         if offsets is None or times is None or not sane or (self.size and not times):
@@ -138,15 +141,17 @@ class Segment:
     def _with_indexes(self, file: SegmentFile, offsets: bytes, times: bytes) -> OpenSegment:
         return OpenSegment(
             file,
-            OffsetIndex(self.path(OffsetIndex.suffix), self.base_offset, self.index_bytes_max, offsets),
-            TimeIndex(self.path(TimeIndex.suffix), self.base_offset, self.index_bytes_max, times),
+            OffsetIndex(
+                self.files, self.path(OffsetIndex.suffix), self.base_offset, self.index_bytes_max, offsets
+            ),
+            TimeIndex(self.files, self.path(TimeIndex.suffix), self.base_offset, self.index_bytes_max, times),
         )
 
     def create_files(self) -> None:
         """Create the segment's files, empty, and keep it open as the active one. Raises OSError; some of the files
         may then be there.
         """
-        file = SegmentFile(self.path(LOG_SUFFIX), create=True)
+        file = SegmentFile(self.files, self.path(LOG_SUFFIX), create=True)
         self.transaction_index.clear()
         self._open = self._with_indexes(file, b"", b"")
         self._open.offset_index.clear()
@@ -158,7 +163,7 @@ class Segment:
     def remove_files(self) -> None:
         """Remove what `create_files` made; the `.log` last, by which the rest is known. Raises OSError."""
         for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, LOG_SUFFIX):
-            remove_quietly(self.path(suffix))
+            remove_quietly(self.files, self.path(suffix))
 
     def pin(self) -> None:
         """Keep the segment open: it is the active one. An append then finds in memory all that it asks for."""
@@ -272,7 +277,7 @@ class Segment:
         self.open().file.sync()
         self.flush_indexes()
         for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
-            sync_path(self.path(suffix))
+            sync_path(self.files, self.path(suffix))
         self.is_flushed = True
 
     def sync_data(self) -> None:
@@ -294,7 +299,7 @@ class Segment:
         """
         self.release()
         self.is_flushed = False
-        file = SegmentFile(self.path(LOG_SUFFIX))
+        file = SegmentFile(self.files, self.path(LOG_SUFFIX))
         size = file.size()
         is_small = size <= REWRITTEN_BYTES_MAX
         if not is_small:
@@ -416,7 +421,7 @@ class Segment:
         timestamp, _ = self.maximum()
         if timestamp >= 0:
             return timestamp
-        return os.stat(self.path(LOG_SUFFIX)).st_mtime_ns // 1_000_000
+        return self.files.stat(self.path(LOG_SUFFIX)).st_mtime_ns // 1_000_000
 
     def first_timestamp(self) -> int:
         """The max timestamp in ms of the first batch, from which the segment's age counts; -1 when empty."""
@@ -438,12 +443,12 @@ class Segment:
         path = self.path(LOG_SUFFIX)
         marked = []
         with contextlib.suppress(FileNotFoundError):
-            os.rename(path, path + DELETED_SUFFIX)
+            self.files.rename(path, path + DELETED_SUFFIX)
             marked.append(path + DELETED_SUFFIX)
         for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
             path = self.path(suffix)
             with contextlib.suppress(OSError):
-                os.rename(path, path + DELETED_SUFFIX)
+                self.files.rename(path, path + DELETED_SUFFIX)
                 marked.append(path + DELETED_SUFFIX)
         self._cache.forget(self)
         self.release()
@@ -457,8 +462,8 @@ class RollLimits(NamedTuple):
     segment_ms: int
 
 
-def remove_marked(paths: Sequence[str]) -> None:
+def remove_marked(files: Files, paths: Sequence[str]) -> None:
     """Remove files that `mark_deleted` renamed. What cannot be removed now goes when the log is opened next."""
     for path in paths:
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            files.unlink(path)

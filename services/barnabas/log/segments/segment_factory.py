@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import random
-
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.environment import Environment
 from barnabas.log.config import LogConfig
 from barnabas.log.segments.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
 from barnabas.log.segments.segment_cache import SegmentCache
@@ -16,18 +13,17 @@ class SegmentFactory:
 
     def __init__(
         self,
+        environment: Environment,
         directory: str,
         config: LogConfig,
-        clock: Clock,
         cache: SegmentCache,
-        chance: random.Random | None,
     ) -> None:
-        """Without `chance` there is no jitter."""
+        self.files = environment.files
         self.directory = directory
         self.config = config
         self.cache = cache
-        self._clock = clock
-        self._chance = chance
+        self._clock = environment.clock
+        self._chance = environment.random
 
     def create(self, base_offset: int) -> Segment:
         """A new, empty, active segment with its files. Raises OSError."""
@@ -41,7 +37,7 @@ class SegmentFactory:
 
     def find(self, base_offset: int) -> Segment:
         """The segment whose `.log` file exists; opened when it is first used."""
-        status = os.stat(f"{self.directory}/{file_name(base_offset, LOG_SUFFIX)}")
+        status = self.files.stat(f"{self.directory}/{file_name(base_offset, LOG_SUFFIX)}")
         return self._make(base_offset, status.st_size, self._clock.now_ms())
 
     def create_cleaned(self, base_offset: int) -> Segment:
@@ -52,8 +48,9 @@ class SegmentFactory:
 
     def _make(self, base_offset: int, size: int, created_ms: int, stage: str = "") -> Segment:
         config = self.config
-        jitter_max = min(config.segment_jitter_ms, config.segment_ms) if self._chance else 0
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
         return Segment(
+            self.files,
             self.directory,
             base_offset,
             size=size,
@@ -61,6 +58,6 @@ class SegmentFactory:
             index_interval_bytes=config.index_interval_bytes,
             created_ms=created_ms,
             cache=self.cache,
-            jitter_ms=self._chance.randrange(jitter_max) if self._chance and jitter_max > 0 else 0,
+            jitter_ms=self._chance.randrange(jitter_max) if jitter_max > 0 else 0,
             stage=stage,
         )

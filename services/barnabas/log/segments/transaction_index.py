@@ -12,7 +12,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from barnabas.log.segments.segment_file import read_whole, remove_quietly, write_at
+from barnabas.kernel.files import Files
+from barnabas.log.small_files import read_whole, remove_quietly, write_at
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -30,11 +31,12 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Owner of one segment's list of aborted transactions; read once, then kept while the segment is open."""
 
-    __slots__ = ("_entries", "_is_written", "path")
+    __slots__ = ("_entries", "_files", "_is_written", "path")
 
     suffix = ".txnindex"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
         self._is_written = True
@@ -48,7 +50,7 @@ class TransactionIndex:
             if nowait:
                 raise BlockingIOError("the transaction index is not in memory")
             try:
-                data = read_whole(self.path)
+                data = read_whole(self._files, self.path)
             except FileNotFoundError:
                 data = b""
             whole = len(data) - len(data) % _ENTRY.size
@@ -76,9 +78,11 @@ class TransactionIndex:
         try:
             entries = list(self.entries())
             if entries:
-                write_at(self.path, 0, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+                write_at(
+                    self._files, self.path, 0, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+                )
             else:
-                remove_quietly(self.path)
+                remove_quietly(self._files, self.path)
         except BaseException:
             self._is_written = False
             raise

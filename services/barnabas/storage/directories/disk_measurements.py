@@ -5,7 +5,6 @@ needs them.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
@@ -14,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.kernel.clock import Clock
+from barnabas.kernel.files import Files, SpaceStatus
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 
@@ -23,10 +23,11 @@ _LABELS = ["log_directory"]
 class DiskUsage:
     """Owner of what each file system said of itself last: asking a stalled one may take for ever."""
 
-    def __init__(self, lanes: Mapping[str, DirectoryLane], clock: Clock) -> None:
+    def __init__(self, lanes: Mapping[str, DirectoryLane], clock: Clock, files: Files) -> None:
         self._lanes = lanes
         self._clock = clock
-        self.known: dict[str, os.statvfs_result] = {}
+        self._files = files
+        self.known: dict[str, SpaceStatus] = {}
         """By path; nothing of a directory that failed."""
 
     async def run(self) -> None:
@@ -42,7 +43,7 @@ class DiskUsage:
 
     async def ask(self, lane: DirectoryLane) -> None:
         """Learn how full one directory's file system is."""
-        work = partial(os.statvfs, lane.path)
+        work = partial(self._files.statvfs, lane.path)
         try:
             self.known[lane.path] = await asyncio.get_running_loop().run_in_executor(lane.upkeep, work)
         except OSError:  # a disk that failed: kafka_server_replicamanager_offlinereplicacount says so

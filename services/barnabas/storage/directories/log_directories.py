@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
@@ -24,7 +25,7 @@ from barnabas.log.errors import LogStoreError
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.segments.segment_file import sync_file_system
+from barnabas.log.small_files import exists, sync_file_system
 
 log = get_logger("storage.log_directories")
 
@@ -40,10 +41,10 @@ class FoundPartition(NamedTuple):
     topic_id: uuid.UUID | None
 
 
-def find_cluster_id(paths: Sequence[str]) -> str:
+def find_cluster_id(files: Files, paths: Sequence[str]) -> str:
     """The cluster that the directories belong to; empty when all are new. Raises LogStoreError."""
     for path in paths:
-        properties = read_meta_properties(path)
+        properties = read_meta_properties(files, path)
         if properties is not None:
             return properties.cluster_id
     return ""
@@ -54,6 +55,7 @@ class LogDirectories:
 
     def __init__(
         self,
+        files: Files,
         directories: Sequence[LogDirectory],
         flush_times: FlushTimes,
         *,
@@ -61,6 +63,7 @@ class LogDirectories:
     ) -> None:
         self.flush_times = flush_times
         """Those of all their logs."""
+        self._files = files
         self._directories = list(directories)
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._by_path = {directory.path: directory for directory in self._directories}
@@ -91,7 +94,9 @@ class LogDirectories:
                 directory = LogDirectory.open(path, cluster_id, node_id, environment, flush_times=flush_times)
                 stack.callback(directory.abandon)
                 opened.append(directory)
-            directories = cls(opened, flush_times, producer_id_expiration_ms=producer_id_expiration_ms)
+            directories = cls(
+                environment.files, opened, flush_times, producer_id_expiration_ms=producer_id_expiration_ms
+            )
             directories.found = directories._find_partitions()
             directories.find_strays()
             stack.pop_all()
@@ -186,7 +191,7 @@ class LogDirectories:
             return path
         if home is directory:
             return path
-        if os.path.exists(os.path.join(home.path, directory_name(topic, index))):
+        if exists(self._files, os.path.join(home.path, directory_name(topic, index))):
             raise LogStoreError(f"{topic}-{index} cannot be taken back: its name is in use in {home.path}")
         with self._lock:
             self._taken[directory.path] -= 1
@@ -198,11 +203,11 @@ class LogDirectories:
         had a record is removed. One with records, or of another topic, stays; the stray one is kept as well.
         """
         place = os.path.join(directory.path, directory_name(topic, index))
-        if not os.path.exists(place):
+        if not exists(self._files, place):
             return True
-        if (topic, index) in directory.logs or read_topic_id(place) != topic_id:
+        if (topic, index) in directory.logs or read_topic_id(self._files, place) != topic_id:
             return False
-        if not is_unused(place):
+        if not is_unused(self._files, place):
             log.error(
                 "a partition has records beside those that were set aside, which are kept",
                 partition=f"{topic}-{index}",
@@ -242,7 +247,7 @@ class LogDirectories:
     def sync_file_system(self, path: str) -> None:
         """Make durable in one pass what recovery left for later; the sync of each log then says whether it is."""
         try:
-            sync_file_system(path)
+            sync_file_system(self._files, path)
         except OSError as error:
             log.error("a file system cannot be synced", log_dir=path, reason=str(error))
 
@@ -282,8 +287,8 @@ class LogDirectories:
     def _take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
         """Raises KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place."""
         held = self._strays.get(stray)
-        if held is None or os.path.exists(
-            os.path.join(directory.path, directory_name(topic, stray.partition))
+        if held is None or exists(
+            self._files, os.path.join(directory.path, directory_name(topic, stray.partition))
         ):
             return
         if held[0] is not directory:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.rpc.v1.storage_pb2 import (
     DescribeLogDirsRequest,
@@ -30,7 +30,8 @@ log = get_logger("storage.describe_log_dirs")
 class DescribeLogDirsHandler:
     """Answers DescribeLogDirs."""
 
-    def __init__(self, replicas: Replicas, lanes: Mapping[str, DirectoryLane]) -> None:
+    def __init__(self, replicas: Replicas, lanes: Mapping[str, DirectoryLane], files: Files) -> None:
+        self._files = files
         self._replicas = replicas
         self._lanes = lanes
 
@@ -52,7 +53,7 @@ class DescribeLogDirsHandler:
 
     async def _describe(self, lane: DirectoryLane, partitions: Sequence[Replica]) -> LogDirDescription:
         try:
-            return await lane.run(lane.read, partial(_describe, lane.path, partitions))
+            return await lane.run(lane.read, partial(_describe, self._files, lane.path, partitions))
         except KafkaError as error:
             log.error("cannot describe a log directory", log_dir=lane.path, reason=error.message)
             return _failed(lane.path)
@@ -67,14 +68,16 @@ def _failed(path: str) -> LogDirDescription:
     )
 
 
-def _describe(path: str, partitions: Sequence[Replica]) -> LogDirDescription:
+def _describe(files: Files, path: str, partitions: Sequence[Replica]) -> LogDirDescription:
     try:
-        usage = shutil.disk_usage(path)
+        status = files.statvfs(path)
     except OSError as error:
         log.error("cannot describe a log directory", log_dir=path, reason=str(error))
         return _failed(path)
     description = LogDirDescription(
-        path=os.path.abspath(path), total_bytes=usage.total, usable_bytes=usage.free
+        path=os.path.abspath(path),
+        total_bytes=status.f_blocks * status.f_frsize,
+        usable_bytes=status.f_bavail * status.f_frsize,
     )
     for partition in partitions:
         opened = partition.log

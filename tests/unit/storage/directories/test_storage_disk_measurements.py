@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client.registry import CollectorRegistry
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
 from barnabas.storage.directories.directory_lane import open_lanes
 from barnabas.storage.directories.disk_measurements import DiskCollector, DiskUsage
@@ -15,7 +16,7 @@ from barnabas.storage.directories.disk_measurements import DiskCollector, DiskUs
 
 async def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path: Path) -> None:
     with open_lanes([str(tmp_path), str(tmp_path / "gone")], SystemThreads()) as lanes:
-        usage = DiskUsage(lanes, ManualClock())
+        usage = DiskUsage(lanes, ManualClock(), SystemFiles())
         for lane in lanes.values():
             await usage.ask(lane)
     registry = CollectorRegistry()

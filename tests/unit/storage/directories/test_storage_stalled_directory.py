@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from storage_harness import (
 )
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.checkpoints import checkpoint_file
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.rpc.network import GrpcNetwork
@@ -76,12 +76,12 @@ def stall(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stall]:
                 made.pass_through(path_of(*args))
             return real(*args, **options)
 
-        monkeypatch.setattr(owner, name, call)
+        monkeypatch.setattr(owner, name, staticmethod(call) if owner is SystemFiles else call)
 
     for name in ("write", "sync", "read"):
         patch(SegmentFile, name, lambda file, *_: file.path)
-    patch(checkpoint_file, "write_atomically", lambda path, *_: path)
-    patch(os, "statvfs", lambda path: str(path))
+    patch(checkpoint_file, "write_atomically", lambda _, path, *__: path)
+    patch(SystemFiles, "statvfs", str)
     yield made
     made.thaw()
 
@@ -372,7 +372,7 @@ async def test_look_ups_fail_for_the_stalled_directory_alone(
         )
     )
     assert [(each.error_code, each.offset) for each in listed.results] == [(STORAGE_ERROR, -1), (0, 0)]
-    described = await DescribeLogDirsHandler(node.replicas, node.lanes).handle(
+    described = await DescribeLogDirsHandler(node.replicas, node.lanes, node.files).handle(
         pb.DescribeLogDirsRequest(all_partitions=True)
     )
     assert [each.error_code for each in described.log_dirs] == [STORAGE_ERROR, 0]

@@ -13,6 +13,7 @@ import pytest
 from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import Files
 from barnabas.log import log_directory
 from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
 from barnabas.log.checkpoints.stray import StrayKey, parse_stray_name
@@ -210,7 +211,7 @@ async def test_an_empty_log_that_took_a_stray_partition_s_place_makes_way(
         await until_strays(node, 1)
     empty = (second if is_elsewhere else first) / "events-0"
     empty.mkdir()
-    ensure_topic_id(str(empty), topic)
+    ensure_topic_id(node.files, str(empty), topic)
     (empty / "00000000000000000000.log").touch()
     async with run_node(first, tmp_path / "s", [second]) as node:
         node.snapshot(*topic_records("events", topic, leader_epoch=1))
@@ -247,10 +248,10 @@ async def test_what_was_set_aside_on_a_full_disk_comes_back(
         await node.append(topic, batch(b"kept"))
         write = log_directory.write_offsets
 
-        def full(path: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        def full(files: Files, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
             if strays(tmp_path / "data"):
                 raise OSError(errno.ENOSPC, "No space left on device")
-            write(path, offsets)
+            write(files, path, offsets)
 
         with monkeypatch.context() as patch:
             patch.setattr(log_directory, "write_offsets", full)

@@ -58,7 +58,10 @@ async def test_the_dirtiest_log_comes_first_and_its_checkpoint_is_written(node: 
     await fill(node, "kept", b"aab", min_compaction_lag_ms="1000", max_compaction_lag_ms="2000")
     assert await cleaning.clean_dirtiest()
     assert await offsets(node, dirty) == [1, 2]
-    assert read_offsets(str(node.directory / CLEANER_OFFSET_FILE)) == {("clean", 0): 2, ("dirty", 0): 3}
+    assert read_offsets(node.files, str(node.directory / CLEANER_OFFSET_FILE)) == {
+        ("clean", 0): 2,
+        ("dirty", 0): 3,
+    }
     assert await cleaning.clean_dirtiest()
     assert await offsets(node, clean) == [1, 2]
     assert not await cleaning.clean_dirtiest()

@@ -44,13 +44,13 @@ async def test_checkpoints_are_written(node: StorageHarness) -> None:
     await node.append(topic, batch(b"a", b"b"), index=1)
     upkeep = make_upkeep(node)
     await upkeep.write_high_watermarks()
-    written = read_offsets(str(node.directory / HIGH_WATERMARK_FILE))
+    written = read_offsets(node.files, str(node.directory / HIGH_WATERMARK_FILE))
     assert written == {("events", 0): 0, ("events", 1): 2}
     log = node.partition(topic, 1).log
     assert log is not None
     log.flush()
     await upkeep.write_checkpoints()
-    assert read_offsets(str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
+    assert read_offsets(node.files, str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
 
 
 async def test_what_recovery_checked_is_synced_once_the_node_is_up(
@@ -67,11 +67,14 @@ async def test_what_recovery_checked_is_synced_once_the_node_is_up(
             (1, 0)
         ] * 3
         synced: list[str] = []
-        monkeypatch.setattr("barnabas.storage.directories.log_directories.sync_file_system", synced.append)
+        monkeypatch.setattr(
+            "barnabas.storage.directories.log_directories.sync_file_system",
+            lambda _, path: synced.append(path),
+        )
         upkeep = make_upkeep(node)
         assert await upkeep.flush_recovered() == 2
         assert synced == [str(node.directory)]
-        assert read_offsets(str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
+        assert read_offsets(node.files, str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
         assert await upkeep.flush_recovered() == 0
     async with run_node(*place) as node:
         logs = [node.partition(topic, index).log for index in range(3)]
@@ -98,7 +101,7 @@ async def test_a_file_system_that_cannot_be_synced_leaves_the_logs_to_say_whethe
         monkeypatch.setattr(SegmentFile, "sync", _failing_sync(bad.directory))
         assert await make_upkeep(node).flush_recovered() == 1
         assert (bad.recovery_point, good.recovery_point) == (0, 1)
-        recovery_points = read_offsets(str(node.directory / RECOVERY_POINT_FILE))
+        recovery_points = read_offsets(node.files, str(node.directory / RECOVERY_POINT_FILE))
         assert (recovery_points["events", 0], recovery_points["events", 1]) == (0, 1)
 
 

@@ -1,0 +1,294 @@
+"""A disk in memory that can lose its power, for tests and simulation.
+
+What a real one promises, and no more: bytes are durable once their file was synced, names once their directory was.
+Names change on the disk in the order in which they were changed in memory, as a journal keeps them. Of what was not
+synced, chance decides: each write has reached the disk or not, whole or in part; of the names, a beginning of the
+journal has.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
+
+BLOCK_BYTES: Final = 4096
+BLOCKS: Final = 2**20
+"""The size of the disk, as it is told: nothing holds it to that."""
+
+
+class MemoryStatus(NamedTuple):
+    """What is known of a file or a directory."""
+
+    st_mode: int
+    st_size: int
+    st_mtime_ns: int
+
+
+class MemorySpace(NamedTuple):
+    """What is known of the disk."""
+
+    f_frsize: int
+    f_blocks: int
+    f_bavail: int
+
+
+class _Node:
+    """A file or a directory, whatever its name. Of a file: what memory shows, what the disk has, what lies between."""
+
+    __slots__ = ("content", "durable", "is_directory", "lock", "modified_ns", "waiting")
+
+    def __init__(self, *, is_directory: bool) -> None:
+        self.is_directory = is_directory
+        self.content = bytearray()
+        self.durable = b""
+        self.waiting: list[_Write | int] = []
+        """Writes, and sizes that the file was cut to, since it was synced."""
+        self.modified_ns = 0
+        self.lock: int | None = None
+
+
+class _Write(NamedTuple):
+    position: int
+    data: bytes
+
+
+_Change = dict[str, "_Node | None"]
+"""What paths lead to from now on, None for nothing: one step of the journal, which the disk has whole or not at all."""
+
+
+class _OpenFile(NamedTuple):
+    path: str
+    node: _Node
+
+
+class MemoryFiles:
+    """Owner of the disk and of what memory holds of it. For one thread."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, _Node] = {"/": _Node(is_directory=True)}
+        self._durable_names = dict(self._names)
+        self._journal: list[_Change] = []
+        self._open: dict[int, _OpenFile] = {}
+        self._next_fd = 3
+
+    def lose_power(self, chance: random.Random) -> None:
+        """Forget what memory holds, and whatever of it has not reached the disk."""
+        names = self._durable_names
+        _apply(names, self._journal[: chance.randint(0, len(self._journal))])
+        for node in names.values():
+            content = bytearray(node.durable)
+            for change in node.waiting:
+                if chance.random() < 0.5:
+                    continue
+                if isinstance(change, int):
+                    _cut(content, change)
+                    continue
+                data = change.data
+                if chance.random() < 0.5:
+                    end = change.position + chance.randrange(len(data) + 1)
+                    data = data[: max(0, end // SECTOR_BYTES * SECTOR_BYTES - change.position)]
+                _write(content, change.position, data)
+            node.content, node.durable, node.waiting, node.lock = content, bytes(content), [], None
+        self._names = dict(names)
+        self._journal.clear()
+        self._open.clear()
+
+    # -- files by descriptor ------------------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int, mode: int = 0o644, /) -> int:
+        node = self._names.get(path)
+        if node is None:
+            if not flags & os.O_CREAT:
+                raise _error(errno.ENOENT, path)
+            self._check_parent(path)
+            node = _Node(is_directory=False)
+            self._change({path: node})
+        elif flags & os.O_CREAT and flags & os.O_EXCL:
+            raise _error(errno.EEXIST, path)
+        elif node.is_directory and flags & (os.O_WRONLY | os.O_RDWR):
+            raise _error(errno.EISDIR, path)
+        fd, self._next_fd = self._next_fd, self._next_fd + 1
+        self._open[fd] = _OpenFile(path, node)
+        if flags & os.O_TRUNC:
+            self.ftruncate(fd, 0)
+        return fd
+
+    def close(self, fd: int, /) -> None:
+        opened = self._open.pop(fd, None)
+        if opened is not None and opened.node.lock == fd:
+            opened.node.lock = None
+
+    def pread(self, fd: int, length: int, position: int, /) -> bytes:
+        return bytes(self._node(fd).content[position : position + length])
+
+    def preadv(self, fd: int, buffers: Sequence[WriteableBuffer], position: int, flags: int = 0, /) -> int:
+        start = position
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            data = self.pread(fd, len(view), position)
+            view[: len(data)] = data
+            position += len(data)
+        return position - start
+
+    def pwrite(self, fd: int, data: ReadableBuffer, position: int, /) -> int:
+        return self.pwritev(fd, [data], position)
+
+    def pwritev(self, fd: int, buffers: Sequence[ReadableBuffer], position: int, /) -> int:
+        node, data = self._node(fd), b"".join(buffers)
+        _write(node.content, position, data)
+        node.waiting.append(_Write(position, data))
+        return len(data)
+
+    def ftruncate(self, fd: int, length: int, /) -> None:
+        node = self._node(fd)
+        _cut(node.content, length)
+        node.waiting.append(length)
+
+    def fstat(self, fd: int, /) -> MemoryStatus:
+        return _status(self._node(fd))
+
+    def fdatasync(self, fd: int, /) -> None:
+        self._sync(self._node(fd))
+
+    def fsync(self, fd: int, /) -> None:
+        path, node = self._open[fd]
+        if not node.is_directory:
+            self._sync(node)
+            return
+        # The journal is written in order: up to the last change of a name in this directory.
+        count = 0
+        for number, change in enumerate(self._journal):
+            if path in map(os.path.dirname, change):
+                count = number + 1
+        _apply(self._durable_names, self._journal[:count])
+        del self._journal[:count]
+
+    def syncfs(self, fd: int, /) -> None:
+        for node in self._names.values():
+            self._sync(node)
+        _apply(self._durable_names, self._journal)
+        self._journal.clear()
+
+    def posix_fadvise(self, fd: int, position: int, length: int, advice: int, /) -> None:
+        """Everything is in memory."""
+
+    def flock(self, fd: int, operation: int, /) -> None:
+        node = self._node(fd)
+        if node.lock not in (None, fd):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        node.lock = fd
+
+    # -- files and directories by name --------------------------------------------------------------------------
+
+    def stat(self, path: str, /) -> MemoryStatus:
+        return _status(self._find(path))
+
+    def statvfs(self, path: str, /) -> MemorySpace:
+        self._find(path)
+        used = sum(len(node.content) // BLOCK_BYTES + 1 for node in self._names.values())
+        return MemorySpace(BLOCK_BYTES, BLOCKS, BLOCKS - used)
+
+    def utime(self, path: str, modified_ns: int, /) -> None:
+        self._find(path).modified_ns = modified_ns
+
+    def listdir(self, path: str, /) -> list[str]:
+        if not self._find(path).is_directory:
+            raise _error(errno.ENOTDIR, path)
+        return [os.path.basename(name) for name in self._names if os.path.dirname(name) == path != name]
+
+    def list_directories(self, path: str, /) -> list[str]:
+        return [name for name in self.listdir(path) if self._names[os.path.join(path, name)].is_directory]
+
+    def makedirs(self, path: str, /) -> None:
+        if path in self._names:
+            if not self._names[path].is_directory:
+                raise _error(errno.EEXIST, path)
+            return
+        self.makedirs(os.path.dirname(path))
+        self._change({path: _Node(is_directory=True)})
+
+    def rename(self, old: str, new: str, /) -> None:
+        node = self._find(old)
+        self._check_parent(new)
+        if node.is_directory and new in self._names:
+            raise _error(errno.ENOTEMPTY, new)
+        moved = {
+            path: each for path, each in self._names.items() if path == old or path.startswith(old + "/")
+        }
+        self._change(
+            {**dict.fromkeys(moved), **{new + path[len(old) :]: each for path, each in moved.items()}}
+        )
+
+    def unlink(self, path: str, /) -> None:
+        if self._find(path).is_directory:
+            raise _error(errno.EISDIR, path)
+        self._change({path: None})
+
+    def remove_tree(self, path: str, /) -> None:
+        for name in sorted(self._names, reverse=True):
+            if name == path or name.startswith(path + "/"):
+                self._change({name: None})
+
+    def _node(self, fd: int) -> _Node:
+        opened = self._open.get(fd)
+        if opened is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return opened.node
+
+    def _find(self, path: str) -> _Node:
+        node = self._names.get(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        return node
+
+    def _check_parent(self, path: str) -> None:
+        parent = self._names.get(os.path.dirname(path))
+        if parent is None or not parent.is_directory:
+            raise _error(errno.ENOENT, path)
+
+    def _change(self, change: _Change) -> None:
+        _apply(self._names, [change])
+        self._journal.append(change)
+
+    def _sync(self, node: _Node) -> None:
+        node.durable = bytes(node.content)
+        node.waiting.clear()
+
+
+def _apply(names: dict[str, _Node], journal: Sequence[_Change]) -> None:
+    for change in journal:
+        for path, node in change.items():
+            if node is None:
+                names.pop(path, None)
+            else:
+                names[path] = node
+
+
+def _write(content: bytearray, position: int, data: bytes) -> None:
+    if data:
+        content.extend(bytes(max(0, position - len(content))))
+        content[position : position + len(data)] = data
+
+
+def _cut(content: bytearray, length: int) -> None:
+    content.extend(bytes(max(0, length - len(content))))
+    del content[length:]
+
+
+def _status(node: _Node) -> MemoryStatus:
+    mode = stat.S_IFDIR if node.is_directory else stat.S_IFREG
+    return MemoryStatus(mode, len(node.content), node.modified_ns)
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
