@@ -144,6 +144,22 @@ async def test_min_bytes_are_added_up_over_partitions(
     assert reads == 2
 
 
+async def test_a_fetch_that_is_read_in_vain_does_not_wait_anew(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    waiting = node.connection.fetches.send(node.fetch_request(topic, max_wait_ms=LONG_MS))
+    await node.until_waiting(1)
+    (fetch,) = node.partition(topic).watchers
+    timer = fetch.timer
+    node.apply(*topic_records("events", topic, leader_epoch=1))  # which it does not ask about
+    await node.until_waiting(0)
+    await node.until_waiting(1)
+    assert timer is not None
+    assert fetch.timer is timer
+    await node.append(topic, batch(b"a"), leader_epoch=1)
+    assert values((await node.answer(waiting)).partitions[0]) == [b"a"]
+    assert timer.cancelled()
+
+
 async def test_a_hurried_fetch_answers_with_what_there_is(node: StorageHarness) -> None:
     topic = await node.create_topic()
     await node.append(topic, batch(b"a"))

@@ -4,7 +4,7 @@ Every directory reads in its own threads, and no fetch waits longer than COLD_RE
 what the others have. To a client, what was not read looks like nothing new: it asks again at once. To a coordinator
 it is an error, REQUEST_TIMED_OUT: while it loads its state it must not take it for the log's end. While all threads of
 a directory are held up so, fetches do not wait for it at all. A read that comes back late leaves its bytes in memory,
-where the next fetch finds them: so a slow disk still serves.
+where the next fetch finds them: so a slow disk still serves. If its own fetch still waits for more, it is read again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,24 @@ class ColdReads:
     async def finish(self, fetch: DelayedFetch, outcome: ReadOutcome) -> None:
         """Read the partitions that `outcome` does not have yet, in their order, and add them."""
         reader, request = self._reader, fetch.request
+        late: list[asyncio.Future[ReadOutcome]] = []
         while (at := len(outcome.answers)) < len(request.partitions) and not fetch.is_withdrawn:
             lane = reader.lane_of(request, at)
-            found = None if lane is None else await self._read_in(lane, fetch, outcome)
+            found = None if lane is None else await self._read_in(lane, fetch, outcome, late)
             outcome.add(self._in_place_of_late(request, at) if found is None else found)
             reader.read_on(request, outcome)
+        for reading in late:
+            # Not before: while the fetch does not wait yet it cannot be woken. One that is back already calls soon.
+            reading.add_done_callback(partial(_read_again, fetch))
 
     async def _read_in(
-        self, lane: DirectoryLane, fetch: DelayedFetch, outcome: ReadOutcome
+        self,
+        lane: DirectoryLane,
+        fetch: DelayedFetch,
+        outcome: ReadOutcome,
+        late: list[asyncio.Future[ReadOutcome]],
     ) -> ReadOutcome | None:
-        """The next partitions, as far as they are in `lane`; None when that takes too long."""
+        """The next partitions, as far as they are in `lane`; None when that takes too long, which is then `late`."""
         slots = self._slots.setdefault(lane, asyncio.Semaphore(limits.COLD_FETCHES_PER_STREAM))
         if lane.late_reads >= limits.READ_THREADS or not await _acquire(slots, lane):
             return None
@@ -65,6 +73,7 @@ class ColdReads:
         except TimeoutError:
             lane.late_reads += 1
             reading.add_done_callback(partial(_come_back, lane))
+            late.append(reading)
             return None
 
 
@@ -83,3 +92,7 @@ def _come_back(lane: DirectoryLane, reading: asyncio.Future[ReadOutcome]) -> Non
     lane.late_reads -= 1
     if not reading.cancelled():
         reading.exception()  # looked at: nobody else does
+
+
+def _read_again(fetch: DelayedFetch, _: asyncio.Future[ReadOutcome]) -> None:
+    fetch.complete()

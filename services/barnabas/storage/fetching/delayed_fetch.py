@@ -51,7 +51,14 @@ class DelayedFetch:
         """Nobody wants the answer any more."""
         self.span: Span | None = None
         self.timer: asyncio.TimerHandle | None = None
+        """Hurries it when its time is over; it has one from its first wait, for bytes or for a disk, to its end."""
         self.watched: list[Replica] = []
+
+    def limit_wait(self) -> None:
+        """Its time runs from now on, unless it does already."""
+        if self.timer is None and not self.hurried:
+            wait_ms = min(self.request.max_wait_ms, limits.WAIT_MS_MAX)
+            self.timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self.hurry)
 
     def hurry(self) -> None:
         """Answer with what there is."""
@@ -67,12 +74,18 @@ class DelayedFetch:
     def stop_waiting(self) -> None:
         """Leave the purgatory."""
         self.is_waiting = False
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
         for partition in self.watched:
             partition.watchers.pop(self, None)
         self.watched = []
+
+    def end(self) -> None:
+        """It has its answer, or nobody wants one."""
+        self.stop_waiting()
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.span is not None:
+            self.span.end()
 
 
 class FetchPurgatory:
@@ -102,8 +115,7 @@ class FetchPurgatory:
             partition.watchers[fetch] = fetch_offset
             if committed and partition.last_stable_offset < partition.high_watermark:
                 fetch.is_held_back = True
-        wait_ms = min(fetch.request.max_wait_ms, limits.WAIT_MS_MAX)
-        fetch.timer = asyncio.get_running_loop().call_later(wait_ms / 1000, fetch.hurry)
+        fetch.limit_wait()
         self._waiting.add(fetch)
         return True
 

@@ -202,7 +202,7 @@ class FetchReader:
             partition = self._replicas.find(item.topic_id, item.partition)
             if (
                 partition is None
-                or partition.error
+                or partition.check_epoch(item.current_leader_epoch)
                 or partition.high_watermark != answer.fields.high_watermark
             ):
                 return True

@@ -117,10 +117,8 @@ class UnansweredFetches:
         if fetch is None:
             return  # answered already
         fetch.is_withdrawn = True  # it may be among the woken, or be read in a thread
-        fetch.stop_waiting()
+        fetch.end()
         self._handler.purgatory.forget(fetch)
-        if fetch.span is not None:
-            fetch.span.end()
 
     def _on_complete(self, fetch: DelayedFetch) -> None:
         self._handler.purgatory.forget(fetch)
@@ -147,6 +145,7 @@ class UnansweredFetches:
             outcome = failed(fetch.request)
         if len(outcome.answers) < len(fetch.request.partitions):
             self._handler.cold_reads += 1
+            fetch.limit_wait()
             task = asyncio.create_task(self._read_cold(fetch, outcome), name="cold fetch")
             self._cold_tasks.add(task)
             task.add_done_callback(self._cold_tasks.discard)
@@ -163,7 +162,7 @@ class UnansweredFetches:
             outcome = failed(fetch.request)
         if fetch.is_withdrawn:
             return
-        if self._handler.reader.is_outdated(fetch.request, outcome):
+        if not fetch.hurried and self._handler.reader.is_outdated(fetch.request, outcome):
             self._read(fetch)
         else:
             self._settle(fetch, outcome)
@@ -180,8 +179,7 @@ class UnansweredFetches:
         if self._is_client:
             for partition, size_bytes in outcome.sizes:
                 partition.counts.bytes_out += size_bytes
-        if fetch.span is not None:
-            fetch.span.end()
+        fetch.end()
         self._answer(request, outcome)
 
     def close(self) -> None:
@@ -189,6 +187,6 @@ class UnansweredFetches:
         for task in self._cold_tasks:
             task.cancel()
         for fetch in self._fetches.values():
-            fetch.stop_waiting()
+            fetch.end()
             self._handler.purgatory.forget(fetch)
         self._fetches.clear()

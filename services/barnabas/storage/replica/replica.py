@@ -144,6 +144,8 @@ class Replica:
         )
         self._end_offset = opened.log_end_offset
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
+        if self.high_watermark < self._end_offset:
+            self._unseen.add(self.high_watermark, self._end_offset, opened.size)
         opened.update_config(self.settings.log)
         self.follow(self.record)
         self._unpark()
@@ -289,8 +291,8 @@ class Replica:
 
     def on_appended(self, end_offset: int, size_bytes: int) -> None:
         """The log ends at `end_offset`, `size_bytes` later than before."""
+        self._unseen.add(self._end_offset, end_offset, size_bytes)
         self._end_offset = end_offset
-        self._unseen.add(end_offset, size_bytes)
         if self.is_offline:
             return
         assert self._durability is not None, "a log has its durability"

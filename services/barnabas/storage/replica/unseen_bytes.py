@@ -15,23 +15,27 @@ class UnseenBytes:
     __slots__ = ("_pieces",)
 
     def __init__(self) -> None:
-        self._pieces: deque[tuple[int, int]] = deque()
-        """(log end offset after the append, its bytes), rising."""
+        self._pieces: deque[tuple[int, int, int]] = deque()
+        """(log end offset before the append and after it, its bytes), rising."""
 
-    def add(self, end_offset: int, size_bytes: int) -> None:
-        """The log ends at `end_offset`, `size_bytes` later than before."""
+    def add(self, start_offset: int, end_offset: int, size_bytes: int) -> None:
+        """`size_bytes` were appended between these offsets."""
         pieces = self._pieces
         if len(pieces) >= PIECES_MAX:
-            size_bytes += pieces.pop()[1]
-        pieces.append((end_offset, size_bytes))
+            start_offset, _, more_bytes = pieces.pop()
+            size_bytes += more_bytes
+        pieces.append((start_offset, end_offset, size_bytes))
 
     def take(self, high_watermark: int) -> int:
-        """How many bytes readers come to see now that the high watermark has moved so far; at least one.
+        """How many bytes readers come to see now that the high watermark has moved so far.
 
-        Of appends that count as one, they are counted once all of them are below it.
+        Of an append that they see in part, all bytes, and again when they see more of it: too many only have a fetch
+        read in vain, for too few it would go on waiting for what is there.
         """
         pieces = self._pieces
         size_bytes = 0
-        while pieces and pieces[0][0] <= high_watermark:
-            size_bytes += pieces.popleft()[1]
-        return size_bytes or 1
+        while pieces and pieces[0][1] <= high_watermark:
+            size_bytes += pieces.popleft()[2]
+        if pieces and pieces[0][0] < high_watermark:
+            size_bytes += pieces[0][2]
+        return size_bytes

@@ -325,6 +325,28 @@ async def test_a_fetch_of_a_cold_stalled_log_gives_what_the_others_have(
     assert (await node.fetch(two.topic, 0, index=two.ill)).records
 
 
+async def test_a_fetch_that_waits_for_more_gets_what_comes_back_late(
+    two: Two, stall: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, read, is_cold = two.node, SegmentFile.read, True
+    monkeypatch.setattr(limits, "COLD_READ_MS_MAX", 20)
+
+    def cold(file: SegmentFile, position: int, length: int, *, nowait: bool = False) -> bytes:
+        if nowait and is_cold and file.path.startswith(str(two.directory)):
+            raise BlockingIOError
+        return read(file, position, length)
+
+    monkeypatch.setattr(SegmentFile, "read", cold)
+    stall.freeze(two.directory)
+    waiting = node.connection.fetches.send(
+        node.fetch_request(two.topic, 0, index=two.ill, max_wait_ms=600_000)
+    )
+    await node.until_waiting(1)
+    is_cold = False
+    stall.thaw()
+    assert (await node.answer(waiting)).partitions[0].records
+
+
 async def test_what_a_coordinator_reads_is_never_empty_for_being_late(
     two: Two, stall: Stall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,6 +398,7 @@ async def test_look_ups_fail_for_the_stalled_directory_alone(
         pb.DescribeLogDirsRequest(all_partitions=True)
     )
     assert [each.error_code for each in described.log_dirs] == [STORAGE_ERROR, 0]
+    monkeypatch.setattr(two.lane, "run", wait)  # it needs memory alone, but its thread may come late to it
     deleted = await DeleteRecordsHandler(node.replicas).handle(
         pb.DeleteRecordsRequest(
             partitions=[
@@ -384,7 +407,7 @@ async def test_look_ups_fail_for_the_stalled_directory_alone(
             ]
         )
     )
-    assert [each.error_code for each in deleted.results] == [0, 0]  # memory alone
+    assert [each.error_code for each in deleted.results] == [0, 0]
 
 
 async def test_upkeep_syncs_and_new_topics_of_the_other_directory_go_on(two: Two, stall: Stall) -> None:
