@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
 
-from barnabas.links.controller_link import ControllerService
-from barnabas.links.errors import Refusal, Refused
+from barnabas.links.controller_link import ControllerLink
+from barnabas.links.errors import DeadlinePassed, Refusal, Refused
+from barnabas.links.network import Network
 from barnabas.metadata import heartbeats
 from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.v1.controller_pb2 import (
     MetadataDelta,
     ServiceHeartbeatRequest,
@@ -27,10 +26,9 @@ NODE = WatchRequest(node=NodeRecord(node_id=4, incarnation_id="life"))
 
 
 class FakeController:
-    """Streams one snapshot and then nothing; `answer` decides what a heartbeat meets."""
+    """A link to a controller that streams one snapshot and then nothing, and answers heartbeats as a test says."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.heartbeats: list[ServiceHeartbeatRequest] = []
         self.watches = 0
         self.is_silent = False
@@ -41,32 +39,42 @@ class FakeController:
         yield MetadataDelta(revision=self.watches, snapshot=True)
         await asyncio.Event().wait()
 
-    async def ServiceHeartbeat(self, request: ServiceHeartbeatRequest) -> ServiceHeartbeatResponse:
+    async def ServiceHeartbeat(
+        self, request: ServiceHeartbeatRequest, *, timeout: float | None = None
+    ) -> ServiceHeartbeatResponse:
+        assert timeout, "a controller that is frozen would never answer"
         self.heartbeats.append(request)
         if self.is_silent:
-            await asyncio.Event().wait()
+            raise DeadlinePassed("its time is over")
         if self.refusal is not None:
             raise Refused(self.refusal, "begin with Watch")
         return ServiceHeartbeatResponse()
 
+    async def close(self) -> None:
+        """The fake goes on."""
+
+
+class FakeNetwork:
+    """Leads to two controllers; `opened` has an address for each link that was asked for."""
+
+    def __init__(self) -> None:
+        self.controllers = {"a": FakeController(), "b": FakeController()}
+        self.opened: list[str] = []
+
+    def connect_controller(self, address: str) -> ControllerLink:
+        self.opened.append(address)
+        return cast(ControllerLink, self.controllers[address])
+
 
 @pytest.fixture
-async def controllers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[dict[str, FakeController]]:
-    """Two controllers by address; heartbeats come quickly."""
+def network(monkeypatch: pytest.MonkeyPatch) -> FakeNetwork:
+    """Heartbeats go out one after another, without a pause."""
     monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.0)
-    monkeypatch.setattr(heartbeats, "HEARTBEAT_TIMEOUT_SECONDS", 0.5)
-    made: dict[str, FakeController] = {}
-    servers = []
-    for name in ("a", "b"):
-        server = GrpcNetwork().listen(f"unix:{tmp_path}/{name}")
-        made[server.address] = FakeController(name)
-        await server.serve_controller(cast(ControllerService, made[server.address]))
-        servers.append(server)
-    yield made
-    for server in servers:
-        await server.stop(None)
+    return FakeNetwork()
+
+
+def following(network: FakeNetwork, *addresses: str, request: WatchRequest) -> MetadataSubscription:
+    return MetadataSubscription(cast(Network, network), addresses, lambda: request)
 
 
 async def follow(subscription: MetadataSubscription, until: Any) -> None:
@@ -87,37 +95,35 @@ def test_everyone_who_registers_sends_its_own() -> None:
     assert heartbeat_of(WatchRequest()) is None
 
 
-async def test_a_controller_that_does_not_answer_heartbeats_is_left(
-    controllers: dict[str, FakeController],
-) -> None:
-    first, second = controllers.values()
+async def test_a_controller_that_does_not_answer_heartbeats_is_left(network: FakeNetwork) -> None:
+    first, second = network.controllers.values()
     first.is_silent = True
-    subscription = MetadataSubscription(GrpcNetwork(), list(controllers), lambda: NODE)
+    subscription = following(network, "a", "b", request=NODE)
     await follow(subscription, lambda: len(second.heartbeats) > 3)
     assert (first.watches, second.watches) == (1, 1)
     assert {str(sent) for sent in second.heartbeats if not sent.leaving} == {str(heartbeat_of(NODE))}
+    assert network.opened == ["a", "b", "a"], "a link that was lost is opened anew"
 
 
-async def test_a_service_that_was_given_up_registers_again(controllers: dict[str, FakeController]) -> None:
-    address, controller = next(iter(controllers.items()))
+async def test_a_service_that_was_given_up_registers_again(network: FakeNetwork) -> None:
+    controller = network.controllers["a"]
     controller.refusal = Refusal.NOT_REGISTERED
-    subscription = MetadataSubscription(GrpcNetwork(), [address], lambda: NODE)
-    await follow(subscription, lambda: controller.watches >= 3)
+    await follow(following(network, "a", request=NODE), lambda: controller.watches >= 3)
     assert len(controller.heartbeats) >= 2
 
 
-async def test_a_service_that_is_stopped_says_so(controllers: dict[str, FakeController]) -> None:
-    address, controller = next(iter(controllers.items()))
-    subscription = MetadataSubscription(GrpcNetwork(), [address], lambda: NODE)
+async def test_a_service_that_is_stopped_says_so(network: FakeNetwork) -> None:
+    controller = network.controllers["a"]
+    subscription = following(network, "a", request=NODE)
     await follow(subscription, lambda: subscription.is_current)
     assert [heartbeat.leaving for heartbeat in controller.heartbeats][-1:] == [True]
     assert not any(heartbeat.leaving for heartbeat in controller.heartbeats[:-1])
 
 
-async def test_an_observer_sends_none(controllers: dict[str, FakeController]) -> None:
-    address, controller = next(iter(controllers.items()))
+async def test_an_observer_sends_none(network: FakeNetwork) -> None:
+    controller = network.controllers["a"]
     controller.is_silent = True
-    subscription = MetadataSubscription(GrpcNetwork(), [address], WatchRequest)
+    subscription = following(network, "a", request=WatchRequest())
     await follow(subscription, lambda: subscription.image.revision)
     assert (controller.watches, controller.heartbeats) == (1, [])
 
