@@ -13,6 +13,7 @@ from barnabas.rpc import limits
 OPTIONS: Final = (
     ("grpc.max_send_message_length", limits.MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", limits.MESSAGE_BYTES_MAX),
+    ("grpc.http2.max_frame_size", limits.HTTP2_FRAME_BYTES_MAX),
     ("grpc.keepalive_time_ms", limits.KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", limits.KEEPALIVE_TIMEOUT_MS),
     # A probe counts as any ping of HTTP/2, whose own time-out (a minute if it is not set) is the one that decides.

@@ -7,6 +7,10 @@ from typing import Final
 MESSAGE_BYTES_MAX: Final = 192 * 1024 * 1024
 """The largest gRPC message: a produce request at socket.request.max.bytes (100 MiB) and room for others with it."""
 
+HTTP2_FRAME_BYTES_MAX: Final = 1024 * 1024
+"""The largest frame of HTTP/2 that a peer may send: in frames of 16 KiB, the default, large ones cost a tenth more.
+A probe waits behind one frame at most."""
+
 FRAME_BYTES_TARGET: Final = 1024 * 1024
 """A coalesced frame is closed once it holds this many bytes of record batches."""
 
