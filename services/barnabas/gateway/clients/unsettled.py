@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 Partition = tuple[bytes, int]
 """(topic id, partition)."""
 
 
-class _Send(NamedTuple):
+class _Send:
     """What went to one node, and what is to be done with its result."""
 
-    settle: Callable[[], None]
-    node: object
-    metadata: object
-    """The metadata by which it was sent there."""
-    partitions: Iterable[Any]
+    __slots__ = ("metadata", "node", "partitions", "settle")
+
+    def __init__(
+        self, settle: Callable[[], None], node: object, metadata: object, partitions: Iterable[Any]
+    ) -> None:
+        self.settle = settle
+        self.node = node
+        self.metadata = metadata
+        """The metadata by which it was sent there."""
+        self.partitions = partitions
 
 
 class Unsettled:
@@ -57,6 +62,8 @@ class Unsettled:
 
     def are_elsewhere(self, partitions: Iterable[Any], node: object, metadata: object) -> bool:
         """Whether batches for one of `partitions` are under way to another node than `node`."""
+        if not self._sends:
+            return False
         moved = [
             send for send in self._sends.values() if send.metadata is not metadata and send.node is not node
         ]

@@ -231,7 +231,7 @@ class _Produce:
     async def _back_off(self) -> None:
         """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
         held = self._request.client.held
-        if any(result.error_code != NOBODY_LEADS for result in self._results.values()):
+        if not self._results or any(each.error_code != NOBODY_LEADS for each in self._results.values()):
             held.refusals = 0
             return
         parts, size_bytes = self._request.parts, self._request.times.request_bytes
@@ -259,8 +259,10 @@ class _Produce:
             # Perhaps written: a code after which idempotent producers send again under the same sequence.
             self._fail(places, request, ErrorCode.request_timed_out)
         else:
+            has_failed = False
             for place, sent, got in zip(places, request.partitions, partitions, strict=True):
                 code = client_code(got.error_code)
+                has_failed = has_failed or bool(code)
                 self._results[place] = ProducedPartition(
                     sent.partition,
                     code,
@@ -271,6 +273,8 @@ class _Produce:
                     self._current_leader(sent.topic_id, sent.partition) if code in _LEADER_ERRORS else None,
                     [(error.batch_index, error.message) for error in got.record_errors] if code else (),
                 )
+            if not has_failed:
+                return
         self._open_gaps(places)
 
     def _fail(self, places: list[Place], request: AppendBatches, code: ErrorCode) -> None:

@@ -183,6 +183,13 @@ async def test_a_producer_that_does_not_back_off_is_made_to(monkeypatch: pytest.
     assert (pauses, gateway.client.held.refusals) == ([], 0), "what a leader took ends it"
 
 
+async def test_a_request_without_partitions_was_not_refused() -> None:
+    gateway = Gateway()
+    for _ in range(3):
+        await gateway.ask(PRODUCE, 9, produce_body({}))
+    assert (gateway.client.held.refusals, gateway.client.held.is_muted) == (0, False)
+
+
 async def test_a_producer_that_asks_for_no_answer_is_made_to_back_off_before_its_connection_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
