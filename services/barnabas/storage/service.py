@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+from barnabas.kernel.allocator import collection_put_off
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.errors import LinkError
@@ -53,6 +54,9 @@ Offer = Callable[[StorageServicer, Replicas], contextlib.AbstractAsyncContextMan
 async def serve(config: StorageConfig, context: ServiceContext, *, offer: Offer | None = None) -> None:
     """Run the node until `context.stopping`. Raises StartError for what only the user can mend."""
     environment = context.environment
+    # From the first moment: a gateway in the same process is ready long before thousands of logs are open.
+    recovered = asyncio.Event()
+    context.health.add_condition("logs are recovered", recovered.is_set)
     recovery_threads = config.num_recovery_threads_per_data_dir
     with open_lanes(config.log_dirs, environment.threads, opening_threads=recovery_threads) as lanes:
         cluster_id = await _cluster_id(config, context)
@@ -69,7 +73,7 @@ async def serve(config: StorageConfig, context: ServiceContext, *, offer: Offer 
             )
         except LogStoreError as error:
             raise StartError(str(error)) from error
-        node = StorageNode(config, context, cluster_id, directories, lanes, offer)
+        node = StorageNode(config, context, cluster_id, directories, lanes, recovered, offer)
         try:
             await node.run()
         except BaseException:
@@ -110,9 +114,12 @@ class StorageNode:
         cluster_id: str,
         directories: LogDirectories,
         lanes: Mapping[str, DirectoryLane],
+        recovered: asyncio.Event,
         offer: Offer | None = None,
     ) -> None:
+        """`recovered` is set once the logs that were found are open, and further conditions say what is left."""
         self._offer = offer
+        self._recovered = recovered
         self._config = config
         self._context = context
         self._cluster_id = cluster_id
@@ -141,7 +148,8 @@ class StorageNode:
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
         try:
-            await self.replicas.recover()
+            with collection_put_off():
+                await self.replicas.recover()
         except LogStoreError as error:
             raise StartError(str(error)) from error
         async with self._serving() as address:
@@ -153,6 +161,7 @@ class StorageNode:
             subscription.on_change(self.replicas.on_image)
             self._context.environment.registry.register(SubscriptionCollector(subscription))
             self._add_conditions(subscription)
+            self._recovered.set()
             log.info("storage node is up", node_id=self._config.node_id, address=address)
             async with asyncio.TaskGroup() as tasks:
                 background = [

@@ -21,6 +21,7 @@ from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.storage.config import StorageConfig
+from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve
 
 TOPIC = uuid.UUID(int=7)
@@ -98,6 +99,33 @@ async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path:
     assert (first.node.address, first.node.rack) == (config.listen_address, "east")
     assert (first.cluster_id, second.cluster_id) == (CLUSTER_ID, CLUSTER_ID)
     assert first.node.incarnation_id != second.node.incarnation_id
+
+
+async def test_a_node_is_not_ready_while_it_recovers_whoever_else_is_in_its_process(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovering, go_on = asyncio.Event(), asyncio.Event()
+
+    async def recover(_: Replicas) -> None:
+        recovering.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(Replicas, "recover", recover)
+    async with controller(config.controllers[0]):
+        context = ServiceContext("broker", system_environment(network=GrpcNetwork()))
+        context.health.add_condition("the gateway beside it is ready", lambda: True)
+        running = asyncio.ensure_future(serve(config, context))
+        async with asyncio.timeout(20):
+            while not recovering.is_set():
+                assert not running.done()
+                await asyncio.sleep(0)
+        assert context.health.unmet() == ["logs are recovered"]
+        go_on.set()
+        async with asyncio.timeout(20):
+            while not context.health.is_ready():
+                await asyncio.sleep(0)
+        context.stopping.set()
+        await running
 
 
 async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -> None:
