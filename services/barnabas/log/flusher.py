@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.log.checkpoints.partition_metadata import FILE_NAME as PARTITION_METADATA
 from barnabas.log.errors import storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_state import LogState
@@ -18,13 +19,21 @@ class LogFlusher:
     """Owner of the recovery point: everything before it is on disk."""
 
     def __init__(
-        self, state: LogState, turns: Turns, trust: Trust, loaded: LoadedLog, flush_times: FlushTimes
+        self,
+        state: LogState,
+        turns: Turns,
+        trust: Trust,
+        loaded: LoadedLog,
+        flush_times: FlushTimes,
+        is_placed: bool,
     ) -> None:
+        """`is_placed` says that the file which tells whose log it is is known to be on disk."""
         self.recovery_point = loaded.recovery_point
         self._state = state
         self._turns = turns
         self._trust = trust
         self._flush_times = flush_times
+        self._is_placed = is_placed
         for segment in loaded.segments[: len(loaded.segments) - loaded.report.segments_checked]:
             segment.is_flushed = True
 
@@ -75,6 +84,9 @@ class LogFlusher:
                     state.directory_is_dirty = False
                     sync_path(state.files, state.end[1].path(SNAPSHOT_SUFFIX))
                     sync_directory(state.files, state.directory)
+                if not self._is_placed:
+                    sync_path(state.files, f"{state.directory}/{PARTITION_METADATA}")
+                    self._is_placed = True
             except SyncError as error:
                 self._trust.distrust(error)
                 raise

@@ -61,6 +61,7 @@ class PartitionLog:
         loaded: LoadedLog,
         first_dirty_offset: int,
         flush_times: FlushTimes,
+        is_placed: bool,
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -73,7 +74,7 @@ class PartitionLog:
         self._trust = trust = Trust(state.directory)
         self._turns = turns = Turns(state)
         self._producers = producers = LogProducers(state, turns, clock, loaded)
-        self._flusher = flusher = LogFlusher(state, turns, trust, loaded, flush_times)
+        self._flusher = flusher = LogFlusher(state, turns, trust, loaded, flush_times, is_placed)
         self._roller = roller = SegmentRoller(state, turns, trust, producers)
         self._trimmer = LogTrimmer(state, turns, trust, roller, clock)
         self.replacement = SegmentReplacement(state, turns, trust, producers, first_dirty_offset)
@@ -134,7 +135,10 @@ class PartitionLog:
             loaded.producer_state.expire(environment.clock.now_ms(), producer_id_expiration_ms)
         state = LogState(directory, factory, epochs, loaded)
         times = flush_times or FlushTimes()
-        opened = cls(topic, partition, topic_id, environment.clock, state, loaded, first_dirty_offset, times)
+        is_placed = is_identified and clean_shutdown
+        opened = cls(
+            topic, partition, topic_id, environment.clock, state, loaded, first_dirty_offset, times, is_placed
+        )
         if loaded.report.bytes_checked >= SYNC_RECOVERED_BYTES:
             # Another crash does not check it again. If it cannot be synced, the log is not opened.
             opened.flush()

@@ -42,10 +42,16 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def read_topic_id(files: Files, directory: str) -> uuid.UUID | None:
-    """The topic id in the file; None when there is no file. Raises LogStoreError for one that cannot be read."""
+    """The topic id in the file; None when there is none. Raises LogStoreError for one that cannot be read.
+
+    A file without content is none: the power went before it had reached the disk, and so before anything of the log
+    was durable (`LogFlusher`).
+    """
     path = f"{directory}/{FILE_NAME}"
     try:
-        text = read_whole(files, path).decode()
+        text = read_whole(files, path).decode().strip("\0")
+        if not text:
+            return None
         fields = dict(line.split(": ", 1) for line in text.splitlines() if line)
         if fields["version"] != str(_VERSION):
             raise ValueError(f"version {fields['version']}")
