@@ -103,7 +103,9 @@ class Worker(threading.Thread):
         super().__init__(name=f"worker-{next(_NUMBERS)}", daemon=True)
         self._cluster = cluster
         self.records: list[Any] = []
-        settings = {"auto_offset_reset": "earliest", "group_id": group, **settings}
+        # kafka-python forgets a subscription made while its first Metadata request is under way, until the next one.
+        often = {"metadata_max_age_ms": 1_000}
+        settings = {"auto_offset_reset": "earliest", "group_id": group, **often, **settings}
         self.consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap, **settings)
         self.consumer.subscribe(topics, pattern=pattern, listener=listener)
 
