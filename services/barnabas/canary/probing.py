@@ -15,7 +15,7 @@ from barnabas.canary.canary_topic import FoundTopic, ensure_topic
 from barnabas.canary.config import CanaryConfig
 from barnabas.canary.core.ledger import Ledger, RecordId
 from barnabas.canary.gateway_client import GatewayClient
-from barnabas.canary.measurements import CanaryMeasurements
+from barnabas.canary.metrics import CanaryMetrics
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
 
@@ -28,15 +28,13 @@ log = get_logger("canary")
 class Probing:
     """Owns the gateways' clients, the ledger and the sequences. Everything runs on the event loop."""
 
-    def __init__(
-        self, config: CanaryConfig, clock: Clock, run: str, measurements: CanaryMeasurements
-    ) -> None:
+    def __init__(self, config: CanaryConfig, clock: Clock, run: str, metrics: CanaryMetrics) -> None:
         self._config = config
         self._clock = clock
         self._run = run
-        self._measurements = measurements
+        self._metrics = metrics
         self._ledger = Ledger(
-            measurements, timeout_seconds=config.timeout_ms / 1000, loss_seconds=config.loss_ms / 1000
+            metrics, timeout_seconds=config.timeout_ms / 1000, loss_seconds=config.loss_ms / 1000
         )
         self._clients: dict[str, GatewayClient] = {}
         self._sequences: dict[str, int] = {}
@@ -78,7 +76,7 @@ class Probing:
                 client = self._clients.pop(gateway)
                 self._warming_up.discard(gateway)
                 self._ledger.remove_reader(gateway)
-                self._measurements.remove_gateway(gateway)
+                self._metrics.remove_gateway(gateway)
                 await client.close()
             self._add_missing(wanted)
 
@@ -111,13 +109,13 @@ class Probing:
     def _begin_with(self, found: FoundTopic) -> None:
         self._topic_id = found.topic_id
         self._next_offsets = dict(found.end_offsets)
-        self._measurements.partitions.set(len(self._next_offsets))
+        self._metrics.partitions.set(len(self._next_offsets))
 
     def _add_missing(self, gateways: Iterable[str]) -> None:
         for gateway in gateways:
             if gateway not in self._clients:
                 self._add(gateway)
-        self._measurements.gateways.set(len(self._clients))
+        self._metrics.gateways.set(len(self._clients))
 
     def take_turn(self) -> None:
         """Send one record through every gateway, to its next partition."""
@@ -127,7 +125,7 @@ class Probing:
             if gateway in self._warming_up:
                 continue
             if self._ledger.is_full:
-                self._measurements.produce_failed(gateway)
+                self._metrics.produce_failed(gateway)
                 continue
             record = self._next_record(gateway)
             # Gateways begin at different partitions, so that each second sees several storage nodes.
@@ -150,8 +148,8 @@ class Probing:
                 log.error("record lost", **each.record._asdict(), partition=each.partition)
         now = self._clock.monotonic()
         for gateway, sent_at in self._ledger.newest_read.items():
-            self._measurements.freshness_seconds.labels(gateway).set(now - sent_at)
-        self._measurements.unread.set(self._ledger.unread)
+            self._metrics.freshness_seconds.labels(gateway).set(now - sent_at)
+        self._metrics.unread.set(self._ledger.unread)
 
     async def close(self) -> None:
         clients = list(self._clients.values())
@@ -191,7 +189,7 @@ class Probing:
             clock=self._clock,
             listener=self,
         )
-        self._measurements.add_gateway(gateway)
+        self._metrics.add_gateway(gateway)
         self._ledger.add_reader(gateway, self._clock.monotonic())
         self._failing.pop(gateway, None)
         client.start(self._next_offsets)

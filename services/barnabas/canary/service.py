@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from barnabas.canary import limits
 from barnabas.canary.config import CanaryConfig
-from barnabas.canary.measurements import CanaryMeasurements
+from barnabas.canary.metrics import CanaryMetrics
 from barnabas.canary.probing import Probing, wait_for
 from barnabas.kernel.service import ServiceContext, StartError
 
@@ -16,8 +16,8 @@ from barnabas.kernel.service import ServiceContext, StartError
 async def serve(config: CanaryConfig, context: ServiceContext) -> None:
     """Measure until `context.stopping`. Raises StartError for settings that the client library refuses."""
     environment = context.environment
-    measurements = CanaryMeasurements(environment.registry)
-    probing = Probing(config, environment.clock, str(environment.new_id()), measurements)
+    metrics = CanaryMetrics(environment.registry)
+    probing = Probing(config, environment.clock, str(environment.new_id()), metrics)
     context.health.add_condition("the topic is there", lambda: probing.is_started)
     try:
         if await _started(probing, context):

@@ -1,4 +1,4 @@
-"""The controller as a process: its store, its server, its measurements."""
+"""The controller as a process: its store, its server, its metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.controller.config import ControllerConfig
 from barnabas.controller.controller import Controller
 from barnabas.controller.handlers.servicer import Servicer
 from barnabas.controller.limits import STOP_GRACE_SECONDS, STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
-from barnabas.controller.measurements import ControllerCollector
+from barnabas.controller.metrics import ControllerCollector
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger

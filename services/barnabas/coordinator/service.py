@@ -14,8 +14,8 @@ from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
-from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.metadata.subscription_metrics import SubscriptionCollector
 from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord

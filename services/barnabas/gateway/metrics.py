@@ -1,4 +1,4 @@
-"""The gateway's measurements, under the names that Kafka's JMX exporter usually gives them (see docs/metrics.md).
+"""The gateway's metrics, under the names that Kafka's JMX exporter usually gives them (see docs/metrics.md).
 
 The hot path only adds to plain numbers; Prometheus' objects are made when somebody scrapes.
 """

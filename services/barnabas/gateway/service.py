@@ -20,8 +20,8 @@ from barnabas.gateway.telemetry.service import client_telemetry
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.near_storage import StorageBeside
-from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.metadata.subscription_metrics import SubscriptionCollector
 from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import WatchRequest

@@ -1,4 +1,4 @@
-"""Measurements that every process has, and the page that shows them together with those of its services."""
+"""Metrics that every process has, and the page that shows them together with those of its services."""
 
 from __future__ import annotations
 

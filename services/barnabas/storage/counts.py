@@ -1,4 +1,4 @@
-"""What a node counts of its topics and of itself: plain numbers that handlers add to, shown by `measurements`.
+"""What a node counts of its topics and of itself: plain numbers that handlers add to, shown by `metrics`.
 
 They belong to the topic and not to its partitions, so that a partition that moves away takes nothing out of a counter,
 which must never go back; they go with the last partition of the topic.

@@ -18,15 +18,15 @@ from barnabas.links.errors import LinkError
 from barnabas.log.errors import LogStoreError
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.measurements import SubscriptionCollector
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
+from barnabas.metadata.subscription_metrics import SubscriptionCollector
 from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.rpc.v1.controller_pb2 import RaiseLeaderEpochsRequest, SeenLeaderEpoch, WatchRequest
 from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane, open_lanes
-from barnabas.storage.directories.disk_measurements import DiskCollector, DiskUsage
+from barnabas.storage.directories.disk_metrics import DiskCollector, DiskUsage
 from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
@@ -37,11 +37,11 @@ from barnabas.storage.handlers.describe_producers import DescribeProducersHandle
 from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from barnabas.storage.measurements import StorageCollector
+from barnabas.storage.metrics import StorageCollector
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.servicer import StorageServicer
 from barnabas.storage.upkeep.cleaning import Cleaning
-from barnabas.storage.upkeep.cleaning_measurements import CleanerCollector
+from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector
 from barnabas.storage.upkeep.schedules import Upkeep
 
 log = get_logger("storage.service")

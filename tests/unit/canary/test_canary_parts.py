@@ -1,4 +1,4 @@
-"""The canary's settings, addresses, records and measurements."""
+"""The canary's settings, addresses, records and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from barnabas.canary.addresses import resolve
 from barnabas.canary.config import CanaryConfig
 from barnabas.canary.core.ledger import RecordId
-from barnabas.canary.measurements import CanaryMeasurements
+from barnabas.canary.metrics import CanaryMetrics
 from barnabas.canary.record import decode, encode
 from barnabas.kernel.config import ConfigError, load_config
 
@@ -93,17 +93,17 @@ async def test_while_no_name_can_be_looked_up_gateways_stay() -> None:
 
 def test_counters_of_a_gateway_start_at_zero_and_go_with_it() -> None:
     registry = CollectorRegistry()
-    measurements = CanaryMeasurements(registry)
-    measurements.add_gateway("one:1")
+    metrics = CanaryMetrics(registry)
+    metrics.add_gateway("one:1")
     for operation in ("produce", "fetch"):
         labels = {"gateway": "one:1", "operation": operation}
         assert registry.get_sample_value("barnabas_canary_attempts_total", labels) == 0
         assert registry.get_sample_value("barnabas_canary_failures_total", labels) == 0
     assert registry.get_sample_value("barnabas_canary_lost_records_total") == 0
-    measurements.produce_failed("one:1")
-    measurements.produced("one:1", 0.002)
+    metrics.produce_failed("one:1")
+    metrics.produced("one:1", 0.002)
     labels = {"gateway": "one:1", "operation": "produce"}
     assert registry.get_sample_value("barnabas_canary_attempts_total", labels) == 2
-    measurements.freshness_seconds.labels("one:1").set(1)
-    measurements.remove_gateway("one:1")
+    metrics.freshness_seconds.labels("one:1").set(1)
+    metrics.remove_gateway("one:1")
     assert b"one:1" not in generate_latest(registry)

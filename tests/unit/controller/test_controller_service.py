@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.controller.config import ControllerConfig
-from barnabas.controller.measurements import ControllerCollector
+from barnabas.controller.metrics import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.environment import Environment

@@ -26,8 +26,8 @@ from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Client
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
-from barnabas.gateway.telemetry.counts import TelemetryCounts
 from barnabas.gateway.telemetry.export import TelemetryForwarder
+from barnabas.gateway.telemetry.metrics import TelemetryMetrics
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import no_network, seeded_environment
 from barnabas.links.errors import OutcomeUnknown, Unreachable
@@ -247,7 +247,7 @@ class Gateway:
             links=self.links,
             fetch_sessions=FetchSessions(10, random.Random(1)),
             producer_ids=ProducerIds(subscription),
-            telemetry=ClientTelemetry(environment, 1_048_576, TelemetryCounts(), forwarder),
+            telemetry=ClientTelemetry(environment, 1_048_576, TelemetryMetrics(), forwarder),
         )
         self.dispatcher = Dispatcher(HANDLERS, self.parts, RequestMetrics())
         self.client = Client(1, "10.1.2.3", "127.0.0.1", listener)

@@ -14,7 +14,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.log.flush_times import FlushTimes
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage.counts import NodeCounts
-from barnabas.storage.measurements import StorageCollector
+from barnabas.storage.metrics import StorageCollector
 
 TOPICS, REPLICAS = "kafka_server_brokertopicmetrics_", "kafka_server_replicamanager_"
 

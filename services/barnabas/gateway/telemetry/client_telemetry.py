@@ -9,8 +9,8 @@ from typing import Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.request import Request
-from barnabas.gateway.telemetry.counts import TelemetryCounts
 from barnabas.gateway.telemetry.export import TelemetryForwarder, with_resource_attributes
+from barnabas.gateway.telemetry.metrics import TelemetryMetrics
 from barnabas.gateway.telemetry.subscriptions import (
     CLIENT_ID,
     CLIENT_INSTANCE_ID,
@@ -76,7 +76,7 @@ class ClientTelemetry:
         self,
         environment: Environment,
         telemetry_max_bytes: int,
-        counts: TelemetryCounts,
+        counts: TelemetryMetrics,
         forwarder: TelemetryForwarder | None = None,
     ) -> None:
         self.counts = counts

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
-from barnabas.gateway.telemetry.counts import TelemetryCounts
 from barnabas.gateway.telemetry.export import (
     ExportSettings,
     OtlpSender,
@@ -17,6 +16,7 @@ from barnabas.gateway.telemetry.export import (
     export_settings,
     send_to_console,
 )
+from barnabas.gateway.telemetry.metrics import TelemetryMetrics
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
@@ -30,7 +30,7 @@ async def client_telemetry(
 ) -> AsyncIterator[ClientTelemetry]:
     """Client telemetry while the gateway runs. Raises StartError for variables that make no sense."""
     settings = export_settings(os.environ if environ is None else environ)
-    counts = TelemetryCounts()
+    counts = TelemetryMetrics()
     environment.registry.register(counts)
     if settings is None:
         yield ClientTelemetry(environment, telemetry_max_bytes, counts)
@@ -40,7 +40,7 @@ async def client_telemetry(
 
 
 @asynccontextmanager
-async def _forwarder(settings: ExportSettings, counts: TelemetryCounts) -> AsyncIterator[TelemetryForwarder]:
+async def _forwarder(settings: ExportSettings, counts: TelemetryMetrics) -> AsyncIterator[TelemetryForwarder]:
     if find_spec("opentelemetry.proto") is None:
         raise StartError("clients' metrics cannot be exported: pip install 'barnabas[tracing]'")
     sender = OtlpSender(settings) if settings.endpoint else None

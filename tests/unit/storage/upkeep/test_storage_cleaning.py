@@ -16,7 +16,7 @@ from barnabas.metadata.image import BROKER_RESOURCE, config_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
-from barnabas.storage.upkeep.cleaning_measurements import CleanerCollector
+from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector
 
 
 @pytest.fixture

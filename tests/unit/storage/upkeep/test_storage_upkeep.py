@@ -18,7 +18,7 @@ from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
 from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.storage.config import StorageConfig
-from barnabas.storage.measurements import StorageCollector
+from barnabas.storage.metrics import StorageCollector
 
 
 @pytest.fixture

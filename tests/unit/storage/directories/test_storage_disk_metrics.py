@@ -11,7 +11,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
 from barnabas.storage.directories.directory_lane import open_lanes
-from barnabas.storage.directories.disk_measurements import DiskCollector, DiskUsage
+from barnabas.storage.directories.disk_metrics import DiskCollector, DiskUsage
 
 
 async def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp_path: Path) -> None:

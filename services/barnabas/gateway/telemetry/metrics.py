@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 _PREFIX: Final = "kafka_server_client_metrics_"
 
 
-class TelemetryCounts(Collector):
+class TelemetryMetrics(Collector):
     """Owner of the counts; whoever does something adds to them."""
 
     def __init__(self) -> None:

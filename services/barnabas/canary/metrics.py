@@ -11,7 +11,7 @@ OPERATIONS: Final = ("produce", "fetch")
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
-class CanaryMeasurements:
+class CanaryMetrics:
     """Owns the canary's counters, and hears the ledger's verdicts. All of a gateway's start at 0 when it is added."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
