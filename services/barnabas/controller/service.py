@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from barnabas.controller.active import WrongCluster
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.controller import Controller
-from barnabas.controller.handlers.servicer import Servicer
 from barnabas.controller.limits import STOP_GRACE_SECONDS, STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
 from barnabas.controller.metrics import ControllerCollector
+from barnabas.controller.servicer import ControllerServicer
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
@@ -41,7 +41,7 @@ async def running_controller(
     except OSError as error:
         raise StartError(str(error)) from error
     controller = Controller(store, config.advertised_address or server.address, config, environment)
-    await server.serve_controller(Servicer(controller))
+    await server.serve_controller(ControllerServicer(controller))
     ended = asyncio.create_task(controller.run(), name="controller")
     try:
         yield RunningController(controller, server.address, ended)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import ServiceDescriptor
 
-from barnabas.controller.handlers.servicer import Servicer
+from barnabas.controller.servicer import ControllerServicer
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
@@ -28,7 +28,7 @@ def calls_of(end: type[Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("contract", "link", "service", "servicer"),
     [
-        (CONTROLLER, ControllerLink, ControllerService, Servicer),
+        (CONTROLLER, ControllerLink, ControllerService, ControllerServicer),
         (COORDINATOR, CoordinatorLink, CoordinatorService, CoordinatorServicer),
         (STORAGE, Calls, StorageService, StorageServicer),
     ],

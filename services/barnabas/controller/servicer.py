@@ -42,7 +42,7 @@ _LOST: Final = (LeadershipLost, StreamEnded)
 _ERRORS: Final[tuple[type[Exception], ...]] = (*_REFUSALS, *_LOST)
 
 
-class Servicer:
+class ControllerServicer:
     """Serves `controller` to the other services: a `links.controller_link.ControllerService`. Owns nothing."""
 
     def __init__(self, controller: Controller) -> None:
