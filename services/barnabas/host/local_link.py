@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
 from barnabas.rpc.append_frames import AppendBatches
 from barnabas.rpc.deadlines import Deadlines
-from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
+from barnabas.rpc.fetch_frames import FetchedResult
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, FetchRequest
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
@@ -166,7 +166,7 @@ class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
 
     def _deliver(self, request: FetchRequest, outcome: ReadOutcome) -> None:
         key = request.correlation_id
-        self._settle(key, FetchedResult(key, [PartitionFetched(*answer) for answer in outcome.answers]))
+        self._settle(key, FetchedResult(key, outcome.answers))
 
 
 async def _no_wait() -> None:

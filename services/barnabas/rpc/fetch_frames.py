@@ -1,15 +1,20 @@
-"""Reading a FetchResultFrame without copying the records: they stay where gRPC has put them.
+"""Writing and reading a FetchResultFrame without copying the records more than once.
 
-Protobuf would copy them into a message, and once more out of it. Here the frame is walked field by field; only the
-small fields of each partition go through protobuf. Field numbers and wire types are those of storage.proto.
+Built from message objects, record bytes would be copied into the message, into the frame and into its encoding; read by
+protobuf, into a message and once more out of it. Here only the small fields of each partition go through protobuf. A
+frame is one join of what was encoded and the records as they were read from the log; at the other end it is walked
+field by field, and the records stay where gRPC has put them. It is a FetchResultFrame like any other (protobuf takes a
+message's fields in any order); field numbers and wire types are those of storage.proto.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.kernel.varint import unsigned_varint
+from barnabas.rpc.field_tags import length_delimited_tag
 from barnabas.rpc.v1.storage_pb2 import FetchResult, FetchResultFrame, PartitionFetchResult
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -17,6 +22,10 @@ _RESULT: Final = FetchResultFrame.DESCRIPTOR.fields_by_name["results"].number
 _CORRELATION_ID: Final = FetchResult.DESCRIPTOR.fields_by_name["correlation_id"].number
 _PARTITION: Final = FetchResult.DESCRIPTOR.fields_by_name["partitions"].number
 _RECORDS: Final = PartitionFetchResult.DESCRIPTOR.fields_by_name["records"].number
+
+_RESULT_TAG: Final = length_delimited_tag(FetchResultFrame, "results")
+_PARTITION_TAG: Final = length_delimited_tag(FetchResult, "partitions")
+_RECORDS_TAG: Final = length_delimited_tag(PartitionFetchResult, "records")
 
 WALKED_BYTES_MIN: Final = 4096
 """A smaller partition's result is decoded as it is: copying its records costs less than looking for them."""
@@ -26,7 +35,7 @@ class PartitionFetched(NamedTuple):
     """One partition's result. The records are in `records`, whether or not they are in `fields` as well."""
 
     fields: PartitionFetchResult
-    records: bytes | memoryview
+    records: bytes | memoryview = b""
 
 
 @dataclass(slots=True)
@@ -35,6 +44,42 @@ class FetchedResult:
 
     correlation_id: int
     partitions: list[PartitionFetched]
+
+
+class EncodedResult(NamedTuple):
+    """A FetchResult in pieces that only need to be joined; `size` bytes together."""
+
+    pieces: list[bytes | memoryview]
+    size: int
+
+
+def encode_result(correlation_id: int, partitions: Sequence[PartitionFetched]) -> EncodedResult:
+    """The FetchResult of one request; no records are in `fields`."""
+    first = FetchResult(correlation_id=correlation_id).SerializeToString()
+    pieces: list[bytes | memoryview] = [first]
+    size = len(first)
+    for fields, records in partitions:
+        encoded = fields.SerializeToString()
+        if records:
+            encoded += _RECORDS_TAG + unsigned_varint(len(records))
+            prefix = _PARTITION_TAG + unsigned_varint(len(encoded) + len(records)) + encoded
+            pieces.append(prefix)
+            pieces.append(records)
+            size += len(prefix) + len(records)
+        else:
+            prefix = _PARTITION_TAG + unsigned_varint(len(encoded)) + encoded
+            pieces.append(prefix)
+            size += len(prefix)
+    return EncodedResult(pieces, size)
+
+
+def encode_fetch_results(results: Sequence[EncodedResult]) -> bytes:
+    """The FetchResultFrame that holds `results`."""
+    pieces: list[bytes | memoryview] = []
+    for result in results:
+        pieces.append(_RESULT_TAG + unsigned_varint(result.size))
+        pieces += result.pieces
+    return b"".join(pieces)
 
 
 def decode_fetch_results(frame: bytes) -> list[FetchedResult]:

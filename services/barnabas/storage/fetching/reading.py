@@ -11,6 +11,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.links.near_storage import Read, Sought
 from barnabas.log.log_slice import LogSlice
 from barnabas.log.partition_log import PartitionLog
+from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.rpc.v1.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
@@ -21,7 +22,6 @@ from barnabas.rpc.v1.storage_pb2 import (
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
-from barnabas.storage.fetching.fetch_encoding import PartitionAnswer
 from barnabas.storage.replica.protocol_values import NO_EPOCH
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
@@ -41,7 +41,7 @@ class ReadOutcome:
     divergence in it.
     """
 
-    answers: list[PartitionAnswer] = field(default_factory=list)
+    answers: list[PartitionFetched] = field(default_factory=list)
     size_bytes: int = 0
     is_final: bool = False
     sizes: list[tuple[Replica, int]] = field(default_factory=list)
@@ -150,7 +150,7 @@ class FetchReader:
             return ReadOutcome(
                 [_failure(self._replicas.absence(item.topic_id, item.partition))], is_final=True
             )
-        return ReadOutcome([PartitionAnswer(_Located(0, *_ends(partition, partition.log)).fields())])
+        return ReadOutcome([PartitionFetched(_Located(0, *_ends(partition, partition.log)).fields())])
 
     def not_read_in_time(self, request: FetchRequest, number: int) -> ReadOutcome:
         """The same as an error, for who must not take it for emptiness."""
@@ -257,7 +257,7 @@ class _Located(NamedTuple):
 
 def _read_partition(
     partition: Replica, item: PartitionFetch, left: int, *, committed: bool, first: bool, nowait: bool
-) -> PartitionAnswer:
+) -> PartitionFetched:
     try:
         located = _locate(partition, item, left, committed=committed, first=first, nowait=nowait)
         records = b"" if located.found is None else located.found.read(nowait=nowait)
@@ -265,7 +265,7 @@ def _read_partition(
         raise
     except (KafkaError, OSError) as error:
         return _failed_read(partition, error)
-    return PartitionAnswer(located.fields(), records)
+    return PartitionFetched(located.fields(), records)
 
 
 def _locate(
@@ -313,7 +313,7 @@ def _ends(partition: Replica, opened: PartitionLog) -> tuple[int, int, int]:
     return high_watermark, partition.last_stable_offset, opened.log_start_offset
 
 
-def _failed_read(partition: Replica, error: KafkaError | OSError) -> PartitionAnswer:
+def _failed_read(partition: Replica, error: KafkaError | OSError) -> PartitionFetched:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
     partition.counts.failed_reads += int(code) in NODE_FAULTS
     if code != ErrorCode.offset_out_of_range:
@@ -321,8 +321,8 @@ def _failed_read(partition: Replica, error: KafkaError | OSError) -> PartitionAn
     return _failure(int(code))
 
 
-def _failure(error_code: int) -> PartitionAnswer:
-    return PartitionAnswer(
+def _failure(error_code: int) -> PartitionFetched:
+    return PartitionFetched(
         PartitionFetchResult(
             error_code=error_code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1
         )

@@ -15,12 +15,12 @@ from time import perf_counter
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
 from barnabas.rpc.answers import AnswerQueue
+from barnabas.rpc.fetch_frames import EncodedResult, encode_fetch_results, encode_result
 from barnabas.rpc.v1.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.cold_reads import ColdReads
 from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
-from barnabas.storage.fetching.fetch_encoding import EncodedResult, encode_frame, encode_result
 from barnabas.storage.fetching.reading import FetchReader, ReadOutcome, failed
 from barnabas.storage.streams import serve_until_done
 
@@ -44,7 +44,7 @@ class FetchHandler:
         """Serve one stream until the peer ends it; `is_client`: what is read goes to clients."""
         counts = self.stream_counts
         answers: AnswerQueue[EncodedResult] = AnswerQueue(
-            counts.sent.counting_encoder(encode_frame),
+            counts.sent.counting_encoder(encode_fetch_results),
             bytes_max=limits.FETCH_ANSWERS_BYTES_MAX,
             counts=counts,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.rpc.fetch_frames import PartitionFetched, encode_fetch_results, encode_result
 from barnabas.rpc.v1.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
@@ -12,7 +13,6 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchResultFrame,
     PartitionFetchResult,
 )
-from barnabas.storage.fetching.fetch_encoding import PartitionAnswer, encode_frame, encode_result
 
 int64 = st.integers(-1, 2**63 - 1)
 
@@ -27,12 +27,12 @@ fields = st.builds(
     ),
     diverging=st.none() | st.builds(EpochEndOffset, leader_epoch=st.integers(-1, 9), end_offset=int64),
 )
-answers = st.builds(PartitionAnswer, fields, st.binary(max_size=20) | st.binary(min_size=100, max_size=300))
+answers = st.builds(PartitionFetched, fields, st.binary(max_size=20) | st.binary(min_size=100, max_size=300))
 results = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(answers, max_size=4)), max_size=4)
 
 
 @given(results)
-def test_a_frame_reads_back(wanted: list[tuple[int, list[PartitionAnswer]]]) -> None:
+def test_a_frame_reads_back(wanted: list[tuple[int, list[PartitionFetched]]]) -> None:
     encoded = [encode_result(correlation_id, parts) for correlation_id, parts in wanted]
     assert all(sum(map(len, each.pieces)) == each.size for each in encoded)
     expected = FetchResultFrame()
@@ -42,4 +42,4 @@ def test_a_frame_reads_back(wanted: list[tuple[int, list[PartitionAnswer]]]) -> 
             result.partitions.add().CopyFrom(part.fields)
             result.partitions[-1].records = part.records
         expected.results.append(result)
-    assert FetchResultFrame.FromString(encode_frame(encoded)) == expected
+    assert FetchResultFrame.FromString(encode_fetch_results(encoded)) == expected
