@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from barnabas.kernel.health import Health
 from barnabas.kernel.logs import get_logger
@@ -108,6 +109,9 @@ async def serve_http(application: Starlette, address: str) -> AsyncIterator[None
         host=host,
         port=0 if unix_path else int(port),
         uds=unix_path,
+        # Named, because it would look for others first, each time in the whole path of modules.
+        http=H11Protocol,
+        ws="none",
         access_log=False,
         log_config=None,
         lifespan="off",
