@@ -91,7 +91,10 @@ def up(
     ] = None,
 ) -> None:
     """Start a whole cluster on this machine, in the foreground, one process a node. Ctrl-C stops it."""
-    from barnabas.cli.up import run_up
+    from barnabas.kernel.allocator import collection_put_off
+
+    with collection_put_off():
+        from barnabas.cli.up import run_up
 
     options = UpOptions(
         *(host, port, data_dir, nodes, gateways, coordinators, http_port, advertise, etcd, log_level),

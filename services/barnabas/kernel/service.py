@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from barnabas.kernel.allocator import collection_put_off
 from barnabas.kernel.clock import Clock, SystemClock
 from barnabas.kernel.config import ConfigError, check_address, load_config
 from barnabas.kernel.environment import Environment, no_network
@@ -105,7 +106,8 @@ def run_service(
     import uvloop
 
     try:
-        config_type, serve, network = load()
+        with collection_put_off():
+            config_type, serve, network = load()
         config = load_config(config_type, sys.argv[1:])
         _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
