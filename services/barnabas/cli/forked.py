@@ -1,9 +1,10 @@
 """The first start of a cluster's services: forked from one process that has imported what all of them need.
 
 Interpreters that each import gRPC, the protocol and themselves take most of a start, and both cores with it. So
-the supervisor imports each kind of service in turn and forks it at once, while the next one is still being imported.
-This happens before the supervisor has an event loop, a thread or a socket of its own, because a fork copies none of
-them well. A service that ends later is started again by `child.py`, in an interpreter of its own.
+the supervisor imports what several of them need, once and for the memory of one, and forks them; what only one of them
+needs it imports itself, while the others do the same. This happens before the supervisor has an event loop, a thread or
+a socket of its own, because a fork copies none of them well. A service that ends later is started again by `child.py`,
+in an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -18,15 +19,28 @@ import signal
 import socket
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NoReturn
 
 from barnabas.cli.child import STDERR_DESCRIPTOR, ServiceSpec, bind_readiness_socket, die_with
+from barnabas.kernel.allocator import collection_put_off
 from barnabas.kernel.service import prepare_imports, run_service
 
-IMPORT_ORDER: Final = ("controller", "storage", "gateway", "broker", "coordinator")
+START_ORDER: Final = ("controller", "storage", "gateway", "broker", "coordinator")
 """The controller first: all others wait for it. The coordinator last: it has least to do before it is ready."""
+
+SHARED: Final = (
+    "uvloop",
+    "barnabas.rpc.network",
+    "barnabas.metadata.effective",
+    "barnabas.metadata.measurements",
+    # What a service imports once it is ready: its event loop stands still meanwhile, and its first clients wait.
+    "barnabas.kernel.http",
+    "barnabas.kernel.metrics",
+)
+"""What every kind of service needs: imported before the first fork."""
 
 CAN_FORK: Final = sys.platform == "linux"
 """Elsewhere system libraries start threads by themselves, and a fork of those may hang."""
@@ -79,23 +93,23 @@ class ForkedProcess:
 def fork_services(
     specs: Iterable[ServiceSpec], sockets: Path, lock_descriptor: int
 ) -> dict[str, ForkedProcess]:
-    """Import and fork every service; returns the processes by the services' names. Nothing elsewhere than on Linux.
+    """Fork every service; returns the processes by the services' names. Nothing elsewhere than on Linux.
 
     To be called before this process has an event loop or threads. What the services print goes to our stderr.
     """
     if not CAN_FORK:
         return {}
     prepare_imports()
-    importlib.import_module("uvloop")
-    importlib.import_module("barnabas.rpc.network")
+    ordered = sorted(specs, key=lambda spec: START_ORDER.index(spec.service))
+    instances = Counter(spec.package for spec in ordered)
     forked = {}
-    gc.disable()  # an import makes many objects and no garbage
-    try:
-        for spec in sorted(specs, key=lambda spec: IMPORT_ORDER.index(spec.service)):
-            importlib.import_module(f"barnabas.{spec.package}.service")
+    with collection_put_off():
+        for module in SHARED:
+            importlib.import_module(module)
+        for spec in ordered:
+            if instances[spec.package] > 1:
+                importlib.import_module(f"barnabas.{spec.package}.service")
             forked[spec.name] = _fork(spec, sockets, lock_descriptor)
-    finally:
-        gc.enable()
     return forked
 
 

@@ -127,3 +127,44 @@ def test_what_a_forked_service_has_of_its_supervisor(sockets: Path) -> None:
         f"[0, 1, 2, {lock}] /dev/null True storage-1 storage ['storage-1', '--config'] "
         f"{sockets}/storage-1.notify True\n"
     )
+
+
+FORK_AND_LIST = """
+import os, sys
+from pathlib import Path
+from barnabas.cli.child import ServiceSpec
+from barnabas.cli import forked
+
+KINDS = ("barnabas.controller.service", "barnabas.coordinator.service", "uvicorn")
+
+def serve(service, load, hosted):
+    load()
+    with open(sys.argv[-1], "a") as report:
+        print(sys.argv[0], *(name for name in KINDS if name in sys.modules), file=report)
+    raise SystemExit
+
+forked.run_service = serve
+folder, report = Path(sys.argv[1]), sys.argv[2]
+specs = [ServiceSpec(name, name.partition("-")[0], (), arguments=("--config", report)) for name in sys.argv[3:]]
+for process in forked.fork_services(specs, folder, -1).values():
+    os.waitpid(process.pid, 0)
+print(*(name for name in KINDS if name in sys.modules))
+"""
+
+
+def test_what_several_services_need_is_imported_once_and_nothing_that_one_alone_needs(sockets: Path) -> None:
+    report = sockets / "report"
+    names = ("coordinator-1", "coordinator-2", "controller")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK_AND_LIST, str(sockets), str(report), *names],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert run.stdout.split() == ["barnabas.coordinator.service", "uvicorn"]
+    assert sorted(report.read_text().splitlines()) == [
+        "controller barnabas.controller.service uvicorn",
+        "coordinator-1 barnabas.coordinator.service uvicorn",
+        "coordinator-2 barnabas.coordinator.service uvicorn",
+    ]
