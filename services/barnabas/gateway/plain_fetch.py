@@ -25,7 +25,7 @@ from barnabas.gateway.handlers.fetch import by_topic, for_session
 from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
-from barnabas.links.near_storage import NearStorage, Read, Sought
+from barnabas.links.local_storage import LocalStorage, Read, Sought
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.fetch import API_KEY, TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
 from barnabas.wire.plain_fetch import PlainFetch, read_plain_fetch
@@ -39,10 +39,10 @@ class PlainFetches:
     """Owns nothing: what a session was told is kept with the session."""
 
     def __init__(
-        self, parts: GatewayParts, near: NearStorage, metrics: RequestMetrics, faults: Faults
+        self, parts: GatewayParts, local: LocalStorage, metrics: RequestMetrics, faults: Faults
     ) -> None:
         self._parts = parts
-        self._read = near.read_at_once
+        self._read = local.read_at_once
         self._observe = metrics.observe_at_once
         self._faults = faults
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
-from barnabas.links.near_storage import NearStorage
+from barnabas.links.local_storage import LocalStorage
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.records.batch import CRC_START, TRANSACTIONAL_BIT
@@ -30,12 +30,12 @@ class PlainProduces:
     """Owns the ids of the topics that were produced to, by name, for as long as the metadata stays the same."""
 
     def __init__(
-        self, metadata: MetadataSubscription, near: NearStorage, metrics: RequestMetrics, faults: Faults
+        self, metadata: MetadataSubscription, local: LocalStorage, metrics: RequestMetrics, faults: Faults
     ) -> None:
         self._metadata = metadata
         self._observe = metrics.observe_at_once
         self._faults = faults
-        self._append = near.append_at_once
+        self._append = local.append_at_once
         self._image: MetadataImage | None = None
         self._topic_ids: dict[bytes, bytes] = {}
 

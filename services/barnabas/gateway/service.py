@@ -19,7 +19,7 @@ from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.gateway.telemetry.service import client_telemetry
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
-from barnabas.links.near_storage import StorageBeside
+from barnabas.links.local_storage import LocalStorage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
 from barnabas.rpc.stream_counts import StorageStreamCounts
@@ -30,16 +30,14 @@ from barnabas.rpc.v1.metadata_pb2 import GatewayRecord
 log = get_logger("gateway")
 
 
-async def serve(
-    config: GatewayConfig, context: ServiceContext, *, beside: StorageBeside | None = None
-) -> None:
-    """Run the gateway until `context.stopping` is set. `beside` is the storage node in this process, if any."""
+async def serve(config: GatewayConfig, context: ServiceContext, *, local: LocalStorage | None = None) -> None:
+    """Run the gateway until `context.stopping` is set. `local` is the storage node in this process, if any."""
     async with client_telemetry(config.telemetry_max_bytes, context.environment) as telemetry:
-        await _serve(config, context, telemetry, beside)
+        await _serve(config, context, telemetry, local)
 
 
 async def _serve(
-    config: GatewayConfig, context: ServiceContext, telemetry: ClientTelemetry, beside: StorageBeside | None
+    config: GatewayConfig, context: ServiceContext, telemetry: ClientTelemetry, local: LocalStorage | None
 ) -> None:
     if not config.controllers:
         raise StartError("controllers is not set: give the address of the controller")
@@ -48,7 +46,7 @@ async def _serve(
         gateway_id=config.gateway_id,
         rack=config.broker_rack,
         listeners=[listener.record() for listener in listeners],
-        node_id=beside.node_id if beside is not None else None,
+        node_id=local.node_id if local is not None else None,
     )
     environment, stream_counts = context.environment, StorageStreamCounts()
     network, share_bytes = environment.network, node_share_bytes(config.queued_max_request_bytes)
@@ -58,12 +56,12 @@ async def _serve(
         handlers=HANDLERS,
         clock=environment.clock,
         metadata=metadata,
-        links=Links(metadata, network, stream_counts, beside, share_bytes),
+        links=Links(metadata, network, stream_counts, local, share_bytes),
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,
     )
-    sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, beside)
+    sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, local)
     environment.registry.register(StreamCollector("client", stream_counts))
     environment.registry.register(SubscriptionCollector(metadata))
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready

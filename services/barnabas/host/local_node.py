@@ -1,4 +1,4 @@
-"""The storage node of this process, as the gateway beside it sees it."""
+"""The storage node of this process, as the gateway in it sees it: a `links.local_storage.LocalStorage`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from barnabas.host.local_link import LocalAppends, LocalFetches
 from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
 from barnabas.links.errors import DeadlinePassed, Unreachable
-from barnabas.links.near_storage import Placed, Read, Sought
+from barnabas.links.local_storage import Placed, Read, Sought
 
 if TYPE_CHECKING:
     from barnabas.rpc.v1.storage_pb2 import (
@@ -41,7 +41,8 @@ class LocalNode:
 
     address = "in this process"
 
-    def __init__(self) -> None:
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
         self.appends = LocalAppends()
         self.fetches = LocalFetches()
         self.stub = LocalCalls()
@@ -72,7 +73,7 @@ class LocalNode:
     def append_at_once(
         self, topic_id: bytes, partition: int, records: memoryview, acks: int
     ) -> Placed | None:
-        """See `NearStorage`."""
+        """See `LocalStorage`."""
         if self._replicas is None:
             return None
         found = self._replicas.find(topic_id, partition)
@@ -88,7 +89,7 @@ class LocalNode:
     def read_at_once(
         self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
     ) -> list[Read] | None:
-        """See `NearStorage`."""
+        """See `LocalStorage`."""
         if self._fetches is None:
             return None
         began = perf_counter()

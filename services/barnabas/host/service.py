@@ -1,7 +1,7 @@
 """A broker: a gateway and a storage node in one process, which meet by function calls.
 
-The two services are those that also run by themselves; this only starts both, hands the gateway a link to the node
-beside it, and ends them in order: the gateway first, so that nothing is asked of a node that is closing its logs. Other
+The two services are those that also run by themselves; this only starts both, hands the gateway a link to the local
+node, and ends them in order: the gateway first, so that nothing is asked of a node that is closing its logs. Other
 gateways, coordinators and nodes reach the storage node over gRPC as they do any.
 """
 
@@ -14,22 +14,18 @@ from barnabas.gateway import service as gateway
 from barnabas.host.config import BrokerConfig
 from barnabas.host.local_node import LocalNode
 from barnabas.kernel.service import ServiceContext, StartError
-from barnabas.links.near_storage import StorageBeside
 from barnabas.storage import service as storage
 
 
 async def serve(config: BrokerConfig, context: ServiceContext) -> None:
     """Run both until `context.stopping`, or until one of them gives up. Raises StartError."""
-    node = LocalNode()
-    beside = StorageBeside(config.storage.node_id, node, node)
+    node = LocalNode(config.storage.node_id)
     # The node stops once the gateway has.
     node_context = context.part()
     serving_node = asyncio.create_task(
         storage.serve(config.storage, node_context, offer=node.serve), name="storage node"
     )
-    serving_gateway = asyncio.create_task(
-        gateway.serve(config.gateway, context, beside=beside), name="gateway"
-    )
+    serving_gateway = asyncio.create_task(gateway.serve(config.gateway, context, local=node), name="gateway")
     tasks: tuple[asyncio.Task[Any], ...] = (serving_gateway, serving_node)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

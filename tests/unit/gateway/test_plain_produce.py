@@ -15,7 +15,7 @@ from barnabas.gateway.clients.held import Held
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.plain_produce import PlainProduces
-from barnabas.links.near_storage import Placed
+from barnabas.links.local_storage import Placed
 from barnabas.records.record import encode_batch
 from barnabas.wire.produce import ProducedPartition, encode_produce_response
 
@@ -24,7 +24,7 @@ CORRELATION_ID = 77
 
 
 class FakeNode:
-    """A storage node beside the gateway, which takes what is for the partitions in `led`."""
+    """A storage node in the gateway's process, which takes what is for the partitions in `led`."""
 
     def __init__(self) -> None:
         self.led = {(topic_id("orders"), 0)}

@@ -43,7 +43,7 @@ class Broker:
 
     def __init__(self, node: StorageHarness) -> None:
         self.node = node
-        self.local = LocalNode()
+        self.local = LocalNode(1)
         self.metrics = RequestMetrics()
         records = [node_record(1), node_record(2)]
         records += topic_records("orders", ORDERS, 4, leader_epoch=LEADER_EPOCH)
@@ -320,5 +320,5 @@ async def test_a_log_truncated_between_finding_and_reading_gives_nothing_of_it(
 
 
 async def test_without_a_node_that_serves_nothing_is_answered(broker: Broker) -> None:
-    idle = PlainFetches(broker.plain.parts, LocalNode(), broker.metrics, broker.faults)
+    idle = PlainFetches(broker.plain.parts, LocalNode(1), broker.metrics, broker.faults)
     assert idle.answer(fetch_frame(12, {"orders": [want(12)]}), 0.0) is None

@@ -1,4 +1,4 @@
-"""The storage node of the same process, as the gateway beside it sees it: requests, results, errors, deadlines."""
+"""The storage node of the same process, as its gateway sees it: requests, results, errors, deadlines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.host.local_link import LocalAppends
 from barnabas.host.local_node import LocalNode
 from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
-from barnabas.links.near_storage import Placed
+from barnabas.links.local_storage import Placed
 from barnabas.log.append import AppendInfo
 from barnabas.rpc.append_frames import AppendBatches
 from barnabas.rpc.v1.storage_pb2 import (
@@ -82,7 +82,7 @@ def serving(node: LocalNode, servicer: FakeServicer, partition: FakePartition | 
 
 
 async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
-    node = LocalNode()
+    node = LocalNode(1)
     with pytest.raises(Unreachable):
         await node.appends.send(batches())
     with pytest.raises(Unreachable):
@@ -93,7 +93,7 @@ async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
 
 
 async def test_batches_are_handed_over_as_they_are_and_results_come_back() -> None:
-    node, servicer = LocalNode(), FakeServicer()
+    node, servicer = LocalNode(1), FakeServicer()
     records = b"the very same bytes"
     async with serving(node, servicer):
         future = node.appends.send(batches(records), len(records), 1.5)
@@ -110,7 +110,7 @@ async def test_batches_are_handed_over_as_they_are_and_results_come_back() -> No
 
 
 async def test_what_waits_when_the_node_ends_has_an_unknown_outcome() -> None:
-    node, servicer = LocalNode(), FakeServicer()
+    node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer):
         future = node.appends.send(batches())
     with pytest.raises(OutcomeUnknown):
@@ -129,7 +129,7 @@ async def test_a_node_whose_waiting_fetches_are_served_no_longer_ends(
         raise RuntimeError("a fault of ours")
 
     monkeypatch.setattr(UnansweredFetches, "serve_woken", fail)
-    node, servicer = LocalNode(), FakeServicer()
+    node, servicer = LocalNode(1), FakeServicer()
 
     async def serve_for_a_minute() -> None:
         async with serving(node, servicer):
@@ -158,7 +158,7 @@ async def test_a_request_is_over_when_its_time_is() -> None:
 
 
 async def test_a_look_up_is_late_as_over_the_network() -> None:
-    node, servicer = LocalNode(), FakeServicer()
+    node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer):
         with pytest.raises(DeadlinePassed):
             await node.stub.ListOffsets(ListOffsetsRequest(), timeout=0)
@@ -176,7 +176,7 @@ async def test_a_look_up_is_late_as_over_the_network() -> None:
     ids=["not here", "not at once", "appended"],
 )
 async def test_an_append_at_once(partition: FakePartition | None, placed: Placed | None) -> None:
-    node, servicer = LocalNode(), FakeServicer()
+    node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer, partition):
         assert node.append_at_once(TOPIC, 0, b"batch", -1) == placed
     assert sum(servicer.appends.append_times.counts) == (placed is not None)

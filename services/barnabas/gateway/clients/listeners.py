@@ -125,9 +125,9 @@ def _endpoint(
         return Endpoint(
             node.node_id, listener.advertised_host, listener.advertised_port + node.position, rack
         )
-    beside = [pair for pair in candidates if pair[0].HasField("node_id") and pair[0].node_id == node.node_id]
+    own = [pair for pair in candidates if pair[0].HasField("node_id") and pair[0].node_id == node.node_id]
     same_rack = [pair for pair in candidates if node.rack and pair[0].rack == node.rack]
-    _, record = max(beside or same_rack or candidates, key=lambda pair: _weight(pair[0], node.node_id))
+    _, record = max(own or same_rack or candidates, key=lambda pair: _weight(pair[0], node.node_id))
     port = record.port + node.position if record.port_per_node else record.port
     return Endpoint(node.node_id, record.host, port, rack)
 

@@ -24,7 +24,7 @@ from barnabas.gateway.request import Client
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 from barnabas.kernel.tracing import is_tracing
-from barnabas.links.near_storage import StorageBeside
+from barnabas.links.local_storage import LocalStorage
 from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
@@ -40,7 +40,7 @@ ACCEPT_BACKLOG = 1024
 class Sockets:
     """Owns the listening sockets and the connections.
 
-    Every listener has one port for each position that a node may have (DESIGN: advertise by port), opened as nodes
+    Every listener has one port for each position that a node may have (`advertise=port`), opened as nodes
     join; all of them lead to the same dispatcher.
     """
 
@@ -50,7 +50,7 @@ class Sockets:
         listeners: tuple[Listener, ...],
         faults: Faults,
         registry: CollectorRegistry,
-        beside: StorageBeside | None = None,
+        local: LocalStorage | None = None,
     ) -> None:
         self._parts = parts
         self._listeners = listeners
@@ -63,8 +63,8 @@ class Sockets:
         self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
         self._answer_at_once: AnswerAtOnce | None = None
-        if beside is not None and not is_tracing():
-            self._answer_at_once = _plain_answers(parts, beside, self._metrics, faults)
+        if local is not None and not is_tracing():
+            self._answer_at_once = _plain_answers(parts, local, self._metrics, faults)
         for collector in (self._metrics, self._connection_metrics):
             registry.register(collector)
 
@@ -187,12 +187,12 @@ class Sockets:
 
 
 def _plain_answers(
-    parts: GatewayParts, beside: StorageBeside, metrics: RequestMetrics, faults: Faults
+    parts: GatewayParts, local: LocalStorage, metrics: RequestMetrics, faults: Faults
 ) -> AnswerAtOnce:
     """What answers at once which requests, by the API key that they begin with."""
     by_key: dict[bytes, AnswerAtOnce] = {
-        b"\0\0": PlainProduces(parts.metadata, beside.near, metrics, faults).answer,
-        b"\0\1": PlainFetches(parts, beside.near, metrics, faults).answer,
+        b"\0\0": PlainProduces(parts.metadata, local, metrics, faults).answer,
+        b"\0\1": PlainFetches(parts, local, metrics, faults).answer,
     }
 
     def answer(frame: bytes, received: float) -> bytes | list[bytes | memoryview] | None:

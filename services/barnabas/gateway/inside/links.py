@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from barnabas.kernel.errors import KafkaError
-from barnabas.links.near_storage import StorageBeside
+from barnabas.links.local_storage import LocalStorage
 from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
@@ -32,17 +32,17 @@ class Links:
         metadata: MetadataSubscription,
         network: Network,
         stream_counts: StorageStreamCounts,
-        beside: StorageBeside | None = None,
+        local: LocalStorage | None = None,
         node_bytes_max: int | None = None,
     ) -> None:
-        """`beside` is the storage node in this process, if there is one: it is called, not connected to.
+        """`local` is the storage node in this process, if there is one: it is called, not connected to.
 
         `node_bytes_max` is what may wait for one storage node before further records for it are refused.
         """
         self._metadata = metadata
         self._network = network
         self._stream_counts = stream_counts
-        self._beside = beside
+        self._local = local
         self._node_bytes_max = node_bytes_max
         self._storage: dict[int, StorageLink] = {}
         self._coordinators: dict[str, CoordinatorLink] = {}
@@ -58,8 +58,8 @@ class Links:
         node = self.image.nodes.get(node_id)
         if node is None or node.fenced:
             return None
-        if self._beside is not None and node_id == self._beside.node_id:
-            return self._beside.link
+        if self._local is not None and node_id == self._local.node_id:
+            return self._local
         link = self._storage.get(node_id)
         if link is None or link.address != node.address:
             link = self._storage[node_id] = self._network.connect_storage(

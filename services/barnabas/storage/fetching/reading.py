@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.links.near_storage import Read, Sought
+from barnabas.links.local_storage import Read, Sought
 from barnabas.log.log_slice import LogSlice
 from barnabas.log.partition_log import PartitionLog
 from barnabas.rpc.fetch_frames import PartitionFetched
@@ -85,7 +85,7 @@ class FetchReader:
     def read_at_once(
         self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
     ) -> list[Read] | None:
-        """See `NearStorage`. What is asked for is found first, and read once there proves to be enough."""
+        """See `LocalStorage`. What is asked for is found first, and read once there proves to be enough."""
         budget = min(max_bytes, self._bytes_max, ANSWER_BYTES_TARGET)
         size_bytes = 0
         located: list[tuple[Replica, _Located]] = []

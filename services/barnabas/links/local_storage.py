@@ -1,13 +1,14 @@
-"""What a gateway may ask of a storage node in its own process beyond what it asks of any: an answer at once."""
+"""What a gateway may ask of a storage node in its own process beyond what it asks of any: an answer at once.
+
+`host.local_node.LocalNode` is one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from barnabas.links.storage_link import StorageLink
+from barnabas.links.storage_link import StorageLink
 
 
 class Placed(NamedTuple):
@@ -41,8 +42,11 @@ class Read(NamedTuple):
     """(producer id, first offset) of each, for who reads committed records only."""
 
 
-class NearStorage(Protocol):
-    """A storage node's partitions, as a plain function call."""
+class LocalStorage(StorageLink, Protocol):
+    """The storage node in a gateway's own process: a link like any, and its partitions as plain function calls."""
+
+    @property
+    def node_id(self) -> int: ...
 
     def append_at_once(
         self, topic_id: bytes, partition: int, records: memoryview, acks: int
@@ -63,12 +67,3 @@ class NearStorage(Protocol):
         not led here, its log has another history than the client's, the disk has to be waited for.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class StorageBeside:
-    """The storage node in a gateway's own process."""
-
-    node_id: int
-    link: StorageLink
-    near: NearStorage
