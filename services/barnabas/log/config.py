@@ -54,8 +54,6 @@ class LogConfig:
     """Records after which the log is synced to disk."""
     flush_ms: int = LONG_MAX
     """Ms after which the log is synced to disk."""
-    file_delete_delay_ms: int = 60_000
-    """Taken and shown, but deleted segments go at once: a reader holds its file open, and needs no delay."""
 
     def __post_init__(self) -> None:
         positive = (

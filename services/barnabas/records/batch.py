@@ -176,12 +176,6 @@ def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int, crc
     )
 
 
-def patch_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and partition leader epoch into a writable batch; the CRC covers neither."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, 12, leader_epoch)
-
-
 def log_append_time_tail(batch: Buffer, header: BatchHeader, now_ms: int) -> bytes:
     """The bytes from byte 21 on of a batch stamped with the log append time; its CRC has to be computed anew.
 

@@ -47,7 +47,7 @@ def test_each_of_kafkas_settings_that_a_service_has_is_said_to_have_an_effect(se
 
 
 def test_what_topics_obey_is_what_the_log_reads() -> None:
-    obeyed = {property_name(field.name) for field in dataclasses.fields(LogConfig)} - {"file.delete.delay.ms"}
+    obeyed = {property_name(field.name) for field in dataclasses.fields(LogConfig)}
     assert obeyed | {"min.insync.replicas"} == effects.TOPIC
     assert {name for name, definition in TOPIC_SETTINGS.items() if definition.has_effect} == effects.TOPIC
 

@@ -7,14 +7,13 @@ Kafka ever wrote.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any, Final
 
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import DecodeError
 
-from barnabas.coordinator import limits
 from barnabas.coordinator.groups import schema
 from barnabas.coordinator.groups.core.records import (
     NO_LEADER_EPOCH,
@@ -28,7 +27,7 @@ from barnabas.coordinator.groups.core.records import (
 )
 from barnabas.coordinator.runtime.kind import UnreadableRecord
 from barnabas.records.batch import parse_header
-from barnabas.records.record import decode_records, encode_batch
+from barnabas.records.record import decode_records
 
 OFFSET_KEY_VERSION_WRITTEN: Final = 1
 OFFSET_VALUE_VERSION_WRITTEN: Final = 3
@@ -36,9 +35,6 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION_WRITTEN: Final = 3
 
 _VERSION: Final = struct.Struct(">h")
-_RECORD_OVERHEAD_BYTES: Final = 40
-"""Varints of one record and its share of the batch header, generously."""
-
 _OFFSET_VALUES: Final[Mapping[int, type[Any]]] = {
     0: schema.OffsetCommitValueV0,
     1: schema.OffsetCommitValueV1,
@@ -87,23 +83,6 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
     except (DecodeError, UnicodeDecodeError, KeyError, struct.error) as error:
         raise UnreadableRecord(f"record with key version {key_version}: {error}") from error
     return None
-
-
-def encode_batches(records: Sequence[CoordinatorRecord], timestamp_ms: int) -> bytes:
-    """One decision as one batch, or as several when it is too large for one."""
-    batches = bytearray()
-    parts: list[tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]] = []
-    size = 0
-    for record in records:
-        key, value = encode_record(record)
-        record_size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
-        if parts and size + record_size > limits.BATCH_BYTES_TARGET:
-            batches += encode_batch(parts)
-            parts, size = [], 0
-        parts.append((timestamp_ms, key, value, ()))
-        size += record_size
-    batches += encode_batch(parts)
-    return bytes(batches)
 
 
 def decode_batch(batch: memoryview) -> Iterator[CoordinatorRecord]:

@@ -201,8 +201,7 @@ class Segment:
         """Write `parts` (`length` bytes, the `batches` back to back) at the end.
 
         Raises OSError; bytes behind `size` may then stand in the file, which `remove_rest` has to remove before the
-        next
-        append. Once the bytes are written nothing fails: indexes only grow in memory.
+        next append. Once the bytes are written nothing fails: indexes only grow in memory.
         """
         opened = self._open or self.open()
         position = self.size

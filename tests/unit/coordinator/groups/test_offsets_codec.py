@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordinator import limits
 from barnabas.coordinator.groups.codec import (
     UnreadableRecord,
     decode_batch,
     decode_record,
-    encode_batches,
     encode_record,
 )
 from barnabas.coordinator.groups.core.records import (
@@ -22,7 +20,7 @@ from barnabas.coordinator.groups.core.records import (
     StoredGroup,
     StoredMember,
 )
-from barnabas.records.batch import iterate_headers
+from barnabas.records.record import encode_batch
 
 GROUP_KEY = bytes.fromhex("0002 0001 67")
 OFFSET_KEY = bytes.fromhex("0001 0001 67 0001 74 00000007")
@@ -170,21 +168,5 @@ records = st.builds(
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_what_is_written_is_read_back(written: list[CoordinatorRecord]) -> None:
-    assert list(decode_batch(memoryview(encode_batches(written, 1)))) == written
-
-
-def test_a_large_decision_becomes_several_batches() -> None:
-    metadata = "x" * 4096
-    decision = [
-        OffsetRecord("g", "t", partition, OffsetAndMetadata(1, -1, metadata, 1)) for partition in range(1000)
-    ]
-    data = encode_batches(decision, 1)
-    headers = list(iterate_headers(data))
-    assert len(headers) > 5
-    assert all(header.size_in_bytes <= limits.BATCH_BYTES_TARGET + 100 for _, header in headers)
-    read = [
-        record
-        for position, header in headers
-        for record in decode_batch(memoryview(data)[position : position + header.size_in_bytes])
-    ]
-    assert read == decision
+    batch = encode_batch([(1, *encode_record(record), ()) for record in written])
+    assert list(decode_batch(memoryview(batch))) == written

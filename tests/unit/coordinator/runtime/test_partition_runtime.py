@@ -10,7 +10,7 @@ from log_in_memory import LogInMemory
 from prometheus_client import generate_latest
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.groups.codec import encode_batches, encode_record
+from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.record import encode_batch
@@ -217,7 +217,7 @@ async def test_checks_that_need_no_group(log: LogInMemory) -> None:
 
 
 async def test_an_unreadable_log_is_not_served(log: LogInMemory) -> None:
-    good = encode_batches([OffsetRecord("g", "t", 0, OffsetAndMetadata(5))], 1)
+    good = encode_batch([(1, *encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5))), ())])
     key, _ = encode_record(OffsetRecord("g", "t", 0, None))
     log.batches[0] = [encode_batch([(1, key, b"\x00\x09", ())])]
     node = Node("a", log)

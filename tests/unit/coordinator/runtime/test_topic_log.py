@@ -12,13 +12,14 @@ import pytest
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.groups.codec import encode_batches
+from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import Unreachable
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, node_key, partition_key, topic_key
 from barnabas.records.batch import iterate_headers
+from barnabas.records.record import encode_batch
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.rpc.v1 import storage_pb2 as pb
@@ -130,7 +131,8 @@ async def storage(path: Path, node: OnePartition | None = None) -> AsyncIterator
 
 
 def batches(offset: int) -> bytes:
-    return encode_batches([OffsetRecord("g", "t", 0, OffsetAndMetadata(offset))] * 2, 1)
+    record = encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(offset)))
+    return encode_batch([(1, *record, ())] * 2)
 
 
 async def test_what_is_appended_is_read_from_the_log_s_start(tmp_path: Path) -> None:
