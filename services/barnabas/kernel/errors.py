@@ -2,7 +2,7 @@
 
 `ErrorCode` (from `kio`) is Kafka's own table: code, name, whether a client may retry, meaning. A part that
 refuses something raises `KafkaError` with a code from that table and a message that says what to change; each
-border (gateway handler, gRPC servicer) translates it once.
+border (the gateway's dispatch, a service's servicer or handler) translates it once.
 """
 
 from __future__ import annotations

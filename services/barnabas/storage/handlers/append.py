@@ -7,7 +7,7 @@ leaves as soon as all of its partitions may be acknowledged; it may overtake oth
 Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
 is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
-Knowingly missing: waiting for followers (there is one replica); the place for it is `replica/`.
+Knowingly missing: followers (there is one replica). `replica/leader_state.py` waits for them where there are some.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One request of the coordinator's gRPC service, one file; `answer` is the border where errors become codes."""
+"""One call of `links/coordinator_link.py`, one file; `answer` is the border where errors become codes."""
 
 from __future__ import annotations
 
