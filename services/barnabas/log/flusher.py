@@ -78,7 +78,7 @@ class LogFlusher:
                         segment.sync()
                 if active is not None and active.size and not active.is_flushed:
                     active.sync_data()
-                state.epochs.flush()
+                state.epochs.flush(state.end[0])
                 if state.directory_is_dirty:
                     # Before the sync: what is created meanwhile is left for the next one.
                     state.directory_is_dirty = False

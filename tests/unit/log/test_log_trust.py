@@ -186,7 +186,7 @@ def test_an_older_epoch_drops_nothing(tmp_path: Path) -> None:
         assert cache.entries == ((1, 0), (5, 100))
     cache.assign(6, 100)
     assert cache.entries == ((1, 0), (6, 100))
-    cache.flush()
+    cache.flush(101)
     assert LeaderEpochCache(FILES, str(tmp_path)).entries == ((1, 0), (6, 100))
 
 

@@ -45,10 +45,13 @@ class LeaderEpochCache:
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries
 
-    def flush(self) -> None:
-        """Make the file say what is known, durably. For a thread. Raises OSError, SyncError among them."""
+    def flush(self, log_end_offset: int) -> None:
+        """Make the file say what is known, durably. For a thread. Raises OSError, SyncError among them.
+
+        An epoch that began at the end has written nothing: every election leaves one in every partition of a node.
+        """
         with self._writing:
-            entries = self._entries
+            entries = tuple(entry for entry in self._entries if entry.start_offset < log_end_offset)
             if entries != self._written:
                 rows = [(str(entry.epoch), str(entry.start_offset)) for entry in entries]
                 write_checkpoint(self._files, self.path, rows, sync=True)

@@ -81,7 +81,7 @@ class SegmentReplacement:
             if not self.still_holds(view, old):
                 return False
             # The batches that begin an epoch may be among those that go.
-            state.epochs.flush()
+            state.epochs.flush(state.end[0])
             self._begin_swap(old)
             try:
                 marked = segment_swap.finish_swap(state.files, state.directory, old[0].base_offset, old)

@@ -26,14 +26,15 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
 class SegmentFile:
-    """One open file of a segment; owns the descriptor."""
+    """One open file of a segment; owns the descriptor, and whether there is something to sync."""
 
-    __slots__ = ("_files", "fd", "path")
+    __slots__ = ("_files", "_is_dirty", "fd", "path")
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         """Open the file; with `create` it must not be there yet. Raises OSError."""
         self.fd = -1
         self._files = files
+        self._is_dirty = True  # nobody knows what was done to it before
         self.path = path
         self.fd = self._files.open(
             path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644
@@ -89,9 +90,13 @@ class SegmentFile:
                 self.write(piece, position, size)
                 position += size
             return
-        written = self._files.pwritev(self.fd, parts, position)
-        if written != length:
-            self._write_rest(b"".join(parts), written, position)
+        try:
+            written = self._files.pwritev(self.fd, parts, position)
+            if written != length:
+                self._write_rest(b"".join(parts), written, position)
+        finally:
+            # Afterwards: a sync in another thread that began before the write must not count for it.
+            self._is_dirty = True
 
     def _write_rest(self, data: bytes, written: int, position: int) -> None:
         view = memoryview(data)
@@ -113,9 +118,22 @@ class SegmentFile:
         self._files.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, size: int) -> None:
-        self._files.ftruncate(self.fd, size)
+        try:
+            self._files.ftruncate(self.fd, size)
+        finally:
+            self._is_dirty = True
 
     def sync(self) -> None:
-        """Make the data durable. Raises SyncError."""
-        with sync_errors():
-            self._files.fdatasync(self.fd)
+        """Make the data durable, if it is not since the last time. Raises SyncError.
+
+        What is being written in another thread meanwhile is left for the next time.
+        """
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        try:
+            with sync_errors():
+                self._files.fdatasync(self.fd)
+        except BaseException:
+            self._is_dirty = True
+            raise
