@@ -31,17 +31,6 @@ from barnabas.kernel.service import prepare_imports, run_service
 START_ORDER: Final = ("controller", "storage", "gateway", "broker", "coordinator")
 """The controller first: all others wait for it. The coordinator last: it has least to do before it is ready."""
 
-SHARED: Final = (
-    "uvloop",
-    "barnabas.rpc.network",
-    "barnabas.metadata.effective",
-    "barnabas.metadata.measurements",
-    # What a service imports once it is ready: its event loop stands still meanwhile, and its first clients wait.
-    "barnabas.kernel.http",
-    "barnabas.kernel.metrics",
-)
-"""What every kind of service needs: imported before the first fork."""
-
 CAN_FORK: Final = sys.platform == "linux"
 """Elsewhere system libraries start threads by themselves, and a fork of those may hang."""
 
@@ -104,13 +93,27 @@ def fork_services(
     instances = Counter(spec.package for spec in ordered)
     forked = {}
     with collection_put_off():
-        for module in SHARED:
-            importlib.import_module(module)
+        _import_shared()
         for spec in ordered:
             if instances[spec.package] > 1:
                 importlib.import_module(f"barnabas.{spec.package}.service")
             forked[spec.name] = _fork(spec, sockets, lock_descriptor)
     return forked
+
+
+def _import_shared() -> None:
+    """What every kind of service needs: once, before the first fork."""
+    import uvloop  # noqa: F401
+
+    # The first two a service imports once it is ready: its event loop stands still meanwhile, and its clients wait.
+    import barnabas.kernel.http
+    import barnabas.kernel.metrics
+    import barnabas.metadata.effective
+    import barnabas.metadata.subscription_metrics  # noqa: F401
+
+    importlib.import_module(
+        "barnabas.rpc.network"
+    )  # loaded, not used: that is for a service's `__main__` alone
 
 
 def _fork(spec: ServiceSpec, sockets: Path, lock_descriptor: int) -> ForkedProcess:
