@@ -17,8 +17,8 @@ from barnabas.links.local_storage import LocalStorage
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.records.batch import CRC_START, TRANSACTIONAL_BIT
-from barnabas.wire.plain_produce import PlainProduce, read_plain_produce
-from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM, ProducedPartition, encode_produce_response
+from barnabas.wire.plain_produce import encode_plain_answer, read_plain_produce
+from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM
 
 _ACKNOWLEDGED: Final = (-1, 1)
 """Values of acks for which there is an answer to give."""
@@ -47,10 +47,10 @@ class PlainProduces:
         if self._faults.is_active:
             return None
         plain = read_plain_produce(frame)
-        if plain is None or plain.acks not in _ACKNOWLEDGED:
+        if plain is None:
             return None
         version, correlation_id, acks, _, topic, partition, records = plain
-        if len(records) <= _FLAGS_AT or records[_FLAGS_AT] & TRANSACTIONAL_BIT:
+        if acks not in _ACKNOWLEDGED or len(records) <= _FLAGS_AT or records[_FLAGS_AT] & TRANSACTIONAL_BIT:
             return None
         topic_id = topic if version >= TOPIC_ID_FROM else self._topic_id(topic)
         if topic_id is None:
@@ -58,8 +58,7 @@ class PlainProduces:
         placed = self._append(topic_id, partition, records, acks)
         if placed is None:
             return None
-        produced = ProducedPartition(partition, 0, *placed)
-        answer = encode_produce_response(version, correlation_id, [(_shown(plain), [produced])])
+        answer = encode_plain_answer(version, correlation_id, topic, partition, *placed)
         self._observe(API_KEY, version, len(frame), received)
         return answer
 
@@ -78,8 +77,3 @@ class PlainProduces:
                 return None
             found = self._topic_ids[name] = topic.topic_id
         return found
-
-
-def _shown(plain: PlainProduce) -> str | bytes:
-    """The topic as the answer names it."""
-    return plain.topic if plain.version >= TOPIC_ID_FROM else plain.topic.decode()

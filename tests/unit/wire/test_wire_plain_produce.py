@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from barnabas.wire.plain_produce import PlainProduce, read_plain_produce
+from barnabas.wire.plain_produce import PlainProduce, encode_plain_answer, read_plain_produce
+from barnabas.wire.produce import ProducedPartition, encode_produce_response
 from barnabas.wire.requests import MalformedRequest, read_body, read_header
 
 PRODUCE = 0
@@ -67,14 +68,14 @@ def read_generally(frame: bytes) -> PlainProduce:
     (topic,) = body.topic_data
     (data,) = topic.partition_data
     by_id = header.api_version >= IDS_FROM
-    return PlainProduce(
+    return (
         header.api_version,
         header.correlation_id,
         body.acks,
         body.timeout // datetime.timedelta(milliseconds=1),
         (topic.topic_id.bytes if topic.topic_id else bytes(16)) if by_id else topic.name.encode(),
         data.index,
-        data.records,
+        memoryview(data.records),
     )
 
 
@@ -151,3 +152,21 @@ def test_bytes_after_the_request_are_ignored_as_in_the_general_way() -> None:
 def test_a_client_without_an_id_is_plain_too() -> None:
     frame = frame_of(12, [("topic", [(0, b"r")])], client_id=None)
     assert read_plain_produce(frame) == read_generally(frame)
+
+
+@given(
+    st.sampled_from(PLAIN_VERSIONS),
+    st.sampled_from(["t", "topic", "é" * 60, "n" * 126]),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+    st.tuples(*[st.integers(-1, 2**63 - 1)] * 3),
+)
+def test_the_answer_is_that_of_the_general_way(
+    version: int, name: str, correlation_id: int, partition: int, placed: tuple[int, int, int]
+) -> None:
+    by_id = version >= IDS_FROM
+    topic = uuid.uuid5(uuid.NAMESPACE_DNS, name).bytes if by_id else name.encode()
+    general = [(topic if by_id else name, [ProducedPartition(partition, 0, *placed)])]
+    assert encode_plain_answer(version, correlation_id, topic, partition, *placed) == encode_produce_response(
+        version, correlation_id, general
+    )
