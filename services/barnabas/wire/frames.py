@@ -22,22 +22,23 @@ class FrameReader:
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._chunks: list[bytes] = []
-        self._buffered = 0
+        self.buffered_bytes = 0
         self._needed = LENGTH_BYTES
         """How many buffered bytes the next look is worth: a whole length, then a whole frame."""
-
-    @property
-    def buffered_bytes(self) -> int:
-        return self._buffered
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take what arrived and return the frames that are complete, without their length fields.
 
         Raises FrameError; the reader must not be used after that.
         """
+        if not self._chunks and len(data) >= LENGTH_BYTES:
+            # Who waits for each answer sends one whole frame at a time.
+            (length,) = _LENGTH.unpack_from(data)
+            if length == len(data) - LENGTH_BYTES and length <= self._frame_bytes_max:
+                return [data[LENGTH_BYTES:]]
         self._chunks.append(data)
-        self._buffered += len(data)
-        if self._buffered < self._needed:
+        self.buffered_bytes += len(data)
+        if self.buffered_bytes < self._needed:
             return []
         frames: list[bytes] = []
         if len(self._chunks) == 1:
@@ -50,13 +51,13 @@ class FrameReader:
         more, position = self._split(buffer)
         rest = buffer[position:] if position else buffer
         self._chunks = [rest] if rest else []
-        self._buffered = len(rest)
+        self.buffered_bytes = len(rest)
         return frames + more if frames else more
 
     def _whole_frame(self) -> tuple[bytes, bytes]:
         """(the frame that ends in the last of several chunks, what stands behind it); it may be large: copied once."""
         first, *between, last = self._chunks
-        end = len(last) - (self._buffered - self._needed)
+        end = len(last) - (self.buffered_bytes - self._needed)
         frame = b"".join([memoryview(first)[LENGTH_BYTES:], *between, memoryview(last)[:end]])
         return frame, last[end:]
 

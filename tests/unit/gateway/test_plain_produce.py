@@ -201,7 +201,7 @@ async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
         1000,
         RequestMetrics(),
         ConnectionMetrics(budget, ["PLAINTEXT"]),
-        at_once,
+        {b"\0\0": at_once},
     )
     transport = FakeTransport()
     connection.connection_made(transport)
@@ -253,7 +253,7 @@ async def test_what_a_client_does_not_read_is_kept_for_it_once() -> None:
         1000,
         RequestMetrics(),
         ConnectionMetrics(budget, ["PLAINTEXT"]),
-        at_once,
+        {b"\0\1": at_once},
     )
     transport = FullTransport()
     connection.connection_made(transport)

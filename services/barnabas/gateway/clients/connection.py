@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
     As in Kafka, a request starts when the one before it has been answered, so that a client's pipelined requests take
     effect in its order. Produce requests alone overlap, as waiting for each answer would cost a round trip a batch;
     they take turns in handing their batches over. Answers leave in the order of the requests. While nothing is under
-    way, a request that needs no waiting (`answer_at_once`) is answered on the spot.
+    way, a request that needs no waiting (`answers_at_once`) is answered on the spot.
     """
 
     def __init__(
@@ -75,15 +75,16 @@ class Connection(asyncio.Protocol):
         frame_bytes_max: int,
         requests: RequestMetrics,
         pauses: ConnectionMetrics,
-        answer_at_once: AnswerAtOnce | None = None,
+        answers_at_once: Mapping[bytes, AnswerAtOnce] = MappingProxyType({}),
     ) -> None:
+        """`answers_at_once` by the API key that a frame begins with."""
         self._make_client = make_client
         self._serve = serve
         self._budget = budget
         self._on_lost = on_lost
         self._requests = requests
         self._pauses = pauses
-        self._answer_at_once = answer_at_once
+        self._answers_at_once = answers_at_once
         self._reader = FrameReader(frame_bytes_max)
         self._frames: deque[tuple[Frame, float]] = deque()
         """Frames and when they were read, by perf_counter."""
@@ -102,6 +103,8 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._abort: asyncio.TimerHandle | None = None
         """Set while the connection is being closed."""
+        self._now: Callable[[], float]
+        """The event loop's time, in seconds."""
         self.last_activity = 0.0
         self._transport: asyncio.Transport
         self._client: Client
@@ -114,12 +117,13 @@ class Connection(asyncio.Protocol):
         self._client = self._make_client(self._transport)
         self._client.held.on_mute = self._on_mute
         self._log = self._log.bind(connection=self._client.connection_id, client=self._client.host)
-        self.last_activity = asyncio.get_running_loop().time()
+        self._now = asyncio.get_running_loop().time
+        self.last_activity = self._now()
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        self.last_activity = asyncio.get_running_loop().time()
+        self.last_activity = self._now()
         try:
             frames = self._reader.feed(data)
         except FrameError as error:
@@ -127,11 +131,10 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             received = perf_counter()
-            is_free = (
-                not (self._slots or self._frames or self._not_read or self._client.gaps) and self._writable
-            )
-            if is_free and self._answer_at_once is not None:
-                frames = self._write_at_once(frames, self._answer_at_once, received)
+            if self._writable and not (self._slots or self._frames or self._not_read or self._client.gaps):
+                frames = self._write_at_once(frames, received)
+                if not frames and self._reader.buffered_bytes == self._partial_bytes:
+                    return  # nothing else has changed
             for frame in frames:
                 self._unanswered_bytes += len(frame)
                 self._budget.take(len(frame))
@@ -192,14 +195,13 @@ class Connection(asyncio.Protocol):
 
     # --- requests
 
-    def _write_at_once(
-        self, frames: list[Frame], answer_at_once: AnswerAtOnce, received: float
-    ) -> list[Frame]:
+    def _write_at_once(self, frames: list[Frame], received: float) -> list[Frame]:
         """Answer the first frames, as far as that needs no waiting and the client takes it; returns the others."""
         small: list[bytes] = []
         answered = 0
         for frame in frames:
-            answer = answer_at_once(frame, received)
+            answer_at_once = self._answers_at_once.get(frame[:2])
+            answer = None if answer_at_once is None else answer_at_once(frame, received)
             if answer is None:
                 break
             answered += 1

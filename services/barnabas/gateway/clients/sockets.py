@@ -62,9 +62,9 @@ class Sockets:
         self._metrics = RequestMetrics()
         self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
-        self._answer_at_once: AnswerAtOnce | None = None
+        self._answers_at_once: dict[bytes, AnswerAtOnce] = {}
         if local is not None and not is_tracing():
-            self._answer_at_once = _plain_answers(parts, local, self._metrics, faults)
+            self._answers_at_once = _plain_answers(parts, local, self._metrics, faults)
         for collector in (self._metrics, self._connection_metrics):
             registry.register(collector)
 
@@ -132,7 +132,7 @@ class Sockets:
             self._parts.config.socket_request_max_bytes,
             self._metrics,
             self._connection_metrics,
-            self._answer_at_once,
+            self._answers_at_once,
         )
         return connection
 
@@ -188,15 +188,9 @@ class Sockets:
 
 def _plain_answers(
     parts: GatewayParts, local: LocalStorage, metrics: RequestMetrics, faults: Faults
-) -> AnswerAtOnce:
+) -> dict[bytes, AnswerAtOnce]:
     """What answers at once which requests, by the API key that they begin with."""
-    by_key: dict[bytes, AnswerAtOnce] = {
+    return {
         b"\0\0": PlainProduces(parts.metadata, local, metrics, faults).answer,
         b"\0\1": PlainFetches(parts, local, metrics, faults).answer,
     }
-
-    def answer(frame: bytes, received: float) -> bytes | list[bytes | memoryview] | None:
-        answer_at_once = by_key.get(frame[:2])
-        return None if answer_at_once is None else answer_at_once(frame, received)
-
-    return answer
