@@ -13,7 +13,7 @@ from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.log.segments.segment import AppendedBatch
 from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
 from barnabas.records.control import EndTransactionMarker, decode_marker
-from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail, plain_batch
+from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail
 
 
 class AppendOrigin(enum.Enum):
@@ -57,10 +57,6 @@ def prepare_leader_batches(
 
     Raises KafkaError with the code that Kafka answers; see `barnabas.records.validate`.
     """
-    if origin is AppendOrigin.CLIENT and len(records) <= config.segment_bytes:
-        plain = plain_batch(records, config, now_ms)
-        if plain is not None:
-            return [PreparedBatch(plain, checked_tail(records, plain), plain.crc, plain.max_timestamp, None)]
     prepared: list[PreparedBatch] = []
     position, end = 0, len(records)
     while position < end or not prepared:
@@ -102,14 +98,25 @@ def check_producers(
         if batch.marker is not None:
             state.check_marker(header, batch.marker)
             continue
-        is_client = origin is AppendOrigin.CLIENT
-        if is_client:
-            repeated = state.duplicate(header)
-            if repeated is not None:
-                return repeated
-            if header.producer_id not in state.producers:
-                refused.check(header)
-        state.check(header, check_sequence=is_client)
+        if origin is AppendOrigin.COORDINATOR:
+            state.check(header, check_sequence=False)
+            continue
+        repeated = check_client_producer(state, refused, header)
+        if repeated is not None:
+            return repeated
+    return None
+
+
+def check_client_producer(
+    state: ProducerState, refused: RefusedSequences, header: BatchHeader
+) -> BatchMetadata | None:
+    """As `check_producers`, of one batch that a producer with an id sent."""
+    repeated = state.duplicate(header)
+    if repeated is not None:
+        return repeated
+    if header.producer_id not in state.producers:
+        refused.check(header)
+    state.check(header, check_sequence=True)
     return None
 
 

@@ -7,7 +7,6 @@ or is taken back; after that only memory changes.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from barnabas.kernel.clock import Clock
@@ -22,9 +21,10 @@ from barnabas.log.append import (
     prepare_follower_batches,
     prepare_leader_batches,
 )
-from barnabas.log.errors import WouldBlock, storage_error, storage_errors
+from barnabas.log.errors import WouldBlock, storage_errors
 from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
+from barnabas.log.plain_append import PlainAppender
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment
@@ -51,6 +51,7 @@ class LogAppender:
         self._producers = producers
         self._roller = roller
         self._clock = clock
+        self._plain = PlainAppender(state, turns, trust, producers, roller, clock)
 
     def append_as_leader(
         self,
@@ -67,6 +68,10 @@ class LogAppender:
         `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
         anything else of the disk but one write into the page cache.
         """
+        if origin is AppendOrigin.CLIENT:
+            info = self._plain.append(records, leader_epoch)
+            if info is not None:
+                return info
         state, turns, producers = self._state, self._turns, self._producers
         now_ms = self._clock.now_ms()
         config = state.factory.config
@@ -160,10 +165,7 @@ class LogAppender:
         try:
             segment.append(parts, batches, length)
         except OSError as error:
-            roller.is_unclear = True
-            with contextlib.suppress(OSError):
-                roller.clear_up()
-            raise storage_error(state.directory, error) from error
+            raise roller.failed_write(error) from error
         return segment
 
     def _replay(self, segment: Segment, prepared: list[PreparedBatch], batches: list[AppendedBatch]) -> None:

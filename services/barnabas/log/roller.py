@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 
+from barnabas.kernel.errors import KafkaError
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import storage_errors
+from barnabas.log.errors import storage_error, storage_errors
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.segments.segment import RollLimits, Segment, remove_marked
@@ -86,6 +87,13 @@ class SegmentRoller:
             with contextlib.suppress(OSError):
                 remove_marked(state.files, old.mark_deleted())
         return new
+
+    def failed_write(self, error: OSError) -> KafkaError:
+        """An append's write failed; what it left is removed now, or before the next. Returns what to raise."""
+        self.is_unclear = True
+        with contextlib.suppress(OSError):
+            self.clear_up()
+        return storage_error(self._state.directory, error)
 
     def clear_up(self) -> None:
         """Remove what a write or a roll that failed has left; with the turn. Raises OSError; nothing may be written

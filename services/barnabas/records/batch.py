@@ -135,7 +135,8 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
     Nothing in it is checked: see `barnabas.records.validate`.
     """
-    return BatchHeader._make(HEADER.unpack_from(buffer, position))
+    # As `_make`, which would count the fields once more.
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
 
 
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

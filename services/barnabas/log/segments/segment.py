@@ -197,8 +197,11 @@ class Segment:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch], length: int) -> None:
-        """Write `parts` (`length` bytes, the `batches` back to back) at the end.
+    def append(
+        self, parts: Sequence[Buffer], batches: Sequence[tuple[int, int, int, int]], length: int
+    ) -> None:
+        """Write `parts` (`length` bytes, the `batches` back to back) at the end; each is an AppendedBatch, or a tuple
+        of the same values.
 
         Raises OSError; bytes behind `size` may then stand in the file, which `remove_rest` has to remove before the
         next append. Once the bytes are written nothing fails: indexes only grow in memory.
@@ -210,12 +213,12 @@ class Segment:
         hints = self.hints
         if len(hints) >= POSITION_HINTS_MAX:
             hints.clear()
-        hints[batches[0].first_offset] = position
+        hints[batches[0][0]] = position
         if self._first_timestamp is None and position == 0:
-            self._first_timestamp = batches[0].max_timestamp
-        for batch in batches:
-            self._index(opened, position, batch.last_offset, batch.max_timestamp)
-            position += batch.size
+            self._first_timestamp = batches[0][2]
+        for _, last_offset, max_timestamp, size in batches:
+            self._index(opened, position, last_offset, max_timestamp)
+            position += size
         # Last, so that a reader in another thread never sees a size that is not written.
         self.size = position
 
