@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.host.local_link import LocalAppends, LocalFetches
-from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
 from barnabas.links.errors import DeadlinePassed, Unreachable
 from barnabas.links.local_storage import Placed, Read, Sought
 
@@ -47,7 +46,6 @@ class LocalNode:
         self.fetches = LocalFetches()
         self.stub = LocalCalls()
         self._replicas: Replicas | None = None
-        self._append_times = Histogram(SECONDS_BUCKETS)
         self._fetches: FetchHandler | None = None
 
     @asynccontextmanager
@@ -58,7 +56,6 @@ class LocalNode:
         self.stub.open(servicer)
         self._replicas = replicas
         self._fetches = servicer.fetches
-        self._append_times = servicer.appends.append_times
         try:
             async with asyncio.TaskGroup() as tasks:
                 woken = tasks.create_task(unanswered.serve_woken(), name="woken fetches")
@@ -79,11 +76,9 @@ class LocalNode:
         found = self._replicas.find(topic_id, partition)
         if found is None:
             return None
-        began = perf_counter()
         info = found.appending.append_at_once(records, acks)
         if info is None:
             return None
-        self._append_times.observe(perf_counter() - began)
         return Placed(info.first_offset, info.log_append_time_ms, info.log_start_offset)
 
     def read_at_once(

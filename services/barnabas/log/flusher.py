@@ -37,11 +37,6 @@ class LogFlusher:
         for segment in loaded.segments[: len(loaded.segments) - loaded.report.segments_checked]:
             segment.is_flushed = True
 
-    @property
-    def is_finished_segment_unflushed(self) -> bool:
-        """Whether `flush_finished` has something to do: a segment was rolled since."""
-        return self._state.end[1].base_offset > self.recovery_point
-
     def flush(self) -> int:
         """Make everything up to the present end durable; returns the new recovery point. For a thread.
 

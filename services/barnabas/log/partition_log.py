@@ -199,8 +199,8 @@ class PartitionLog:
 
     @property
     def is_finished_segment_unflushed(self) -> bool:
-        """Whether `flush_finished` has something to do: a segment was rolled since."""
-        return self._flusher.is_finished_segment_unflushed
+        """Whether `flush_finished` has something to do: a segment was rolled since. Every append asks."""
+        return self._state.end[1].base_offset > self._flusher.recovery_point
 
     @property
     def is_closed(self) -> bool:

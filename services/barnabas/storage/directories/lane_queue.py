@@ -14,14 +14,12 @@ OnWithdrawn = Callable[[KafkaError], None]
 class LaneQueue:
     """Owner of one partition's items in `lane`. While there are any, all that follow have to go there too."""
 
-    __slots__ = ("_items", "_lane")
+    __slots__ = ("_lane", "items")
 
     def __init__(self, lane: DirectoryLane) -> None:
         self._lane = lane
-        self._items: dict[LaneItem, OnWithdrawn | None] = {}
-
-    def __len__(self) -> int:
-        return len(self._items)
+        self.items: dict[LaneItem, OnWithdrawn | None] = {}
+        """What is there, in order, with whom to tell; every append asks whether there is any."""
 
     def submit(
         self,
@@ -33,18 +31,18 @@ class LaneQueue:
         """As `DirectoryLane.submit`; what comes without `on_withdrawn` cannot be taken back."""
 
         def leave(result: object, error: BaseException | None) -> None:
-            del self._items[item]
+            del self.items[item]
             on_done(result, error)
 
         item = self._lane.submit(work, leave, size_bytes)
-        self._items[item] = on_withdrawn
+        self.items[item] = on_withdrawn
         return item
 
     def withdraw(self, item: LaneItem) -> bool:
         """Take back what has not begun: it never runs, and nobody is told. False when it has begun."""
         if not self._lane.withdraw(item):
             return False
-        del self._items[item]
+        del self.items[item]
         return True
 
     def withdraw_all(self, reason: KafkaError) -> None:
@@ -52,7 +50,7 @@ class LaneQueue:
 
         The last one first: else the writer thread might begin one whose forerunner is gone.
         """
-        items = reversed(list(self._items.items()))
+        items = reversed(list(self.items.items()))
         withdrawn = [told for item, told in items if told is not None and self.withdraw(item)]
         for on_withdrawn in reversed(withdrawn):
             on_withdrawn(reason)

@@ -63,7 +63,8 @@ class Appending:
 
     def is_direct(self, now: float) -> bool:
         """Whether the next append may run on the event loop (`append`); else it has to `append_in_lane`."""
-        return not self._queue and (self._lane is None or self._lane.is_direct(now))
+        is_queued = self._queue is not None and self._queue.items
+        return not is_queued and (self._lane is None or self._lane.is_direct(now))
 
     def append(
         self, records: bytes, leader_epoch: int, acks: int, *, claim: CoordinatorClaim | None = None
@@ -91,20 +92,22 @@ class Appending:
         None, with nothing changed, where it cannot: the log is not led here or not open, its directory is not known to
         be fast, other replicas or a sync have to be waited for, or the batch is refused.
         """
-        replica = self._replica
-        if replica.error or replica.internal or self._queue or not replica.acknowledges_at_once:
+        replica, queue = self._replica, self._queue
+        if replica.error or replica.internal or not replica.acknowledges_at_once:
             return None
         lane, opened = self._lane, self._log
-        assert lane is not None and opened is not None, "a leader has its log"  # noqa: PT018
+        assert lane is not None and opened is not None and queue is not None, "a leader has its log"  # noqa: PT018
         began = perf_counter()
-        if not lane.is_direct(began):
+        if queue.items or not lane.is_direct(began):
             return None
         try:
             info = opened.append_as_leader(records, replica.leader_epoch, may_block=False)
         except (KafkaError, WouldBlock):
             return None
-        lane.on_append(began, perf_counter())
+        ended = perf_counter()
+        lane.on_append(began, ended)
         self._on_written(info, len(records))
+        replica.counts.node.append_times.observe(ended - began)
         return info
 
     # -- in the writer thread -----------------------------------------------------------------------------------
@@ -196,7 +199,7 @@ class Appending:
             self._in_turn(partial(self._log.update_config, config))
 
     def _in_turn(self, change: Callable[[], object]) -> None:
-        if self._queue:
+        if self._queue is not None and self._queue.items:
             self._queue.submit(change, lambda *_: None)
         else:
             change()

@@ -19,7 +19,7 @@ class Durability:
     nothing that waits may be acknowledged, and the log may not hold what it was told.
     """
 
-    __slots__ = ("_commit", "_is_stopped", "_log", "_on_failed", "_on_synced", "_unawaited", "_waiting")
+    __slots__ = ("_is_stopped", "_log", "_on_failed", "_on_synced", "_unawaited", "_waiting", "commit")
 
     def __init__(
         self,
@@ -34,33 +34,28 @@ class Durability:
         self._log = opened
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self._commit = GroupCommit(opened, executor, self._on_commit, self._on_commit_failed)
+        self.commit = GroupCommit(opened, executor, self._on_commit, self._on_commit_failed)
         self._unawaited = UnawaitedFlushes(name, opened, executor, on_failed)
         self._waiting = OffsetWaiters()
         self._is_stopped = False
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether a sync runs that appends wait for."""
-        return self._commit.is_pending
 
     def acknowledgeable(self, end_offset: int) -> int:
         """Up to where the log, which ends at `end_offset`, may count as written: while a sync that flush.messages
         asked for is running, up to what is known to be durable.
         """
-        return min(end_offset, self._log.recovery_point) if self._commit.is_pending else end_offset
+        return min(end_offset, self._log.recovery_point) if self.commit.is_pending else end_offset
 
     def on_append(self, config: LogConfig) -> None:
         """Something was appended under these settings."""
         flush_ms = config.flush_ms
         if config.flush_messages < LONG_MAX and self._log.unflushed_records >= config.flush_messages:
-            self._commit.request()
+            self.commit.request()
             flush_ms = LONG_MAX
         self._unawaited.on_append(flush_ms)
 
     def wait(self, offset: int, on_decided: OnDecided) -> bool:
         """Have `on_decided` called once what is before `offset` is durable; False if no sync is to be waited for."""
-        if not self._commit.is_waiting_for(offset):
+        if not self.commit.is_waiting_for(offset):
             return False
         self._waiting.add(offset, on_decided)
         return True

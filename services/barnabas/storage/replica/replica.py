@@ -267,7 +267,7 @@ class Replica:
             leader is not None
             and leader.is_alone
             and durability is not None
-            and not durability.is_pending
+            and not durability.commit.is_pending
             and self.settings.log.flush_messages >= LONG_MAX
         )
 
@@ -291,29 +291,38 @@ class Replica:
 
     def on_appended(self, end_offset: int, size_bytes: int) -> None:
         """The log ends at `end_offset`, `size_bytes` later than before."""
-        self._unseen.add(self._end_offset, end_offset, size_bytes)
-        self._end_offset = end_offset
+        start_offset, self._end_offset = self._end_offset, end_offset
         if self.is_offline:
             return
-        assert self._durability is not None, "a log has its durability"
-        self._durability.on_append(self.settings.log)
+        leader, durability = self.leader, self._durability
+        assert durability is not None, "a log has its durability"
+        durability.on_append(self.settings.log)
+        if (
+            self.high_watermark == start_offset
+            and leader is not None
+            and leader.is_alone
+            and durability.acknowledgeable(end_offset) == end_offset
+        ):
+            # Readers saw all there was and see at once what is appended: it is never among the unseen.
+            self._move_high_watermark(end_offset, size_bytes)
+            return
+        self._unseen.add(start_offset, end_offset, size_bytes)
         self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> None:
-        """Move the high watermark to where everybody is who has to be, and tell those who wait for it.
-
-        The only place that moves it.
-        """
+        """Move the high watermark to where everybody is who has to be."""
         leader, durability = self.leader, self._durability
         if leader is None or durability is None:
             return
         offset = durability.acknowledgeable(self._end_offset)
         if not leader.is_alone:
             offset = leader.replicated(offset)
-        if offset <= self.high_watermark:
-            return
+        if offset > self.high_watermark:
+            self._move_high_watermark(offset, self._unseen.take(offset))
+
+    def _move_high_watermark(self, offset: int, size_bytes: int) -> None:
+        """Tell those who wait for it; its readers see `size_bytes` more. The only place that moves it."""
         self.high_watermark = offset
-        size_bytes = self._unseen.take(offset)
         if self._for_high_watermark:
             self._for_high_watermark.release(offset)
         if self.watchers:
