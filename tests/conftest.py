@@ -15,9 +15,9 @@ ONLY_BY_NAME: Final = frozenset({TESTS / "containers", TESTS / "kubernetes"})
 """Folders that run when they are named: they need an engine or root, some minutes, and the machine's network."""
 
 
-# gRPC would stop and start its threads around every fork of this process, which breaks the child where one of them is at
-# work: PySpark starts its JVM by such a fork. It has to be said before gRPC is loaded; no child of ours uses gRPC before
-# it is another program.
+# gRPC would stop and start its threads around every fork of this process, which breaks the child where one of them is
+# at work: PySpark starts its JVM by such a fork. It has to be said before gRPC is loaded; no child of ours uses gRPC
+# before it is another program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 # How long an example takes says more of the machine than of the code: a busy one is no failure. What Hypothesis itself

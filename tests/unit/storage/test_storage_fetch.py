@@ -185,6 +185,16 @@ async def test_a_withdrawn_fetch_is_forgotten(node: StorageHarness) -> None:
     assert [future.cancelled() for future in futures] == [True, True, False]
 
 
+async def test_no_fetch_waits_for_more_than_its_answer_holds(node: StorageHarness) -> None:
+    topic = await node.create_topic()
+    one = batch(b"value")
+    for _ in range(3):
+        await node.append(topic, one)
+    for limits in ({"max_bytes": 2 * len(one) + 5, "min_bytes": 1 << 20}, {"max_bytes": 1, "min_bytes": 1}):
+        result = await node.fetch(topic, max_wait_ms=LONG_MS, **limits)
+        assert len(result.records) == max(1, limits["max_bytes"] // len(one)) * len(one)
+
+
 async def test_time_over_answers_with_what_there_is(node: StorageHarness) -> None:
     topic = await node.create_topic()
     result = await node.fetch(topic, max_wait_ms=5)

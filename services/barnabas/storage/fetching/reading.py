@@ -65,6 +65,13 @@ class FetchReader:
         self._replicas = replicas
         self._bytes_max = bytes_max
 
+    def enough_bytes(self, min_bytes: int, max_bytes: int) -> int:
+        """How many bytes a fetch waits for: no more than an answer to it holds in any case.
+
+        An answer is of whole batches, so that one which is full may be some way below its limit.
+        """
+        return min(min_bytes, max(1, min(max_bytes, self._bytes_max, ANSWER_BYTES_TARGET) // 2))
+
     def read(self, request: FetchRequest) -> ReadOutcome:
         """Read what there is now and does not have to be waited for: up to the first partition that does.
 
@@ -101,7 +108,7 @@ class FetchReader:
                 if got.found is not None:
                     size_bytes += got.found.length
                 located.append((replica, got))
-            if size_bytes < max(min_bytes, 1):
+            if size_bytes < max(self.enough_bytes(min_bytes, max_bytes), 1):
                 return None
             records = [b"" if got.found is None else got.found.read(nowait=True) for _, got in located]
         except (KafkaError, OSError):

@@ -104,6 +104,7 @@ class UnansweredFetches:
 
     def take(self, request: FetchRequest) -> None:
         """Answer `request` now or later."""
+        request.min_bytes = self._handler.reader.enough_bytes(request.min_bytes, request.max_bytes)
         fetch = DelayedFetch(request, self._on_complete)
         if request.traceparent:
             fetch.span = start_span("storage.fetch", traceparent=request.traceparent)
