@@ -36,10 +36,9 @@ _REFUSALS: Final[dict[type[Exception], Refusal]] = {
     AlreadyRegistered: Refusal.ID_TAKEN,
     WrongCluster: Refusal.NEVER_ACCEPTED,
     HistoryRefused: Refusal.OTHER_HISTORY,
-    KafkaError: Refusal.NEVER_ACCEPTED,
 }
 _LOST: Final = (LeadershipLost, StreamEnded)
-_ERRORS: Final[tuple[type[Exception], ...]] = (*_REFUSALS, *_LOST)
+_ERRORS: Final[tuple[type[Exception], ...]] = (*_REFUSALS, *_LOST, KafkaError)
 
 
 class ControllerServicer:
@@ -125,4 +124,6 @@ class ControllerServicer:
 def _link_error(error: Exception) -> LinkError:
     if isinstance(error, _LOST):
         return OutcomeUnknown(str(error))
+    if isinstance(error, KafkaError):
+        return Refused(Refusal.NEVER_ACCEPTED, error.message or error.code.name, error.code)
     return Refused(_REFUSALS[type(error)], str(error))

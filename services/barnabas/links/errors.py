@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from barnabas.kernel.errors import ErrorCode
+
 
 class LinkError(Exception):
     """There is no result; the message says why."""
@@ -50,8 +52,9 @@ class Refusal(Enum):
 
 
 class Refused(LinkError):
-    """The peer says in so many words that it did not do it."""
+    """The peer says in so many words that it did not do it; `code` is Kafka's, where a client is to see one."""
 
-    def __init__(self, why: Refusal, message: str) -> None:
+    def __init__(self, why: Refusal, message: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
         self.why = why
+        self.code = code

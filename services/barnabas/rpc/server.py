@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from barnabas.kernel.tracing import is_tracing
 from barnabas.links.errors import LinkError
 from barnabas.rpc.connections import OPTIONS
-from barnabas.rpc.status_codes import status_of
+from barnabas.rpc.status_codes import ending_of
 
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerService
@@ -109,7 +109,7 @@ def _answering(serve: Callable[[Any], Awaitable[Any]]) -> Any:
         try:
             return await serve(request)
         except LinkError as error:
-            await context.abort(status_of(error), str(error))
+            await context.abort(*ending_of(error))
 
     return answer
 
@@ -121,6 +121,6 @@ def _streaming(serve: Callable[[Any], Any]) -> Any:
                 async for message in messages:
                     await context.write(message)
         except LinkError as error:
-            await context.abort(status_of(error), str(error))
+            await context.abort(*ending_of(error))
 
     return stream

@@ -1,14 +1,19 @@
-"""gRPC's status codes and the errors of links: one is translated into the other here and nowhere else."""
+"""gRPC's status codes and the errors of links: one is translated into the other here and nowhere else.
+
+What a service of ours refuses is marked in the trailing metadata: gRPC has some of these statuses for failures of its
+own, after which a request may have been carried out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
+from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused
 
 _STATUS: Final[Mapping[Refusal, grpc.StatusCode]] = MappingProxyType(
@@ -24,10 +29,27 @@ _STATUS: Final[Mapping[Refusal, grpc.StatusCode]] = MappingProxyType(
 )
 _REFUSALS: Final = MappingProxyType({status: why for why, status in _STATUS.items()})
 
+REFUSED_KEY: Final = "barnabas-refused"
+"""Marks a refusal; the value is Kafka's error code, 0 where there is none."""
 
-def status_of(error: LinkError) -> grpc.StatusCode:
+REASON_CHARACTERS_MAX: Final = 500
+"""Of a reason, what is sent. gRPC's limit for all metadata of a call is 8 KiB, of which a character takes up to 12."""
+
+_ALSO_OF_GRPC: Final = frozenset({grpc.StatusCode.RESOURCE_EXHAUSTED})
+"""What says nothing without the mark: gRPC ends a call so whose answer is larger than a message may be. All others it
+never makes itself, or only for a call that it did not pass on (UNIMPLEMENTED)."""
+
+Ending = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+"""Status, reason and trailing metadata."""
+
+
+def ending_of(error: LinkError) -> Ending:
     """With what a server ends a call that failed so."""
-    return _STATUS[error.why] if isinstance(error, Refused) else grpc.StatusCode.UNAVAILABLE
+    reason = str(error)[:REASON_CHARACTERS_MAX]
+    if not isinstance(error, Refused):
+        return grpc.StatusCode.UNAVAILABLE, reason, ()
+    code = ErrorCode.none if error.code is None else error.code
+    return _STATUS[error.why], reason, ((REFUSED_KEY, str(code.value)),)
 
 
 def error_of(failed: grpc.aio.AioRpcError) -> LinkError:
@@ -37,8 +59,18 @@ def error_of(failed: grpc.aio.AioRpcError) -> LinkError:
     """
     status = failed.code()
     reason = failed.details() or status.name
-    if status in _REFUSALS:
-        return Refused(_REFUSALS[status], reason)
+    metadata: Any = failed.trailing_metadata()  # a grpc.aio.Metadata, of which its types do not know
+    mark = metadata.get(REFUSED_KEY)
+    if status in _REFUSALS and (mark is not None or status not in _ALSO_OF_GRPC):
+        return Refused(_REFUSALS[status], reason, _kafka_code(mark))
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlinePassed(reason)
     return OutcomeUnknown(reason)
+
+
+def _kafka_code(mark: str | bytes | None) -> ErrorCode | None:
+    try:
+        code = ErrorCode(int(mark or 0))
+    except ValueError:
+        return ErrorCode.unknown_server_error  # of a later version, which knows more of them
+    return None if code is ErrorCode.none else code

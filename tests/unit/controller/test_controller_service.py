@@ -236,6 +236,19 @@ async def test_another_clusters_node_is_refused_for_good(running: RunningControl
             pass
 
 
+async def test_what_the_store_cannot_take_is_refused_with_kafkas_code(running: RunningController) -> None:
+    async with watching(running.address, node_request()) as node:
+        await create(node, "orders")
+        change = pb.ConfigResourceChange(resource_type=2, resource_name="orders")
+        throttled = "follower.replication.throttled.replicas"
+        change.operations.add(name=throttled, operation=0, value=",".join(["0:1"] * 150_000))
+        with pytest.raises(Refused, match=r"^configs/.* would have \d+ bytes") as caught:
+            await node.controller.IncrementalAlterConfigs(
+                pb.IncrementalAlterConfigsRequest(resources=[change])
+            )
+    assert (caught.value.why, caught.value.code) == (Refusal.NEVER_ACCEPTED, ErrorCode.policy_violation)
+
+
 async def test_gateways_come_and_go(running: RunningController) -> None:
     gateway = pb.WatchRequest(gateway=md.GatewayRecord(gateway_id="g1", rack="r"))
     async with watching(running.address, pb.WatchRequest()) as observer:

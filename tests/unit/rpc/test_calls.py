@@ -7,12 +7,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
+import grpc
 import grpc.aio
 import pytest
 
+from barnabas.kernel.errors import ErrorCode
 from barnabas.links.controller_link import ControllerLink, ControllerService
-from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Refusal, Refused, Unreachable
+from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.rpc.network import GrpcNetwork
+from barnabas.rpc.status_codes import REFUSED_KEY, error_of
 from barnabas.rpc.unary_calls import answer_of
 from barnabas.rpc.v1 import controller_pb2 as pb
 
@@ -87,7 +90,60 @@ async def test_every_refusal_arrives_as_itself(
     controller.failure = Refused(why, "the reason")
     with pytest.raises(Refused, match=r"^the reason$") as refused:
         await ask(link)
-    assert refused.value.why is why
+    assert (refused.value.why, refused.value.code) == (why, None)
+
+
+async def test_a_refusal_arrives_with_kafkas_error_code(controller: Controller, link: ControllerLink) -> None:
+    controller.failure = Refused(Refusal.NEVER_ACCEPTED, "too large", ErrorCode.policy_violation)
+    with pytest.raises(Refused, match=r"^too large$") as refused:
+        await ask(link)
+    assert (refused.value.why, refused.value.code) == (Refusal.NEVER_ACCEPTED, ErrorCode.policy_violation)
+    deltas = link.Watch(pb.WatchRequest())
+    with pytest.raises(Refused, match=r"^too large$") as ended:
+        async for _ in deltas:
+            pass
+    assert ended.value.code is ErrorCode.policy_violation
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "\N{ELEPHANT}"])
+async def test_a_reason_of_any_length_arrives_as_far_as_grpc_carries_it(
+    controller: Controller, link: ControllerLink, letter: str
+) -> None:
+    controller.failure = Refused(Refusal.NEVER_ACCEPTED, letter * 100_000, ErrorCode.invalid_config)
+    with pytest.raises(Refused, match=f"^{letter}{{400,}}$") as refused:
+        await ask(link)
+    assert refused.value.code is ErrorCode.invalid_config
+
+
+async def test_what_grpc_refuses_itself_may_have_been_done(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer over the limit of messages ends with the status of TOO_BUSY, and was carried out."""
+    monkeypatch.setattr("barnabas.rpc.connections.OPTIONS", (("grpc.max_receive_message_length", 1000),))
+    network = GrpcNetwork()
+    server = network.listen(f"unix:{tmp_path}/c")
+    await server.serve_controller(cast(ControllerService, controller))
+    link = network.connect_controller(server.address)
+    controller.may_answer.set()
+    with pytest.raises(OutcomeUnknown, match="larger than max"):
+        await link.CreateTopics(pb.CreateTopicsRequest(topics=[pb.NewTopic(name="n" * 2000)]))
+    assert controller.asked.is_set()
+    await link.close()
+    await server.stop(None)
+
+
+def test_a_status_of_an_earlier_version_or_grpc_itself() -> None:
+    def told(status: grpc.StatusCode, *marks: tuple[str, str]) -> LinkError:
+        metadata = grpc.aio.Metadata(*marks)
+        return error_of(grpc.aio.AioRpcError(status, grpc.aio.Metadata(), metadata, "the reason"))
+
+    never = told(grpc.StatusCode.INVALID_ARGUMENT)
+    assert isinstance(never, Refused)
+    assert (never.why, never.code) == (Refusal.NEVER_ACCEPTED, None)
+    assert isinstance(told(grpc.StatusCode.RESOURCE_EXHAUSTED), OutcomeUnknown)
+    later = told(grpc.StatusCode.INVALID_ARGUMENT, (REFUSED_KEY, "9999"))
+    assert isinstance(later, Refused)
+    assert later.code is ErrorCode.unknown_server_error
 
 
 @pytest.mark.parametrize("failure", [OutcomeUnknown("lost the leadership"), ZeroDivisionError("a mistake")])

@@ -33,7 +33,8 @@ async def call_controller(
     """The controller's answer. `call(controller, seconds)` makes one attempt with what is left of the time.
 
     What a controller did not take is tried again until the time is up; an attempt whose outcome is unknown is not.
-    Raises KafkaError, which all clients may retry: REQUEST_TIMED_OUT, or NOT_CONTROLLER for a lost controller.
+    Raises KafkaError: with what the controller refused it with, or what all clients may retry, REQUEST_TIMED_OUT, and
+    NOT_CONTROLLER for a lost controller.
     """
     deadline = _now() + timeout_seconds
     while True:
@@ -48,11 +49,23 @@ async def call_controller(
             raise KafkaError(
                 ErrorCode.request_timed_out, "The controller did not answer in time: see what it did."
             ) from error
+        except Refused as error:
+            if error.why not in _NOT_TAKEN:
+                raise _refused(error) from error
         except LinkError as error:
-            if not isinstance(error, Refused) or error.why not in _NOT_TAKEN:
-                reason = f"The controller was lost ({error}): try again."
-                raise KafkaError(ErrorCode.not_controller, reason) from error
+            reason = f"The controller was lost ({error}): try again."
+            raise KafkaError(ErrorCode.not_controller, reason) from error
         await asyncio.sleep(min(RETRY_PAUSE_SECONDS, left))
+
+
+def _refused(error: Refused) -> KafkaError:
+    """What a client is told who would ask in vain again, unless the controller's own code says otherwise."""
+    if error.code is not None:
+        return KafkaError(error.code, str(error))
+    if error.why is Refusal.UNKNOWN_CALL:
+        reason = f"The controller is of an earlier version, which does not know the request ({error})."
+        return KafkaError(ErrorCode.unsupported_version, reason)
+    return KafkaError(ErrorCode.unknown_server_error, f"The controller refused the request: {error}")
 
 
 def _now() -> float:

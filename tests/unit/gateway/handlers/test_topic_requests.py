@@ -147,7 +147,6 @@ async def test_create_topics_tells_a_topics_own_error() -> None:
     [
         (OutcomeUnknown("it went away"), ErrorCode.not_controller),
         (Unreachable("nobody is there"), ErrorCode.not_controller),
-        (Refused(Refusal.NEVER_ACCEPTED, "no"), ErrorCode.not_controller),
         (DeadlinePassed("too late"), ErrorCode.request_timed_out),
     ],
 )
@@ -166,6 +165,31 @@ async def test_lost_controller_is_each_topics_error(error: LinkError, code: Erro
     grown = await gateway.ask(CREATE_PARTITIONS, 3, {"topics": [{"name": "a", "count": 4}], "timeout": 1_000})
     assert [topic.error_code for topic in grown.results] == [code]
     assert grown.results[0].error_message
+
+
+@pytest.mark.parametrize(
+    ("why", "told", "code"),
+    [
+        (Refusal.NEVER_ACCEPTED, ErrorCode.policy_violation, ErrorCode.policy_violation),
+        (Refusal.NEVER_ACCEPTED, ErrorCode.request_timed_out, ErrorCode.request_timed_out),
+        (Refusal.NEVER_ACCEPTED, None, ErrorCode.unknown_server_error),
+        (Refusal.NOT_REGISTERED, None, ErrorCode.unknown_server_error),
+        (Refusal.UNKNOWN_CALL, None, ErrorCode.unsupported_version),
+    ],
+)
+async def test_what_the_controller_refuses_is_told_as_it_says(
+    why: Refusal, told: ErrorCode | None, code: ErrorCode
+) -> None:
+    gateway = Gateway()
+
+    def refuse(_: Any) -> Any:
+        raise Refused(why, "topics/a would have 600000 bytes", told)
+
+    gateway.controller.answers["CreateTopics"] = refuse
+    (topic,) = (await gateway.ask(CREATE_TOPICS, 7, {"topics": [new_topic("a")], "timeout": 1_000})).topics
+    assert topic.error_code == code
+    assert "topics/a would have 600000 bytes" in topic.error_message
+    assert len(gateway.controller.calls) == 1
 
 
 async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
