@@ -54,19 +54,24 @@ def run_measured(
 ) -> Generator[Any, None, ResultT]:
     """Await `work`, noting when it started and ended, and how much of that it ran rather than waited."""
     error: BaseException | None = None
+    awaited: Any = None
     resumed = request_times.started = perf_counter()
-    while True:
-        try:
-            awaited = work.send(None) if error is None else work.throw(error)
-        except StopIteration as end:
-            request_times.answered = now = perf_counter()
-            request_times.local_seconds += now - resumed
-            result: ResultT = end.value
-            return result
-        request_times.local_seconds += perf_counter() - resumed
-        error = None
-        try:
-            yield awaited
-        except BaseException as thrown:  # a cancellation, say: it belongs to the work
-            error = thrown
-        resumed = perf_counter()
+    try:
+        while True:
+            try:
+                awaited = work.send(None) if error is None else work.throw(error)
+            except StopIteration as end:
+                request_times.answered = now = perf_counter()
+                request_times.local_seconds += now - resumed
+                result: ResultT = end.value
+                return result
+            request_times.local_seconds += perf_counter() - resumed
+            error = None
+            try:
+                yield awaited
+            except BaseException as thrown:  # a cancellation, say: it belongs to the work
+                error = thrown
+            resumed = perf_counter()
+    finally:
+        # An error's traceback knows this frame: in a circle they would keep all that the request holds.
+        error = awaited = None

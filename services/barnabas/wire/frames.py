@@ -54,6 +54,11 @@ class FrameReader:
         self.buffered_bytes = len(rest)
         return frames + more if frames else more
 
+    def clear(self) -> None:
+        """Let the bytes go: no more will come."""
+        self._chunks.clear()
+        self.buffered_bytes = 0
+
     def _whole_frame(self) -> tuple[bytes, bytes]:
         """(the frame that ends in the last of several chunks, what stands behind it); it may be large: copied once."""
         first, *between, last = self._chunks

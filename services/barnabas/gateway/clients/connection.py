@@ -115,6 +115,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self._client = self._make_client(self._transport)
+        del self._make_client  # it may know this connection, which is to go with its last use
         self._client.held.on_mute = self._on_mute
         self._log = self._log.bind(connection=self._client.connection_id, client=self._client.host)
         self._now = asyncio.get_running_loop().time
@@ -167,9 +168,11 @@ class Connection(asyncio.Protocol):
             self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._budget.give_back(self._unanswered_bytes + self._partial_bytes)
         self._unanswered_bytes = self._partial_bytes = 0
+        self._reader.clear()
         self._frames.clear()
         self._slots.clear()
         self._stop_requests()
+        self._client.unsettled.clear()
         self._on_lost(self)
 
     # --- what the gateway calls
@@ -241,6 +244,17 @@ class Connection(asyncio.Protocol):
             return
         except MalformedRequest as error:
             self._give_up(str(error))
+            return
+        except asyncio.CancelledError:
+            self._give_up(
+                "a request was cancelled"
+            )  # by something inside: of a connection that ends it is no news
+            raise
+        except Exception as error:
+            # Its answer will never come, nor could any behind it leave.
+            if not self._closing:
+                self._log.exception("connection closed", reason=f"{type(error).__name__}: {error}")
+                self.close()
             return
         finally:
             slot.turn.pass_on()

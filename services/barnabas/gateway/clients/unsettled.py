@@ -60,6 +60,10 @@ class Unsettled:
             for result in [result for result in self._sends if result.done()]:
                 self.settle(result)
 
+    def clear(self) -> None:
+        """The connection has ended: nobody comes after what is under way, and its records are to go with it."""
+        self._sends.clear()
+
     def are_elsewhere(self, partitions: Iterable[Any], node: object, metadata: object) -> bool:
         """Whether batches for one of `partitions` are under way to another node than `node`."""
         if not self._sends:

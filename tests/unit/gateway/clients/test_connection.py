@@ -112,6 +112,8 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         def warning(self, event: str, **values: Any) -> None:
             told.append({"event": event, **values})
 
+        exception = warning
+
     monkeypatch.setattr(connection_module, "get_logger", lambda _: cast(Any, Log()))
     return told
 
@@ -207,6 +209,27 @@ async def test_request_that_cannot_be_answered_closes_with_one_line(
     assert [line["reason"] for line in warnings] == [str(error)]
     await served.send(OTHER, "late")
     assert "late" not in served.started
+
+
+async def test_a_request_that_fails_in_an_unknown_way_closes_with_one_line(
+    warnings: list[dict[str, Any]],
+) -> None:
+    served = Served()
+    await served.send(PRODUCE, "a", "b")
+    await served.answer("a", KeyError("nobody thought of it"))
+    assert (served.transport.closed, served.cancelled) == (True, ["b"])
+    assert [line["reason"] for line in warnings] == ["KeyError: 'nobody thought of it'"]
+
+
+async def test_a_request_that_is_cancelled_from_inside_closes_with_one_line(
+    warnings: list[dict[str, Any]],
+) -> None:
+    served = Served()
+    await served.send(PRODUCE, "a", "b")
+    served._waiting["a"].cancel()
+    await served.settle()
+    assert (served.transport.closed, served.cancelled) == (True, ["a", "b"])
+    assert [line["reason"] for line in warnings] == ["a request was cancelled"]
 
 
 async def test_bad_length_closes_with_one_line(warnings: list[dict[str, Any]]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -69,6 +71,34 @@ async def test_a_client_that_reads_nothing_cannot_keep_a_connection_that_is_clos
         assert sockets._budget.used_bytes == 0
         deaf.close()
     finally:
+        await sockets.close()
+
+
+async def test_a_lost_connection_goes_at_once_with_its_bytes() -> None:
+    """Not with the next full garbage collection, which may be minutes away."""
+    port = free_ports(1)
+    sockets = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(IMAGE)
+    try:
+        client = socket.create_connection(("127.0.0.1", port))
+        while not sockets._connections:
+            await asyncio.sleep(0)
+        (connection,) = sockets._connections
+        connection.data_received(b"\0\1\0\0half of a frame")
+        assert sockets._budget.used_bytes == 19
+        reader, left = connection._reader, weakref.ref(connection)
+        del connection
+        gc.collect()
+        gc.disable()
+        client.close()
+        while sockets._connections:
+            await asyncio.sleep(0.001)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert left() is None
+        assert (reader.buffered_bytes, reader._chunks, sockets._budget.used_bytes) == (0, [], 0)
+    finally:
+        gc.enable()
         await sockets.close()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import struct
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -383,3 +385,23 @@ async def test_who_looks_for_failures_first_does_not_end_the_wait_of_others() ->
     await run.appended(1, 3)
     assert run.answers() == [(0, 1), (0, 2), (0, 3)]
     assert run.gateway.client.unsettled._sends == {}
+
+
+async def test_a_lost_connection_goes_at_once_with_the_requests_that_it_had_under_way() -> None:
+    client = Preparing(prepares=False)
+    await client.produce(0, 1)
+    await client.produce(2, 3, partitions=(0, 1))
+    client.prepares = True
+    await client.produce(4)
+    assert (len(client.sent), client.gateway.client.unsettled._sends != {}) == (6, True)
+    left = weakref.ref(client.connection)
+    gc.collect()
+    gc.disable()
+    try:
+        client.connection.connection_lost(None)
+        del client.connection
+        await settle()
+        assert left() is None
+        assert client.gateway.client.unsettled._sends == {}  # they know the records
+    finally:
+        gc.enable()
