@@ -10,6 +10,10 @@ CONNECTION_IN_FLIGHT_BYTES_MAX: Final = 64 * 1024 * 1024
 CONNECTION_IN_FLIGHT_REQUESTS_MAX: Final = 1_000
 """Over this many unanswered requests of one connection, its socket is not read."""
 
+SEQUENCE_GAPS_MAX: Final = 16_384
+"""Partitions of idempotent producers in which one connection may lack a refused batch. Over it the connection is
+closed, as to forget a gap could lose the order: the producer sends again what is not answered."""
+
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a connection that the gateway ends may take to bring away what is written: a client that reads nothing would
 otherwise keep it, and all that it holds, for ever."""

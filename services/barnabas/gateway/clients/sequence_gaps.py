@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any, Final
 
+from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.batch import HEADER_SIZE, parse_header
 
@@ -35,6 +36,11 @@ class SequenceGaps:
 
     def __bool__(self) -> bool:
         return bool(self._lowest)
+
+    @property
+    def are_too_many(self) -> bool:
+        """Whether the connection has to end: none may be forgotten before."""
+        return len(self._lowest) > limits.SEQUENCE_GAPS_MAX
 
     def open(self, produce: Any, code: ErrorCode, only: Container[Indexes] | None = None) -> None:
         """The batches of the Produce request `produce`, or `only` those at these places in it, are refused."""

@@ -113,6 +113,7 @@ class _Produce:
         client.unsettled.settle_all()
         gaps = client.gaps
         if gaps and gaps.is_behind(self._request.body, self._results):
+            self._check_gaps()
             self._refuse_all(gaps.code)
             return []
         sends = self._send()
@@ -158,6 +159,14 @@ class _Produce:
         if failed:
             code = ErrorCode(next(iter(failed.values())))
             self._request.client.gaps.open(self._request.body, code, failed)
+            self._check_gaps()
+
+    def _check_gaps(self) -> None:
+        """Close the connection over the limit. The gaps are open by then: nothing gets past them until it is closed."""
+        if self._request.client.gaps.are_too_many:
+            raise CloseConnection(
+                f"idempotent producers lack refused batches in more than {limits.SEQUENCE_GAPS_MAX} partitions"
+            )
 
     def _is_transactional(self) -> bool:
         """Whether a batch belongs to a transaction: Kafka then wants a transactional id of the request as a whole."""

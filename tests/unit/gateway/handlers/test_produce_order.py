@@ -405,3 +405,31 @@ async def test_a_lost_connection_goes_at_once_with_the_requests_that_it_had_unde
         assert client.gateway.client.unsettled._sends == {}  # they know the records
     finally:
         gc.enable()
+
+
+async def test_a_connection_with_too_many_gaps_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To forget one would let pass what is behind it."""
+    monkeypatch.setattr("barnabas.gateway.limits.SEQUENCE_GAPS_MAX", 2)
+    run = Preparing(prepares=False)
+    await run.produce(1, 2, partitions=(7, 8))  # there are no such partitions
+    assert (run.transport.closed, len(run.answers())) == (False, 2)
+    await run.produce(3, partitions=(9,))
+    assert (run.transport.closed, len(run.answers())) == (True, 2)
+
+
+async def test_what_is_refused_behind_a_gap_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.SEQUENCE_GAPS_MAX", 2)
+    run = Preparing(prepares=False)
+    await run.produce(1, partitions=(7,))
+    await run.produce(2, partitions=(7, 0, 1))
+    assert (run.transport.closed, run.sent, len(run.answers())) == (True, [], 1)
+
+
+async def test_nothing_gets_past_the_gap_that_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.SEQUENCE_GAPS_MAX", 0)
+    run = Preparing(prepares=False)
+    await run.produce(1)
+    run.appends[1, 1].set_result(appended(0, ErrorCode.not_leader_or_follower))
+    run.receive(2, 3)
+    await settle()
+    assert (run.transport.closed, run.sent, run.answers()) == (True, [(1, 1)], [])
