@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     ConfigSource,
     NewTopic,
@@ -198,6 +200,20 @@ def test_the_largest_message(configured: Cluster, admin: AdminClient) -> None:
     assert refused is not None
     assert alter(configured, "1", "message.max.bytes", None) == DONE
     assert alter(configured, "", "message.max.bytes", None) == DONE
+
+
+def test_a_value_that_the_metadata_store_cannot_take(configured: Cluster, admin: AdminClient) -> None:
+    """It is refused for what it is, by a code that no client tries again on, and nothing is changed."""
+    setting, replicas = "follower.replication.throttled.replicas", ",".join(["0:1"] * 150_000)
+    create(admin, "too-much")
+    before = describe(admin, TOPIC, "too-much")[setting].value
+    entry = ConfigEntry(setting, replicas, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(TOPIC, "too-much", incremental_configs=[entry])
+    (refused,) = admin.incremental_alter_configs([resource]).values()
+    with pytest.raises(KafkaException, match="the metadata store takes") as told:
+        refused.result(timeout=WAIT_SECONDS)
+    assert told.value.args[0].code() == KafkaError.POLICY_VIOLATION
+    assert describe(admin, TOPIC, "too-much")[setting].value == before
 
 
 def test_retention_and_segments(configured: Cluster, admin: AdminClient) -> None:
