@@ -28,6 +28,10 @@ PARKED_BYTES_MAX: Final = 16 * 1024 * 1024
 OPENING_WAIT_MS_MAX: Final = 1_000
 """How long an append or a look-up waits for a log that is still being opened before it is refused."""
 
+REFUSED_WHILE_ABSENT_MAX: Final = 10_000
+"""Partitions that a node does not have, and producers in them, whose refused appends it remembers: about 5 MB. More
+than one partition's producers (`REFUSED_PRODUCERS_MAX`), so that what was refused last is always remembered."""
+
 LANE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Record bytes of appends that may wait for one log directory; what comes on top is refused."""
 

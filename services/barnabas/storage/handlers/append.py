@@ -92,9 +92,9 @@ class AppendHandler:
         operation.start_waiting()
 
     def find(self, item: PartitionAppend) -> Replica | int:
-        """The partition, or Kafka's error code when this node does not have it."""
-        return self._replicas.find(item.topic_id, item.partition) or self._replicas.absence(
-            item.topic_id, item.partition
+        """The partition, or Kafka's error code when this node does not have it and `item` is refused."""
+        return self._replicas.find(item.topic_id, item.partition) or self._replicas.refuse(
+            item.topic_id, item.partition, item.records
         )
 
     def claim_of(self, request: AppendRequest, item: PartitionAppend) -> CoordinatorClaim | None:

@@ -44,12 +44,13 @@ class Appending:
 
     __slots__ = ("_lane", "_log", "_queue", "_replica", "refused")
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, refused: RefusedSequences) -> None:
+        """`refused` is what clients were told to send again before there was this replica."""
         self._replica = replica
         self._log: PartitionLog | None = None
         self._lane: DirectoryLane | None = None
         self._queue: LaneQueue | None = None
-        self.refused = RefusedSequences()
+        self.refused = refused
         """What clients are to send again: it was given up, here or in the log."""
 
     def open(self, opened: PartitionLog, lane: DirectoryLane) -> None:

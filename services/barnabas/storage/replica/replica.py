@@ -18,6 +18,7 @@ from barnabas.kernel.clock import Clock
 from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import TopicCounts
@@ -47,7 +48,8 @@ log = get_logger("storage.replica")
 class Replica:
     """Owner of one replica: its part in the cluster, its high watermark, and those who wait on it.
 
-    `log` is None until it is open. `counts` are those of its topic on this node.
+    `log` is None until it is open. `counts` are those of its topic on this node. `refused` is what clients were told to
+    send again before the replica was here.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Replica:
         counts: TopicCounts,
         purgatory: FetchPurgatory,
         clock: Clock,
+        refused: RefusedSequences,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -85,7 +88,7 @@ class Replica:
         self.watchers: dict[DelayedFetch, int] = {}
         """Waiting fetches and the offset that each wants."""
         self.counts = counts
-        self.appending = Appending(self)
+        self.appending = Appending(self, refused)
         self._node_id = node_id
         self._purgatory = purgatory
         self._clock = clock

@@ -20,9 +20,11 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.errors import LogStoreError
+from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.validators import ConfigValue
+from barnabas.records.batch import Buffer
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
@@ -32,6 +34,7 @@ from barnabas.storage.directories.log_directories import LogDirectories, Partiti
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.protocol_values import NOT_LEADER
+from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader
 
@@ -58,6 +61,7 @@ class Replicas:
         self.image = MetadataImage()
         self.partitions: dict[tuple[bytes, int], Replica] = {}
         self.newer_epochs = NewerEpochs()
+        self.refused_while_absent = RefusedWhileAbsent()
         self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
         self._cluster_id = cluster_id
@@ -98,6 +102,12 @@ class Replicas:
         if self.image.partition(topic_id, index) is None:
             return int(ErrorCode.unknown_topic_or_partition)
         return NOT_LEADER
+
+    def refuse(self, topic_id: bytes, index: int, records: Buffer) -> int:
+        """As `absence`, of an append: should the partition come here, what was refused has to come first."""
+        if topic_id not in self.image.deleted_topics:
+            self.refused_while_absent.add((topic_id, index), records)
+        return self.absence(topic_id, index)
 
     async def wait_until_open(self, keys: Iterable[tuple[bytes, int]]) -> None:
         """Wait until the logs of these partitions, (topic id, index) each, are open; OPENING_WAIT_MS_MAX at most.
@@ -164,7 +174,7 @@ class Replicas:
                 for index in range(_partition_count(old, topic_id)):
                     self._follow(topic_id, index)
             if changes.deleted_topics:
-                self._delete_strays(changes.deleted_topics)
+                self._on_topics_deleted(changes.deleted_topics)
             self._update_settings(changes.configs)
         self._changed.set()
 
@@ -175,7 +185,7 @@ class Replicas:
         for partition in list(self.partitions.values()):
             if self.image.partition(partition.topic_id, partition.index) is None:
                 self._leave_absent(partition)
-        self._delete_strays(self.image.deleted_topics)
+        self._on_topics_deleted(self.image.deleted_topics)
         self._update_all_settings()
 
     def _follow(self, topic_id: bytes, index: int) -> None:
@@ -232,9 +242,19 @@ class Replicas:
             counts=self.counts.add_partition(topic),
             purgatory=self._purgatory,
             clock=self._clock,
+            refused=self._take_refused(topic_id, index),
         )
         self.partitions[topic_id, index] = partition
         return partition
+
+    def _take_refused(self, topic_id: bytes, index: int) -> RefusedSequences:
+        """What clients were told to send again to a partition that is here from now on."""
+        refused = self.refused_while_absent.take((topic_id, index))
+        if len(refused):
+            expiration_ms = self.broker_value("producer.id.expiration.ms")
+            assert isinstance(expiration_ms, int)
+            refused.expire(expiration_ms / 1000)
+        return refused
 
     def _leave_absent(self, partition: Replica) -> None:
         """The metadata does not have the partition; nothing follows from metadata of no or another cluster."""
@@ -259,7 +279,15 @@ class Replicas:
         self.counts.remove_partition(partition.topic)
         self._directories.release(partition.topic, partition.index)
         self.newer_epochs.on_left(partition)
+        if partition.topic_id not in self.image.deleted_topics:
+            # It may come again; what still waits for it is refused below, and remembered as well. Many that were
+            # deleted would displace others.
+            self.refused_while_absent.keep((partition.topic_id, partition.index), partition.appending.refused)
         partition.on_removed()
+
+    def _on_topics_deleted(self, topic_ids: Container[bytes]) -> None:
+        self.refused_while_absent.forget_topics(topic_ids)
+        self._delete_strays(topic_ids)
 
     def _delete_strays(self, topic_ids: Container[bytes]) -> None:
         """Delete what was set aside of topics of which it is known by now that they were deleted."""

@@ -18,6 +18,7 @@ import pytest
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.log.flush_times import FlushTimes
+from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.storage import limits
@@ -149,6 +150,7 @@ class Node:
             counts=self.counts.add_partition("events"),
             purgatory=self.purgatory,
             clock=ManualClock(0),
+            refused=RefusedSequences(),
         )
         any_replica: Any = replica
         any_replica.log = LengthLog(is_cold=self.chance.random() < 0.5)

@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -22,10 +23,14 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppendResult
 from barnabas.storage import limits
+from barnabas.storage.replica.replica import Replica
 
 OUT_OF_ORDER = int(ErrorCode.out_of_order_sequence_number)
 TIMED_OUT = int(ErrorCode.request_timed_out)
 NOT_LEADER = int(ErrorCode.not_leader_or_follower)
+FENCED = int(ErrorCode.fenced_leader_epoch)
+UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_id)
+UNKNOWN_PARTITION = int(ErrorCode.unknown_topic_or_partition)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 FIRST = batch(b"first" + bytes(2_000), producer_id=7, producer_epoch=0, base_sequence=0)
@@ -61,6 +66,15 @@ def hold_writer(node: StorageHarness, topic: uuid.UUID, go: threading.Event) -> 
     lane = node.partition(topic).lane
     assert lane is not None
     lane.submit(lambda: go.wait(20), lambda *_: None)
+
+
+async def until_queued(partition: Replica) -> None:
+    """Wait until an append is on its way to the writer thread."""
+    queue = partition.appending._queue
+    assert queue is not None
+    async with asyncio.timeout(20):
+        while not queue.items:
+            await asyncio.sleep(0)
 
 
 def code(answered: AppendResult) -> int:
@@ -152,9 +166,7 @@ async def test_withdrawn_with_the_leadership(threaded: StorageHarness, go: threa
     partition = node.partition(topic)
     hold_writer(node, topic, go)
     first = node.send_append(topic, FIRST, timeout_ms=60_000)
-    async with asyncio.timeout(20):
-        while not partition.appending._queue:
-            await asyncio.sleep(0)
+    await until_queued(partition)
     node.apply(*topic_records("events", topic, leader=2, leader_epoch=1))
     assert code(await first) == NOT_LEADER
     go.set()
@@ -220,3 +232,77 @@ async def test_too_much_waits_for_the_log_to_be_opened(
     go.set()
     assert (await second).error_code == OUT_OF_ORDER
     await check_order(node, opening.topic)
+
+
+async def test_before_the_node_knows_the_topic(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    assert (await node.append(topic, FIRST)).error_code == UNKNOWN_TOPIC
+    node.apply(*topic_records("events", topic))
+    await check_order(node, topic)
+
+
+async def test_before_the_node_knows_the_partition(node: StorageHarness) -> None:
+    """The topic gets one more; what was refused of it says nothing of the others."""
+    topic = await node.create_topic()
+    assert (await node.append(topic, FIRST, index=1)).error_code == UNKNOWN_PARTITION
+    node.apply(*topic_records("events", topic, 2))
+    assert (await node.append(topic, SECOND, index=1)).error_code == OUT_OF_ORDER
+    assert (await node.append(topic, SECOND)).error_code == 0
+
+
+async def test_before_the_partition_is_given_to_the_node(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    node.apply(*topic_records("events", topic, replicas=(2,), leader=2))
+    assert (await node.append(topic, FIRST)).error_code == NOT_LEADER
+    node.apply(*topic_records("events", topic, leader_epoch=1))
+    await check_order(node, topic)
+
+
+async def test_for_an_append_that_is_acknowledged_at_once(node: StorageHarness) -> None:
+    topic = uuid.uuid4()
+    await node.append(topic, FIRST)
+    node.apply(*topic_records("events", topic))
+    await node.until_open()
+    partition = node.partition(topic)
+    assert partition.lane is not None
+    partition.lane.on_append(perf_counter(), perf_counter())
+    appended = [partition.appending.append_at_once(memoryview(each), -1) for each in (SECOND, FIRST, SECOND)]
+    assert [info is not None for info in appended] == [False, True, True]
+
+
+@pytest.mark.parametrize("refused_while_away", [False, True])
+async def test_removed_from_the_node_and_given_back(node: StorageHarness, refused_while_away: bool) -> None:
+    """Whether the replica that went had refused it, or nobody was there to."""
+    topic = await node.create_topic()
+    if not refused_while_away:
+        assert (await node.append(topic, FIRST, leader_epoch=-2)).error_code == FENCED
+    node.apply(*topic_records("events", topic, replicas=(2,), leader=2, leader_epoch=1))
+    if refused_while_away:
+        assert (await node.append(topic, FIRST)).error_code == NOT_LEADER
+    node.apply(*topic_records("events", topic, leader_epoch=2))
+    await check_order(node, topic)
+
+
+async def test_taken_back_with_its_replica(threaded: StorageHarness, go: threading.Event) -> None:
+    """What had not begun when the replica went is refused by that one, and is the next one's to remember."""
+    node = threaded
+    topic = await node.create_topic()
+    hold_writer(node, topic, go)
+    partition = node.partition(topic)
+    first = node.send_append(topic, FIRST, timeout_ms=60_000)
+    await until_queued(partition)
+    node.apply(*topic_records("events", topic, replicas=(2,), leader=2, leader_epoch=1))
+    assert code(await first) == UNKNOWN_PARTITION
+    go.set()
+    node.apply(*topic_records("events", topic, leader_epoch=2))
+    await check_order(node, topic)
+
+
+async def test_refused_longer_ago_than_producers_are_known(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = uuid.uuid4()
+    assert (await node.append(topic, FIRST)).error_code == UNKNOWN_TOPIC
+    monkeypatch.setattr(node.replicas, "broker_value", {"producer.id.expiration.ms": 0}.__getitem__)
+    node.apply(*topic_records("events", topic))
+    assert (await node.append(topic, SECOND)).error_code == 0
