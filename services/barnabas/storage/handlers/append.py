@@ -217,7 +217,9 @@ class _AppendOperation:
     def _appended(self, number: int, partition: Replica, info: AppendInfo) -> PartitionAppendResult:
         """The result of what is in the log, answered or still to be acknowledged."""
         error_code = 0
-        if partition.wait(info.last_offset + 1, self._request.acks, partial(self._on_decided, number)):
+        if partition.wait(
+            info.last_offset + 1, self._request.acks, partial(self._on_decided, number, partition)
+        ):
             self._open += 1
             error_code = UNANSWERED
         return PartitionAppendResult(
@@ -233,7 +235,9 @@ class _AppendOperation:
             self._result.partitions[number].CopyFrom(self._append_now(number, item, partition))
             self._close_one()
 
-    def _on_decided(self, number: int, error_code: int) -> None:
+    def _on_decided(self, number: int, partition: Replica, error_code: int) -> None:
+        if error_code:  # it is in a log that need not stay as it is
+            partition.appending.refused.add(self._request.partitions[number].records)
         result = self._result.partitions[number]
         if result.error_code == UNANSWERED:
             self._settle(number, error_code)

@@ -154,6 +154,7 @@ class Appending:
             self._on_written(result, size_bytes)
             if self._replica.leader is not leader:
                 # It is in the log, but somebody else has decided meanwhile whether it stays.
+                self.refused.add(records)
                 lost = KafkaError(ErrorCode(self._replica.error or NOT_LEADER))
                 self.count_refused(int(lost.code), size_bytes)
                 on_appended(None, lost, item.seconds)

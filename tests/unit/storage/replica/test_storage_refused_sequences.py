@@ -306,3 +306,39 @@ async def test_refused_longer_ago_than_producers_are_known(
     monkeypatch.setattr(node.replicas, "broker_value", {"producer.id.expiration.ms": 0}.__getitem__)
     node.apply(*topic_records("events", topic))
     assert (await node.append(topic, SECOND)).error_code == 0
+
+
+async def test_begun_when_its_replica_went(
+    threaded: StorageHarness, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in a log that is deleted, and was not acknowledged."""
+    node = threaded
+    topic = await node.create_topic()
+    began, write = threading.Event(), SegmentFile.write
+
+    def slow(*args: Any) -> Any:
+        began.set()
+        assert go.wait(20)
+        return write(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "write", slow)
+        first = node.send_append(topic, FIRST, timeout_ms=60_000)
+        assert await asyncio.to_thread(began.wait, 20)
+        node.apply(*topic_records("events", topic, replicas=(2,), leader=2, leader_epoch=1))
+        go.set()
+        assert code(await first) == UNKNOWN_PARTITION
+    node.apply(*topic_records("events", topic, leader_epoch=2))
+    await check_order(node, topic)
+
+
+async def test_written_but_not_replicated_when_its_replica_went(node: StorageHarness) -> None:
+    topic = await node.create_topic(replicas=(1, 2))
+    first = node.send_append(topic, FIRST, timeout_ms=60_000)
+    async with asyncio.timeout(20):
+        while not node.partition(topic).counts.appends:
+            await asyncio.sleep(0)
+    node.apply(*topic_records("events", topic, replicas=(2,), leader=2, leader_epoch=1))
+    assert code(await first) == UNKNOWN_PARTITION
+    node.apply(*topic_records("events", topic, leader_epoch=2))
+    await check_order(node, topic)
