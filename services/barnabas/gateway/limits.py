@@ -14,6 +14,16 @@ SEQUENCE_GAPS_MAX: Final = 16_384
 """Partitions of idempotent producers in which one connection may lack a refused batch. Over it the connection is
 closed, as to forget a gap could lose the order: the producer sends again what is not answered."""
 
+MID_FRAME_BYTES_FREE: Final = 64 * 1024
+"""So much of a frame any connection may bring when queued.max.request.bytes is used up: small requests are never held
+up by large ones that have not come whole."""
+
+MID_FRAME_TURN_SECONDS: Final = 1.0
+"""How long one connection may bring the rest of its frame then, before it is looked at whether others go first."""
+
+MID_FRAME_TURN_BYTES_MIN: Final = 1024 * 1024
+"""What it has to bring in that time to keep its turn."""
+
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a connection that the gateway ends may take to bring away what is written: a client that reads nothing would
 otherwise keep it, and all that it holds, for ever."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients.mid_frame import MidFrameLine
 from barnabas.rpc import limits as rpc_limits
 
 
@@ -49,6 +50,8 @@ class ByteBudget:
         self.bytes_max = bytes_max
         self._on_room = on_room
         self.used_bytes = 0
+        self.mid_frame = MidFrameLine()
+        """Who may bring the rest of a frame over `bytes_max`."""
 
     @property
     def is_exhausted(self) -> bool:

@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         self._unfinished = 0
         self._unfinished_others = 0
         self._unanswered_bytes = 0
-        self._partial_bytes = 0
+        self.partial_bytes = 0
         """Of a frame that has not come whole; they count for the gateway's budget as well."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = True
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
             received = perf_counter()
             if self._writable and not (self._slots or self._frames or self._not_read or self._client.gaps):
                 frames = self._write_at_once(frames, received)
-                if not frames and self._reader.buffered_bytes == self._partial_bytes:
+                if not frames and self._reader.buffered_bytes == self.partial_bytes:
                     return  # nothing else has changed
             for frame in frames:
                 self._unanswered_bytes += len(frame)
@@ -166,8 +166,8 @@ class Connection(asyncio.Protocol):
             self._pauses.reading[self._not_read].end(self._paused_at, perf_counter())
         if not self._writable:
             self._pauses.writing.end(self._writing_paused_at, perf_counter())
-        self._budget.give_back(self._unanswered_bytes + self._partial_bytes)
-        self._unanswered_bytes = self._partial_bytes = 0
+        self._budget.give_back(self._unanswered_bytes + self.partial_bytes)
+        self._unanswered_bytes = self.partial_bytes = 0
         self._reader.clear()
         self._frames.clear()
         self._slots.clear()
@@ -179,8 +179,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the client waits for nothing."""
-        return not self._slots and not self._frames and not self._client.held.is_muted
+        """Whether the gateway waits for the client, not the client for it."""
+        return not self._slots and not self._frames and self._not_read is None
 
     def close(self) -> None:
         """Close after what is written has left, or after CLOSING_SECONDS_MAX."""
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
         self._abort = loop.call_later(limits.CLOSING_SECONDS_MAX, self._transport.abort)
 
     def budget_has_room(self) -> None:
-        """The gateway as a whole may take bytes again."""
+        """The gateway as a whole may take bytes again, or has another take the rest of its frame first."""
         self._pause_or_resume()
 
     # --- requests
@@ -285,12 +285,13 @@ class Connection(asyncio.Protocol):
 
     def _count_partial(self) -> None:
         partial = self._reader.buffered_bytes
-        more = partial - self._partial_bytes
+        more = partial - self.partial_bytes
+        self.partial_bytes = partial
         if more > 0:
             self._budget.take(more)
         elif more:
             self._budget.give_back(-more)
-        self._partial_bytes = partial
+            self._budget.mid_frame.leave(self)  # its frame is whole
 
     def _why_not_read(self) -> Reason | None:
         held = self._client.held
@@ -299,7 +300,10 @@ class Connection(asyncio.Protocol):
         unanswered = len(self._slots) + len(self._frames)
         if not unanswered:
             # A connection that waits for nothing may always send its next request, or the gateway could never drain.
-            return None
+            # The rest of a large one has to wait until others have brought theirs.
+            if self.partial_bytes <= limits.MID_FRAME_BYTES_FREE or not self._budget.is_exhausted:
+                return None
+            return None if self._budget.mid_frame.is_first(self) else Reason.GATEWAY_BYTES
         if held.count:
             return Reason.NODE_FULL
         if held.refusals and self._unfinished:
@@ -322,6 +326,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
         else:
             self._pauses.reading[was].end(self._paused_at, now)
+            self.last_activity += now - self._paused_at  # it could not show that it is used
         if reason is None:
             self._transport.resume_reading()
         else:
@@ -340,5 +345,6 @@ class Connection(asyncio.Protocol):
     def _stop_requests(self) -> None:
         """The connection ends: nothing more is handed over, and nobody waits for an answer."""
         self._turns.close()
+        self._budget.mid_frame.leave(self)
         for task in self._tasks:
             task.cancel()

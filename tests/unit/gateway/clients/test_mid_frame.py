@@ -1,0 +1,189 @@
+"""Frames that have not come whole while the gateway holds too many bytes: who may bring the rest, and who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from gateway_harness import LISTENER
+from test_connection import OTHER, FakeTransport
+
+from barnabas.gateway import limits
+from barnabas.gateway.clients import mid_frame
+from barnabas.gateway.clients.budget import ByteBudget
+from barnabas.gateway.clients.connection import Connection
+from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
+from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.request import Client
+
+CHUNK: Final = 100_000
+FRAME_CHUNKS: Final = 10
+BUDGET: Final = 5 * CHUNK
+
+
+class Gateway:
+    """Connections with one budget; each request is answered as soon as it starts."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.transports: list[FakeTransport] = []
+        self._to_send: list[bytes] = []
+        self.budget = ByteBudget(BUDGET, self._resume_all)
+        self.metrics = ConnectionMetrics(self.budget)
+
+    def _resume_all(self) -> None:
+        for connection in list(self.connections):
+            connection.budget_has_room()
+
+    async def _serve(self, frame: bytes, *_: Any) -> bytes:
+        return frame[2:3]
+
+    def connect(self, chunks: int = FRAME_CHUNKS) -> int:
+        """A client that has a frame of so many chunks to send; returns its index."""
+        transport, client = FakeTransport(), Client(1, "10.1.1.1", "127.0.0.1", LISTENER)
+        connection = Connection(
+            lambda _: client,
+            self._serve,
+            self.budget,
+            lambda _: None,
+            frame_bytes_max=100_000_000,
+            requests=RequestMetrics(),
+            pauses=self.metrics,
+        )
+        connection.connection_made(transport)
+        self.connections.append(connection)
+        self.transports.append(transport)
+        self._to_send.append(
+            struct.pack(">ih", chunks * CHUNK - 4, OTHER) + b"A".ljust(chunks * CHUNK - 6, b".")
+        )
+        return len(self.transports) - 1
+
+    def bring(self, index: int, chunks: int = 1) -> None:
+        """The next of the client's frame, as far as its socket is read."""
+        for _ in range(chunks):
+            if not self.transports[index].paused and self._to_send[index]:
+                data, self._to_send[index] = self._to_send[index][:CHUNK], self._to_send[index][CHUNK:]
+                self.connections[index].data_received(data)
+
+    async def settle(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def answered(self) -> list[int]:
+        return [index for index, transport in enumerate(self.transports) if transport.written == [b"A"]]
+
+    def read(self) -> list[int]:
+        return [index for index, transport in enumerate(self.transports) if not transport.paused]
+
+
+async def test_over_the_budget_one_connection_alone_brings_the_rest_and_all_get_through() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect() for _ in range(12)]
+    most, rounds = 0, 0
+    while len(gateway.answered()) < len(clients):
+        for index in clients:
+            gateway.bring(index)
+            most = max(most, gateway.budget.used_bytes)
+        await gateway.settle()
+        rounds += 1
+        assert rounds < 200, f"stuck: read {gateway.read()}, answered {gateway.answered()}"
+    assert gateway.budget.used_bytes == 0
+    # Beyond the budget: the frame of one, and what each of the others brought before it was stopped.
+    assert most <= BUDGET + FRAME_CHUNKS * CHUNK + len(clients) * CHUNK
+    assert gateway.read() == clients
+
+
+async def test_small_requests_come_at_any_time() -> None:
+    gateway = Gateway()
+    clients = [gateway.connect() for _ in range(3)]
+    for index in clients:
+        gateway.bring(index, 3)
+    assert (gateway.budget.is_exhausted, gateway.read()) == (True, [0, 1])
+    gateway.bring(0)
+    assert gateway.read() == [1]
+    small = gateway.connect()
+    frame = struct.pack(">ih", 1_000, OTHER) + b"A" * 998
+    for part in (frame[:600], frame[600:]):
+        gateway.connections[small].data_received(part)
+        await gateway.settle()
+    assert gateway.transports[small].written == [b"A"]
+    assert gateway.budget.is_exhausted
+
+
+async def test_who_is_stopped_goes_on_when_the_first_is_lost() -> None:
+    gateway = Gateway()
+    first, second = gateway.connect(), gateway.connect()
+    gateway.bring(first, 7)
+    gateway.bring(second, 7)
+    assert gateway.read() == [first]
+    gateway.connections[first].connection_lost(None)
+    assert second in gateway.read()
+
+
+async def test_a_connection_that_is_being_closed_leaves_its_turn_to_the_next() -> None:
+    gateway = Gateway()
+    first, second = gateway.connect(), gateway.connect()
+    gateway.bring(first, 7)
+    gateway.bring(second, 7)
+    gateway.connections[first].close()
+    assert (second in gateway.read(), gateway.budget.is_exhausted) == (True, True)
+    gateway.connections[0].connection_lost(None)
+    gateway.bring(second, 9)
+    await gateway.settle()
+    assert gateway.answered() == [second]
+
+
+async def test_who_stops_in_the_middle_of_a_frame_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MID_FRAME_TURN_SECONDS", 0.001)
+    gateway = Gateway()
+    silent = [gateway.connect() for _ in range(3)]
+    for index in silent:
+        gateway.bring(index, 9)
+    assert gateway.read() == [silent[0]]
+    clients = [gateway.connect() for _ in range(3)]
+    async with asyncio.timeout(10):
+        while gateway.answered() != clients:
+            for index in clients:
+                gateway.bring(index, 20)
+            await asyncio.sleep(0.001)
+    assert gateway.budget.is_exhausted
+
+
+async def test_who_brings_much_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MID_FRAME_TURN_BYTES_MIN", CHUNK)
+    turns: list[Callable[[], None]] = []
+
+    def call_later(_: float, look: Callable[..., None], *args: Any) -> Any:
+        turns.append(partial(look, *args))
+        return SimpleNamespace(cancel=lambda: None)
+
+    loop = SimpleNamespace(call_later=call_later)
+    monkeypatch.setattr(mid_frame, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
+    gateway = Gateway()
+    first, second = gateway.connect(100), gateway.connect()
+    gateway.bring(first, 7)
+    gateway.bring(second, 1)
+    for _ in range(3):
+        gateway.bring(first)
+        turns.pop()()
+        assert gateway.read() == [first]
+    turns.pop()()
+    assert gateway.read() == [second]
+
+
+async def test_a_connection_that_is_not_read_does_not_count_as_idle() -> None:
+    gateway = Gateway()
+    first, second = gateway.connect(), gateway.connect()
+    gateway.bring(first, 7)
+    gateway.bring(second, 1)
+    stopped = gateway.connections[second]
+    assert (gateway.connections[first].is_idle, stopped.is_idle) == (True, False)
+    before = stopped.last_activity
+    stopped._paused_at -= 900.0
+    gateway.connections[first].connection_lost(None)
+    assert (stopped.is_idle, stopped.last_activity - before) == (True, pytest.approx(900.0, abs=5))
