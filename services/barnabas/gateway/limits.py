@@ -24,6 +24,10 @@ MID_FRAME_TURN_SECONDS: Final = 1.0
 MID_FRAME_TURN_BYTES_MIN: Final = 1024 * 1024
 """What it has to bring in that time to keep its turn."""
 
+MID_FRAME_BUDGETS_MAX: Final = 2
+"""Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of
+a frame, each in its turn, would otherwise fill the memory in the end."""
+
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a connection that the gateway ends may take to bring away what is written: a client that reads nothing would
 otherwise keep it, and all that it holds, for ever."""

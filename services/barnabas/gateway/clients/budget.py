@@ -50,12 +50,16 @@ class ByteBudget:
         self.bytes_max = bytes_max
         self._on_room = on_room
         self.used_bytes = 0
-        self.mid_frame = MidFrameLine()
+        self.mid_frame = MidFrameLine(lambda: self.is_far_exceeded)
         """Who may bring the rest of a frame over `bytes_max`."""
 
     @property
     def is_exhausted(self) -> bool:
         return 0 < self.bytes_max < self.used_bytes
+
+    @property
+    def is_far_exceeded(self) -> bool:
+        return 0 < self.bytes_max * limits.MID_FRAME_BUDGETS_MAX < self.used_bytes
 
     def take(self, size_bytes: int) -> None:
         self.used_bytes += size_bytes

@@ -196,6 +196,10 @@ class Connection(asyncio.Protocol):
         """The gateway as a whole may take bytes again, or has another take the rest of its frame first."""
         self._pause_or_resume()
 
+    def give_up_mid_frame(self) -> None:
+        """Too many bytes wait for the rest of frames that does not come, that of this one among them."""
+        self._give_up("the rest of a request did not come while others had to wait for it")
+
     # --- requests
 
     def _write_at_once(self, frames: list[Frame], received: float) -> list[Frame]:

@@ -7,6 +7,7 @@ of one waited, the gateway could never drain; if none did, each could fill it wi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from barnabas.gateway import limits
@@ -19,18 +20,28 @@ class MidFrame(Protocol):
     def partial_bytes(self) -> int:
         """What has come of the frame."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it could go on, but for its client."""
+
     def budget_has_room(self) -> None:
         """It may be its turn."""
+
+    def give_up_mid_frame(self) -> None:
+        """Close it: it leaves the line, and what has come of its frame is given back."""
 
 
 class MidFrameLine:
     """Owns the line of connections that wait to bring the rest of a frame: the first is read, those behind it are not.
 
     It leaves when its frame is whole. One that brings less than MID_FRAME_TURN_BYTES_MIN in MID_FRAME_TURN_SECONDS
-    while others wait goes to the end, so that no client keeps the others by going silent in the middle of a frame.
+    while others wait goes to the end, so that no client keeps the others by going silent in the middle of a frame;
+    where far too many bytes wait already it is closed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, are_far_too_many: Callable[[], bool]) -> None:
+        """`are_far_too_many` says whether the bytes that wait have gone beyond what turns alone may keep."""
+        self._are_far_too_many = are_far_too_many
         self._line: dict[MidFrame, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -61,6 +72,9 @@ class MidFrameLine:
         """A turn is over: it is followed by another of the same connection if that has brought enough."""
         if first.partial_bytes - had_bytes >= limits.MID_FRAME_TURN_BYTES_MIN:
             self._start_turn()
+            return
+        if first.is_idle and self._are_far_too_many():
+            first.give_up_mid_frame()
             return
         del self._line[first]
         self._line[first] = None

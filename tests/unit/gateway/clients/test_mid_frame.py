@@ -140,6 +140,7 @@ async def test_a_connection_that_is_being_closed_leaves_its_turn_to_the_next() -
 
 async def test_who_stops_in_the_middle_of_a_frame_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MID_FRAME_TURN_SECONDS", 0.001)
+    monkeypatch.setattr(limits, "MID_FRAME_BUDGETS_MAX", 100)
     gateway = Gateway()
     silent = [gateway.connect() for _ in range(3)]
     for index in silent:
@@ -152,6 +153,7 @@ async def test_who_stops_in_the_middle_of_a_frame_holds_nobody_up(monkeypatch: p
                 gateway.bring(index, 20)
             await asyncio.sleep(0.001)
     assert gateway.budget.is_exhausted
+    assert not any(transport.closed for transport in gateway.transports)
 
 
 async def test_who_brings_much_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +168,7 @@ async def test_who_brings_much_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(mid_frame, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
     gateway = Gateway()
     first, second = gateway.connect(100), gateway.connect()
-    gateway.bring(first, 7)
+    gateway.bring(first, 6)
     gateway.bring(second, 1)
     for _ in range(3):
         gateway.bring(first)
@@ -187,3 +189,26 @@ async def test_a_connection_that_is_not_read_does_not_count_as_idle() -> None:
     stopped._paused_at -= 900.0
     gateway.connections[first].connection_lost(None)
     assert (stopped.is_idle, stopped.last_activity - before) == (True, pytest.approx(900.0, abs=5))
+
+
+async def test_clients_that_stop_one_after_the_other_do_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MID_FRAME_TURN_SECONDS", 0.001)
+    gateway = Gateway()
+    silent = [gateway.connect() for _ in range(12)]
+    lost: set[int] = set()
+    most = 0
+    async with asyncio.timeout(10):
+        while not lost:
+            for index in silent:
+                if gateway.transports[index].closed:
+                    gateway.connections[index].connection_lost(None)
+                    lost.add(index)
+                elif len(gateway._to_send[index]) > CHUNK:  # all but the last
+                    gateway.bring(index)
+                most = max(most, gateway.budget.used_bytes)
+            await asyncio.sleep(0.0001)
+    one_frame, one_chunk_each = FRAME_CHUNKS * CHUNK, len(silent) * CHUNK
+    assert most <= limits.MID_FRAME_BUDGETS_MAX * BUDGET + one_frame + one_chunk_each
+    assert len(lost) < len(silent)
