@@ -24,6 +24,7 @@ from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.controller.whole_decisions import settle_decision
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
+from barnabas.kernel.cancellation import cancelled_all_the_same
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.history import HistoryRefused, check_continues
@@ -97,6 +98,7 @@ class ActiveController:
             expected = group.subgroup((LeadershipLost, WrongCluster))
             if expected is None or len(expected.exceptions) < len(group.exceptions):
                 raise
+            cancelled_all_the_same()
             raise expected.exceptions[0] from None
         finally:
             self.is_ready = False

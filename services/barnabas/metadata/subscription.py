@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
+from barnabas.kernel.cancellation import cancelled_all_the_same
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.metadata.heartbeats import heartbeat_of, say_goodbye, send_heartbeats
@@ -156,6 +157,7 @@ class MetadataSubscription:
                 if heartbeats is not None:
                     heartbeats.cancel()
         except ExceptionGroup as group:
+            cancelled_all_the_same()
             raise group.exceptions[0] from None
 
     def _on_refused(self, reason: str) -> None:

@@ -120,6 +120,38 @@ async def test_a_service_that_is_stopped_says_so(network: FakeNetwork) -> None:
     assert not any(heartbeat.leaving for heartbeat in controller.heartbeats[:-1])
 
 
+async def test_a_service_that_is_stopped_while_its_controller_goes_ends(network: FakeNetwork) -> None:
+    """It is asked once, and that falls into the moment in which the lost stream waits for its heartbeats to end."""
+    is_gone, is_ending, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Going(FakeController):
+        async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
+            yield MetadataDelta(revision=1, snapshot=True)
+            await is_gone.wait()
+            raise Refused(Refusal.NOT_ACTIVE, "this controller stepped down")
+
+        async def ServiceHeartbeat(
+            self, request: ServiceHeartbeatRequest, *, timeout: float | None = None
+        ) -> ServiceHeartbeatResponse:
+            if not request.leaving:
+                is_gone.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    is_ending.set()
+                    await may_end.wait()
+            return ServiceHeartbeatResponse()
+
+    network.controllers["a"] = Going()
+    running = asyncio.create_task(following(network, "a", request=NODE).run())
+    await is_ending.wait()
+    running.cancel()
+    may_end.set()
+    done, _ = await asyncio.wait({running}, timeout=10)
+    assert done, "it follows the next controller"
+    assert running.cancelled()
+
+
 async def test_an_observer_sends_none(network: FakeNetwork) -> None:
     controller = network.controllers["a"]
     controller.is_silent = True
