@@ -54,8 +54,9 @@ REFUSED_BYTES_PER_SECOND: Final = 16 * 1024 * 1024
 REFUSAL_PACE_SECONDS_MAX: Final = 10.0
 """The longest that the pace of all refusals delays one of them."""
 
-ANSWER_GRACE_SECONDS: Final = 1.0
-"""How long after the client's own timeout or max_wait it is answered at the latest, whatever the services inside do."""
+ANSWER_GRACE_SECONDS: Final = 0.8
+"""How long after the client's own timeout or max_wait other services may still answer: with what a deadline is noticed
+late, clients have their answer within a second, whatever the services inside do."""
 
 LATE_LEADER_SECONDS: Final = 0.5
 """How long a Fetch that has something to tell waits for what the other leaders have by then. It is paid once: a leader
