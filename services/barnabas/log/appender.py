@@ -22,6 +22,7 @@ from barnabas.log.append import (
     prepare_leader_batches,
 )
 from barnabas.log.errors import WouldBlock, storage_errors
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
 from barnabas.log.plain_append import PlainAppender
@@ -29,7 +30,6 @@ from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 from barnabas.records.batch import Buffer
 
 
@@ -39,19 +39,19 @@ class LogAppender:
     def __init__(
         self,
         state: LogState,
-        turns: Turns,
+        locks: Locks,
         trust: Trust,
         producers: LogProducers,
         roller: SegmentRoller,
         clock: Clock,
     ) -> None:
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._producers = producers
         self._roller = roller
         self._clock = clock
-        self._plain = PlainAppender(state, turns, trust, producers, roller, clock)
+        self._plain = PlainAppender(state, locks, trust, producers, roller, clock)
 
     def append_as_leader(
         self,
@@ -72,19 +72,19 @@ class LogAppender:
             info = self._plain.append(records, leader_epoch)
             if info is not None:
                 return info
-        state, turns, producers = self._state, self._turns, self._producers
+        state, locks, producers = self._state, self._locks, self._producers
         now_ms = self._clock.now_ms()
         config = state.factory.config
         prepared = prepare_leader_batches(records, config, origin, now_ms)
         append_time = now_ms if config.is_log_append_time else -1
-        if not turns.lock.acquire(may_block):
+        if not locks.log_end.acquire(may_block):
             raise WouldBlock
         try:
             latest_epoch = state.epochs.latest_epoch
-            if leader_epoch < latest_epoch or leader_epoch < turns.next_epoch:
+            if leader_epoch < latest_epoch or leader_epoch < locks.next_epoch:
                 raise KafkaError(
                     ErrorCode.fenced_leader_epoch,
-                    f"leader epoch {leader_epoch} is older than {max(latest_epoch, turns.next_epoch)}",
+                    f"leader epoch {leader_epoch} is older than {max(latest_epoch, locks.next_epoch)}",
                 )
             repeated = check_producers(producers.state, producers.refused, prepared, origin)
             if repeated is not None:
@@ -106,7 +106,7 @@ class LogAppender:
                 first_offset, batches[-1].last_offset, append_time, state.log_start_offset, False
             )
         finally:
-            turns.end()
+            locks.release_log_end()
 
     def append_as_follower(self, records: Buffer, *, may_block: bool = True) -> AppendInfo | None:
         """Write the leader's batches as they are; a batch cut at the end is left out, None when none is whole.
@@ -118,9 +118,9 @@ class LogAppender:
         prepared, batches, length = prepare_follower_batches(records)
         if not batches:
             return None
-        state, turns = self._state, self._turns
+        state, locks = self._state, self._locks
         now_ms = self._clock.now_ms()
-        if not turns.lock.acquire(may_block):
+        if not locks.log_end.acquire(may_block):
             raise WouldBlock
         try:
             end_offset = state.end[0]
@@ -136,7 +136,7 @@ class LogAppender:
                 batches[0].first_offset, batches[-1].last_offset, -1, state.log_start_offset, False
             )
         finally:
-            turns.end()
+            locks.release_log_end()
 
     def _write(
         self,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from barnabas.log.checkpoints.partition_metadata import FILE_NAME as PARTITION_METADATA
 from barnabas.log.errors import storage_errors
 from barnabas.log.flush_times import FlushTimes
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, Segment
 from barnabas.log.small_files import SyncError, sync_directory, sync_path
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 
 
 class LogFlusher:
@@ -21,7 +21,7 @@ class LogFlusher:
     def __init__(
         self,
         state: LogState,
-        turns: Turns,
+        locks: Locks,
         trust: Trust,
         loaded: LoadedLog,
         flush_times: FlushTimes,
@@ -30,7 +30,7 @@ class LogFlusher:
         """`is_placed` says that the file which tells whose log it is is known to be on disk."""
         self.recovery_point = loaded.recovery_point
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._flush_times = flush_times
         self._is_placed = is_placed
@@ -43,7 +43,7 @@ class LogFlusher:
         Raises KAFKA_STORAGE_ERROR when the disk refuses: what was not synced may be lost. After a failed sync it
         raises always, and when the log is closed: what has its names on disk may be another log.
         """
-        with self._turns.upkeep:
+        with self._locks.upkeep:
             self._trust.check_open()
             end_offset, active, _, generation = self._state.end
             return self.flush_to(end_offset, self._state.segments, active, generation)
@@ -52,7 +52,7 @@ class LogFlusher:
         """Make every finished segment durable, so that a crash leaves only the active one to be checked; returns the
         new recovery point. For a thread, after each roll. Raises as `flush`.
         """
-        with self._turns.upkeep:
+        with self._locks.upkeep:
             self._trust.check_open()
             _, active, _, generation = self._state.end
             return self.flush_to(active.base_offset, self._state.segments, None, generation)
@@ -61,7 +61,7 @@ class LogFlusher:
         self, offset: int, segments: Sequence[Segment], active: Segment | None, generation: int
     ) -> int:
         """Sync what holds the offsets before `offset`: the finished ones of `segments`, and `active` if given, as they
-        were after `generation` truncations; with the turn of upkeep. Returns and raises as `flush`.
+        were after `generation` truncations; with the lock of upkeep. Returns and raises as `flush`.
         """
         state = self._state
         with storage_errors(state.directory), self._flush_times.measure():

@@ -18,7 +18,7 @@ class LogState:
     """Owner of the list of segments, the log's start and its end.
 
     Readers take no lock: they see the segments and the end as tuples, which are replaced whole. The end changes by
-    whoever has the turn (`Turns`), the segments and the start under `publishing` as well.
+    whoever holds the lock of the end (`Locks`), the segments and the start under `publishing` as well.
     """
 
     __slots__ = (

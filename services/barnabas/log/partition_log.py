@@ -21,6 +21,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.flusher import LogFlusher
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
 from barnabas.log.opening.loader import LoadedLog
@@ -39,7 +40,6 @@ from barnabas.log.small_files import SyncError
 from barnabas.log.trimmer import LogTrimmer
 from barnabas.log.truncator import LogTruncator
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 
 SYNC_RECOVERED_BYTES = 16 * 1024 * 1024
 """A log of which recovery checked this much is synced before it is used; smaller ones are synced together, later."""
@@ -72,16 +72,16 @@ class PartitionLog:
         self._is_closed_properly = False
         self._state = state
         self._trust = trust = Trust(state.directory)
-        self._turns = turns = Turns(state)
-        self._producers = producers = LogProducers(state, turns, clock, loaded)
-        self._flusher = flusher = LogFlusher(state, turns, trust, loaded, flush_times, is_placed)
-        self._roller = roller = SegmentRoller(state, turns, trust, producers)
-        self._trimmer = LogTrimmer(state, turns, trust, roller, clock)
-        self.replacement = SegmentReplacement(state, turns, trust, producers, first_dirty_offset)
+        self._locks = locks = Locks(state)
+        self._producers = producers = LogProducers(state, locks, clock, loaded)
+        self._flusher = flusher = LogFlusher(state, locks, trust, loaded, flush_times, is_placed)
+        self._roller = roller = SegmentRoller(state, locks, trust, producers)
+        self._trimmer = LogTrimmer(state, locks, trust, roller, clock)
+        self.replacement = SegmentReplacement(state, locks, trust, producers, first_dirty_offset)
         """How compaction puts its segments in."""
-        self._truncator = LogTruncator(state, turns, trust, producers, roller, flusher, self.replacement)
+        self._truncator = LogTruncator(state, locks, trust, producers, roller, flusher, self.replacement)
         self._reader = reader = LogReader(state)
-        appender = LogAppender(state, turns, trust, producers, roller, clock)
+        appender = LogAppender(state, locks, trust, producers, roller, clock)
         # Bound once, not forwarded: what every request asks for pays for no second call.
         self.append_as_leader = appender.append_as_leader
         self.append_as_follower = appender.append_as_follower
@@ -250,7 +250,7 @@ class PartitionLog:
 
     def assign_epoch_start(self, leader_epoch: int) -> None:
         """A new leader epoch begins at the log's end; never waits."""
-        self._turns.assign_epoch_start(leader_epoch)
+        self._locks.assign_epoch_start(leader_epoch)
 
     def update_config(self, config: LogConfig) -> None:
         """Obey other settings from now on."""
@@ -296,7 +296,7 @@ class PartitionLog:
         Raises KAFKA_STORAGE_ERROR, and again when it is called again: the log has to be checked when it is opened
         next.
         """
-        with self._turns.upkeep:
+        with self._locks.upkeep:
             if self._trust.is_closed:
                 if not self._is_closed_properly:
                     self._trust.check_trusted()
@@ -304,7 +304,7 @@ class PartitionLog:
                         ErrorCode.kafka_storage_error, f"{self.directory}: was not closed properly"
                     )
                 return
-            with self._turns.lock:
+            with self._locks.log_end:
                 self._trust.is_closed = True
             try:
                 with storage_errors(self.directory):
@@ -333,12 +333,12 @@ class PartitionLog:
         """As `release`, once no upkeep works on the files any more: whoever has discarded a log may give their names
         to another. For a thread.
         """
-        with self._turns.upkeep:
+        with self._locks.upkeep:
             self.release()
 
     def release(self) -> None:
         """Let go of the files without writing anything, as a crash would; never waits for upkeep."""
-        with self._turns.lock:
+        with self._locks.log_end:
             self._trust.is_closed = True
             for segment in self._state.segments:
                 self._state.factory.cache.forget(segment)

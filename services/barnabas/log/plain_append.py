@@ -11,11 +11,11 @@ from __future__ import annotations
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.append import AppendInfo, check_client_producer
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 from barnabas.records.batch import CRC_START, BatchHeader, Buffer, crc_of_tail, patched_prefix
 from barnabas.records.validate import plain_batch
 
@@ -26,14 +26,14 @@ class PlainAppender:
     def __init__(
         self,
         state: LogState,
-        turns: Turns,
+        locks: Locks,
         trust: Trust,
         producers: LogProducers,
         roller: SegmentRoller,
         clock: Clock,
     ) -> None:
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._producers = producers
         self._roller = roller
@@ -44,17 +44,17 @@ class PlainAppender:
 
         Never waits for another thread. Raises KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was.
         """
-        state, turns, roller = self._state, self._turns, self._roller
+        state, locks, roller = self._state, self._locks, self._roller
         config, now_ms, size = state.factory.config, self._now_ms(), len(records)
         header = plain_batch(records, config, now_ms) if size <= config.segment_bytes else None
         if header is None:
             return None
         _, _, _, _, crc, _, delta, _, newest, producer_id, _, _, _ = header
         tail = bytes(records[CRC_START:])
-        if crc_of_tail(tail) != crc or not turns.lock.acquire(False):
+        if crc_of_tail(tail) != crc or not locks.log_end.acquire(False):
             return None
         try:
-            if leader_epoch != state.epochs.latest_epoch or leader_epoch < turns.next_epoch:
+            if leader_epoch != state.epochs.latest_epoch or leader_epoch < locks.next_epoch:
                 return None
             if producer_id >= 0 and not self._is_next(header):
                 return None
@@ -76,7 +76,7 @@ class PlainAppender:
             state.end = (last_offset + 1, segment, segment.size, truncations)
             return AppendInfo(first_offset, last_offset, -1, state.log_start_offset, False)
         finally:
-            turns.end()
+            locks.release_log_end()
 
     def _is_next(self, header: BatchHeader) -> bool:
         """Whether the batch follows what its producer wrote, and repeats nothing."""

@@ -11,23 +11,23 @@ import contextlib
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_error, storage_errors
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.segments.segment import RollLimits, Segment, remove_marked
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 
 
 class SegmentRoller:
     """Owner of the settings that end a segment, and of what a write or a roll that failed has left."""
 
-    def __init__(self, state: LogState, turns: Turns, trust: Trust, producers: LogProducers) -> None:
+    def __init__(self, state: LogState, locks: Locks, trust: Trust, producers: LogProducers) -> None:
         self.limits = _roll_limits(state.factory.config)
         self.is_unclear = False
         """Whether files hold what is not of the log: the rest of a write that failed, or of a roll."""
         self._unfinished: Segment | None = None
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._producers = producers
 
@@ -38,20 +38,20 @@ class SegmentRoller:
 
     def roll(self) -> None:
         """Begin a new segment now, unless the active one is empty. For a thread."""
-        with self._turns.take(), storage_errors(self._state.directory):
+        with self._locks.hold_log_end(), storage_errors(self._state.directory):
             if self._state.end[1].size:
                 self.roll_at(self._state.end[0])
 
     def roll_if_at(self, offset: int) -> bool:
         """Roll, so that all there was may go, unless something was appended past `offset` meanwhile."""
-        with self._turns.take():
+        with self._locks.hold_log_end():
             is_there = self._state.end[0] <= offset
             if is_there:
                 self.roll_at(self._state.end[0])
             return is_there
 
     def roll_at(self, base_offset: int) -> Segment:
-        """A new active segment from `base_offset` on, with a producer snapshot at its start; with the turn.
+        """A new active segment from `base_offset` on, with a producer snapshot at its start; with the lock of the end.
 
         Raises OSError: the old segment is then the active one, and the files of the new one are gone again.
         """
@@ -96,8 +96,9 @@ class SegmentRoller:
         return storage_error(self._state.directory, error)
 
     def clear_up(self) -> None:
-        """Remove what a write or a roll that failed has left; with the turn. Raises OSError; nothing may be written
-        before it was done, or the log would run past a segment that is none, or leave foreign bytes behind its end.
+        """Remove what a write or a roll that failed has left; with the lock of the end. Raises OSError; nothing
+        may be written before it was done, or the log would run past a segment that is none, or leave foreign
+        bytes behind its end.
         """
         if self._unfinished is not None:
             self._unfinished.remove_files()

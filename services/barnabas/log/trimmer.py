@@ -6,21 +6,21 @@ from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log import retention
 from barnabas.log.errors import storage_errors
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import remove_marked
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 
 
 class LogTrimmer:
     """Owns nothing: moves the log's start, and takes segments from the front."""
 
     def __init__(
-        self, state: LogState, turns: Turns, trust: Trust, roller: SegmentRoller, clock: Clock
+        self, state: LogState, locks: Locks, trust: Trust, roller: SegmentRoller, clock: Clock
     ) -> None:
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._roller = roller
         self._clock = clock
@@ -35,7 +35,7 @@ class LogTrimmer:
         then tried again the next time.
         """
         state = self._state
-        with self._turns.upkeep, storage_errors(state.directory):
+        with self._locks.upkeep, storage_errors(state.directory):
             self._trust.check_writable()
             segments = state.segments
             count = retention.deletable_count(

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from barnabas.log.cleaning.replacement import SegmentReplacement
 from barnabas.log.errors import storage_errors
 from barnabas.log.flusher import LogFlusher
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import Segment, remove_marked
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 
 
 class LogTruncator:
@@ -23,7 +23,7 @@ class LogTruncator:
     def __init__(
         self,
         state: LogState,
-        turns: Turns,
+        locks: Locks,
         trust: Trust,
         producers: LogProducers,
         roller: SegmentRoller,
@@ -31,7 +31,7 @@ class LogTruncator:
         replacement: SegmentReplacement,
     ) -> None:
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._producers = producers
         self._roller = roller
@@ -47,7 +47,7 @@ class LogTruncator:
         Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by opening the log anew.
         """
         state = self._state
-        with self._turns.upkeep, self._turns.take(), storage_errors(state.directory):
+        with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
             self._trust.check_writable()
             if offset >= state.end[0]:
                 state.epochs.truncate_from_end(state.end[0])
@@ -68,7 +68,7 @@ class LogTruncator:
     def truncate_fully_and_start_at(self, offset: int) -> int:
         """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`."""
         state = self._state
-        with self._turns.upkeep, self._turns.take(), storage_errors(state.directory):
+        with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
             self._trust.check_writable()
             with self._trusted_if_done():
                 self._drop_newest(0)

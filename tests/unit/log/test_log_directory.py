@@ -325,7 +325,7 @@ def test_a_log_is_not_removed_under_its_upkeep(tmp_path: Path, removal: str) -> 
     log = directory.open_partition("t", 0, TOPIC_ID, LogConfig())
     log.append_as_leader(BATCH, 0)
     with ThreadPoolExecutor() as threads:
-        with log._turns.upkeep:  # retention, say, in its own thread
+        with log._locks.upkeep:  # retention, say, in its own thread
             if removal == "delete":
                 removing: Future[object] = threads.submit(directory.delete_partition, "t", 0)
             else:

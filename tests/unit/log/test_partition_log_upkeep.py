@@ -420,7 +420,7 @@ def test_an_append_that_may_not_block_does_not_wait_for_a_thread(harness: Harnes
     inside, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with log._turns.lock:
+        with log._locks.log_end:
             inside.set()
             done.wait(10)
 

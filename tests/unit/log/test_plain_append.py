@@ -235,18 +235,18 @@ def test_what_is_not_plain_is_left_alone(log: PartitionLog, records: bytes, lead
     assert state_of(log) == before
 
 
-def test_it_waits_for_nobody_who_has_the_turn(log: PartitionLog) -> None:
-    has_turn, may_end = threading.Event(), threading.Event()
-    turns: Any = plain_of(log)
+def test_it_waits_for_nobody_who_holds_the_lock(log: PartitionLog) -> None:
+    is_held, may_end = threading.Event(), threading.Event()
+    plain: Any = plain_of(log)
 
     def hold() -> None:
-        with turns._turns.take():
-            has_turn.set()
+        with plain._locks.hold_log_end():
+            is_held.set()
             may_end.wait(20)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert has_turn.wait(20)
+    assert is_held.wait(20)
     assert plain_of(log).append(batch(), 3) is None
     may_end.set()
     thread.join()
@@ -278,9 +278,9 @@ def test_an_empty_log_takes_no_more_than_a_segment_holds(log: PartitionLog) -> N
     assert plain_of(log).append(batch(size=1_000), 3) is None
 
 
-def test_an_epoch_that_waits_for_the_turn_fences_older_ones(log: PartitionLog) -> None:
+def test_an_epoch_that_waits_for_the_lock_fences_older_ones(log: PartitionLog) -> None:
     plain: Any = plain_of(log)
-    plain._turns.next_epoch = 4
+    plain._locks.next_epoch = 4
     assert plain.append(batch(), 3) is None
     assert log.log_end_offset == 0
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from barnabas.log.cleaning import segment_swap
 from barnabas.log.cleaning.batch_filter import LastRecord
 from barnabas.log.errors import storage_errors
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.segments.segment import Segment, remove_marked
 from barnabas.log.segments.segment_factory import SegmentFactory
 from barnabas.log.small_files import SyncError, sync_directory
 from barnabas.log.trust import Trust
-from barnabas.log.turns import Turns
 
 
 class CleaningView(NamedTuple):
@@ -32,7 +32,7 @@ class SegmentReplacement:
     def __init__(
         self,
         state: LogState,
-        turns: Turns,
+        locks: Locks,
         trust: Trust,
         producers: LogProducers,
         first_dirty_offset: int,
@@ -40,13 +40,13 @@ class SegmentReplacement:
         self.first_dirty_offset = first_dirty_offset
         """Up to here the log has been compacted (the cleaner's checkpoint); -1 when it never was."""
         self._state = state
-        self._turns = turns
+        self._locks = locks
         self._trust = trust
         self._producers = producers
 
     def begin(self) -> CleaningView:
         """The segments as they are now, and where the producers' sequences stand."""
-        with self._turns.take():
+        with self._locks.hold_log_end():
             last_records = {
                 producer_id: LastRecord(
                     entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
@@ -76,7 +76,7 @@ class SegmentReplacement:
         changed, or the log reads on from the old files, takes no more, and the next opening finishes the swap.
         """
         state = self._state
-        with self._turns.upkeep, storage_errors(state.directory):
+        with self._locks.upkeep, storage_errors(state.directory):
             self._trust.check_trusted()
             if not self.still_holds(view, old):
                 return False

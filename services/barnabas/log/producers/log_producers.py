@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from barnabas.kernel.clock import Clock
+from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
 from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.producers import producer_snapshot
 from barnabas.log.producers.refused_sequences import RefusedSequences
-from barnabas.log.turns import Turns
 
 
 class LogProducers:
     """Owner of the producer state, of where its newest snapshot stands, and of what producers are to send again."""
 
-    def __init__(self, log: LogState, turns: Turns, clock: Clock, loaded: LoadedLog) -> None:
+    def __init__(self, log: LogState, locks: Locks, clock: Clock, loaded: LoadedLog) -> None:
         self.state = loaded.producer_state
-        """Another one after a truncation; it changes with the log's end, by whoever has the turn."""
+        """Another one after a truncation; it changes with the log's end, by whoever holds that lock."""
         self.refused = RefusedSequences()
         """What clients are to send again. Whoever gives up appends before they come here adds to it."""
         self._log = log
-        self._turns = turns
+        self._locks = locks
         self._clock = clock
         self._snapshot_offset = loaded.report.snapshot_offset
 
@@ -35,7 +35,7 @@ class LogProducers:
     def expire(self, expiration_ms: int) -> int:
         """Forget producers that were idle for producer.id.expiration.ms; returns how many."""
         self.refused.expire(expiration_ms / 1000)
-        with self._turns.take():
+        with self._locks.hold_log_end():
             return self.state.expire(self._clock.now_ms(), expiration_ms)
 
     def take_snapshot(self, offset: int, *, sync: bool) -> None:

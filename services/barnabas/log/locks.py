@@ -10,36 +10,36 @@ from barnabas.log.checkpoints.leader_epochs import NO_EPOCH
 from barnabas.log.log_state import LogState
 
 
-class Turns:
-    """Owner of the locks, and of the leader epoch that waits for a turn to end.
+class Locks:
+    """Owner of the locks, and of the leader epoch that waits for one of them.
 
     Taken in this order, and what is behind a comma only by threads that may wait for the disk:
 
     - `upkeep`: flush, retention, compaction's swap, truncation, closing: one at a time, over all their disk work.
-    - `lock`: the turn to change the log's end: an append, over its one write; a roll, a truncation, closing. An
-      event loop never waits for it: an append that may not block, and an epoch's start, try it.
+    - `log_end`: an append, over its one write; a roll, a truncation, closing. An event loop never waits for it: an
+      append that may not block, and an epoch's start, try it.
     - `LogState.publishing`: over a few assignments, never over the disk.
     """
 
     def __init__(self, state: LogState) -> None:
         self.upkeep = threading.RLock()
-        self.lock = threading.RLock()
+        self.log_end = threading.RLock()
         self.next_epoch = NO_EPOCH
-        """An epoch that begins as soon as whoever has the turn is done."""
+        """An epoch that begins as soon as whoever changes the log's end is done."""
         self._state = state
 
     @contextlib.contextmanager
-    def take(self) -> Iterator[None]:
-        """Have the turn to change the log's end, after waiting for it: for a thread."""
-        self.lock.acquire()
+    def hold_log_end(self) -> Iterator[None]:
+        """Hold `log_end`, after waiting for it: for a thread."""
+        self.log_end.acquire()
         try:
             yield
         finally:
-            self.end()
+            self.release_log_end()
 
-    def end(self) -> None:
-        """Give the turn back."""
-        self.lock.release()
+    def release_log_end(self) -> None:
+        """Give `log_end` back."""
+        self.log_end.release()
         if self.next_epoch != NO_EPOCH:
             self._begin_next_epoch()
 
@@ -54,11 +54,11 @@ class Turns:
         self._begin_next_epoch()
 
     def _begin_next_epoch(self) -> None:
-        # Whoever has the turn looks here after giving it back, so that one of the two gets to it.
-        while self.next_epoch != NO_EPOCH and self.lock.acquire(blocking=False):
+        # Whoever held the lock looks here after giving it back, so that one of the two gets to it.
+        while self.next_epoch != NO_EPOCH and self.log_end.acquire(blocking=False):
             try:
                 with self._state.publishing:
                     epoch, self.next_epoch = self.next_epoch, NO_EPOCH
                 self._state.epochs.assign(epoch, self._state.end[0])
             finally:
-                self.lock.release()
+                self.log_end.release()
