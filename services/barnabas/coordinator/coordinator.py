@@ -70,7 +70,7 @@ class Coordinator:
         deleted = _deleted_topics(old, new)
         if deleted:
             for runtime in self._runtimes.values():
-                runtime.do(lambda shard, turn: delete_offsets_of_topics(shard, deleted, turn))
+                runtime.do(lambda shard, decision: delete_offsets_of_topics(shard, deleted, decision))
 
     def _follow_partitions(self, image: MetadataImage) -> None:
         topic = image.topics.get(GROUP_METADATA_TOPIC)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.commit import handle_commit
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_time
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
 from barnabas.coordinator.groups.core.join import handle_join
@@ -14,7 +15,6 @@ from barnabas.coordinator.groups.core.leave import handle_leave
 from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1 import coordinator_pb2 as pb
@@ -32,30 +32,32 @@ class ShardDriver:
         self.log: list[CoordinatorRecord] = []
         self.trace: list[str] = []
         self.replies: dict[int, object] = {}
-        self.turns = 0
+        self.decisions = 0
         self._asked: dict[int, str] = {}
         self.last_ids: dict[str, str] = {}
-        self.take(lambda turn: on_loaded(self.shard, turn))
+        self.take(lambda decision: on_loaded(self.shard, decision))
 
-    def take(self, work: Callable[[Turn], None]) -> Turn:
-        self.turns += 1
-        turn = Turn(self.clock.now_ms(), round(self.clock.monotonic() * 1000), str(self.turns - 1))
-        work(turn)
-        for record in turn.records:
+    def take(self, work: Callable[[Decision], None]) -> Decision:
+        self.decisions += 1
+        decision = Decision(
+            self.clock.now_ms(), round(self.clock.monotonic() * 1000), str(self.decisions - 1)
+        )
+        work(decision)
+        for record in decision.records:
             self.shard.replay(record)
             self.log.append(record)
             self.trace.append(f"log {_show_record(record)}")
-        for waiter, message in (*turn.replies, *turn.replies_at_once):
+        for waiter, message in (*decision.replies, *decision.replies_at_once):
             assert waiter not in self.replies, "one answer for one call"
             self.replies[waiter] = message
             self.trace.append(f"{self._asked[waiter]} <- {_show(message)}")
-        return turn
+        return decision
 
     def call(self, who: str, handle: Callable[..., None], request: object) -> int:
         waiter = Waiter(len(self._asked) + 1)
         self._asked[waiter] = who
-        self.take(lambda turn: handle(self.shard, request, waiter, turn))
-        self.take(lambda turn: on_time(self.shard, turn))
+        self.take(lambda decision: handle(self.shard, request, waiter, decision))
+        self.take(lambda decision: on_time(self.shard, decision))
         return waiter
 
     def unanswered(self) -> set[int]:
@@ -69,7 +71,7 @@ class ShardDriver:
             due = self.shard.timers.next_ms()
             step = end - now if due is None else min(max(due - now, 0), end - now)
             self.clock.advance(step)
-            self.take(lambda turn: on_time(self.shard, turn))
+            self.take(lambda decision: on_time(self.shard, decision))
             if now + step >= end:
                 return
 
@@ -78,7 +80,7 @@ class ShardDriver:
         self.shard = GroupShard(self.config)
         for record in self.log:
             self.shard.replay(record)
-        self.take(lambda turn: on_loaded(self.shard, turn))
+        self.take(lambda decision: on_loaded(self.shard, decision))
 
     def join(
         self,

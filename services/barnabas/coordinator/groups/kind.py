@@ -7,32 +7,32 @@ from typing import TypeAlias
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import decode_batch, encode_record
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on_time
+from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
-from barnabas.coordinator.groups.core.turn import Turn
 from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.runtime.kind import Kind
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
-GroupKind: TypeAlias = Kind[GroupShard, Turn, CoordinatorRecord]
-GroupRuntime: TypeAlias = PartitionRuntime[GroupShard, Turn, CoordinatorRecord]
+GroupKind: TypeAlias = Kind[GroupShard, Decision, CoordinatorRecord]
+GroupRuntime: TypeAlias = PartitionRuntime[GroupShard, Decision, CoordinatorRecord]
 
 
 def groups_kind(config: CoordinatorConfig, metrics: CoordinatorMetrics) -> GroupKind:
     """Groups under `config`, counted in `metrics`."""
 
-    def count(turn: Turn) -> None:
-        metrics.rebalances.inc(turn.rebalances_completed)
-        metrics.offset_commits.inc(turn.offsets_committed)
-        metrics.offset_expirations.inc(turn.offsets_expired)
+    def count(decision: Decision) -> None:
+        metrics.rebalances.inc(decision.rebalances_completed)
+        metrics.offset_commits.inc(decision.offsets_committed)
+        metrics.offset_expirations.inc(decision.offsets_expired)
 
     return Kind(
         topic=GROUP_METADATA_TOPIC,
         # A tombstone for the group "", which no group with members can be.
         barrier=GroupRecord("", None),
         make_shard=lambda: GroupShard(config),
-        make_turn=lambda now_ms, monotonic_ms, unique_id, is_read_only: Turn(
+        make_decision=lambda now_ms, monotonic_ms, unique_id, is_read_only: Decision(
             now_ms, monotonic_ms, unique_id, is_read_only
         ),
         encode=encode_record,

@@ -68,10 +68,10 @@ class LagMeasurement(Collector):
         self._clock = clock
         self._lock = asyncio.Lock()
         self._measured_at: float | None = None
-        self._turn = 0
+        self._round = 0
         self._timestamps: dict[_Place, int] = {}
         self._known: dict[tuple[str, str, int], tuple[int, int]] = {}
-        """Of each group's partition: (turn in which its timestamp was read, timestamp)."""
+        """Of each group's partition: (round in which its timestamp was read, timestamp)."""
 
     async def measure(self) -> None:
         """Bring `lags` up to date, unless that was done a moment ago."""
@@ -112,10 +112,10 @@ class LagMeasurement(Collector):
         self._timestamps = {
             lag.place: self._timestamps[lag.place] for lag in behind if lag.place in self._timestamps
         }
-        # Whose turn was the longest ago comes first.
+        # Who was read the longest ago comes first.
         behind.sort(key=lambda lag: self._known.get(_key(lag), (-1, 0))[0])
         wanted = iter({lag.place: None for lag in behind if lag.place not in self._timestamps})
-        self._turn += 1
+        self._round += 1
         left = [limits.LAG_READS_MAX, limits.LAG_READ_BYTES_MAX]
 
         async def read() -> None:
@@ -135,7 +135,7 @@ class LagMeasurement(Collector):
         known = {}
         for lag in behind:
             timestamp = self._timestamps.get(lag.place)
-            remembered = self._known.get(_key(lag)) if timestamp is None else (self._turn, timestamp)
+            remembered = self._known.get(_key(lag)) if timestamp is None else (self._round, timestamp)
             if remembered is not None:
                 known[_key(lag)] = remembered
                 lag.oldest_ms = remembered[1] if remembered[1] >= 0 else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from barnabas.coordinator.runtime.core.turn import Turn
+from barnabas.coordinator.runtime.core.decision import Decision
 
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
@@ -19,7 +19,7 @@ class UnreadableRecord(Exception):
 class Shard(Protocol[RecordT_contra]):
     """All that a coordinator knows of one partition; a pure state machine.
 
-    Its handlers decide: they add records to a turn. Only replaying a record changes what the log says.
+    Its handlers decide: they add records to a decision. Only replaying a record changes what the log says.
     """
 
     def replay(self, record: RecordT_contra) -> None:
@@ -44,11 +44,11 @@ class Shard(Protocol[RecordT_contra]):
 
 
 ShardT = TypeVar("ShardT", bound=Shard[Any])
-TurnT = TypeVar("TurnT", bound=Turn[Any])
+DecisionT = TypeVar("DecisionT", bound=Decision[Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[ShardT, TurnT, RecordT]):
+class Kind(Generic[ShardT, DecisionT, RecordT]):
     """One kind of coordinator."""
 
     topic: str
@@ -56,17 +56,17 @@ class Kind(Generic[ShardT, TurnT, RecordT]):
     barrier: RecordT
     """A record that means nothing: what loading starts with."""
     make_shard: Callable[[], ShardT]
-    make_turn: Callable[[int, int, str, bool], TurnT]
+    make_decision: Callable[[int, int, str, bool], DecisionT]
     """Of now in ms, monotonic ms, unique id, and whether the log takes no writes."""
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
     """Key and value; the value is None for a tombstone."""
     decode_batch: Callable[[memoryview], Iterator[RecordT]]
     """The records of one batch that it knows. Raises UnreadableRecord."""
-    on_loaded: Callable[[ShardT, TurnT], None]
+    on_loaded: Callable[[ShardT, DecisionT], None]
     """The log has been replayed: time begins."""
-    on_time: Callable[[ShardT, TurnT], None]
+    on_time: Callable[[ShardT, DecisionT], None]
     """Deadlines are due."""
-    on_resumed: Callable[[ShardT, TurnT], None]
+    on_resumed: Callable[[ShardT, DecisionT], None]
     """The log takes writes again, after a time in which it took none and deadlines were not handled."""
-    count: Callable[[TurnT], None]
-    """Add what happened in a turn to the metrics."""
+    count: Callable[[DecisionT], None]
+    """Have the metrics count what a decision led to."""

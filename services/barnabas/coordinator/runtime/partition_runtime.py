@@ -33,8 +33,8 @@ from google.protobuf.message import Message
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.runtime.core.turn import Waiter
-from barnabas.coordinator.runtime.kind import Kind, RecordT, ShardT, TurnT, UnreadableRecord
+from barnabas.coordinator.runtime.core.decision import Waiter
+from barnabas.coordinator.runtime.kind import DecisionT, Kind, RecordT, ShardT, UnreadableRecord
 from barnabas.coordinator.runtime.log_errors import (
     LOG_MOVED,
     NOT_OPENED_YET,
@@ -66,17 +66,17 @@ class PartitionState(enum.Enum):
 _LOADED: Final = frozenset({PartitionState.SERVING, PartitionState.READ_ONLY})
 
 
-class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
+class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     """Owns the shard of one partition under one coordinator epoch, the calls that wait in it, and its writes.
 
-    `on_deadline` hears after each turn when `on_time` is needed next, in monotonic ms.
+    `on_deadline` hears after each decision when `on_time` is needed next, in monotonic ms.
     """
 
     def __init__(
         self,
         partition: int,
         coordinator_epoch: int,
-        kind: Kind[ShardT, TurnT, RecordT],
+        kind: Kind[ShardT, DecisionT, RecordT],
         topic_log: TopicLog,
         config: CoordinatorConfig,
         environment: Environment,
@@ -154,10 +154,12 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
-    async def submit(self, decide: Callable[[ShardT, Waiter, TurnT], None], *, writes: bool = True) -> Any:
+    async def submit(
+        self, decide: Callable[[ShardT, Waiter, DecisionT], None], *, writes: bool = True
+    ) -> Any:
         """Decide about one request and return its answer once everything that it rests on is in the log.
 
-        `decide` answers the waiter, now or in a later turn. `writes` is False for what never adds a record: that is
+        `decide` answers the waiter, now or in a later decision. `writes` is False for what never adds a record: that is
         answered although the log takes none. Raises KafkaError when the partition is not being served, or stops being
         served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
@@ -170,7 +172,7 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = future
         try:
-            self._take_turn(lambda turn: decide(shard, waiter, turn))
+            self._decide(lambda decision: decide(shard, waiter, decision))
             # A deadline that is due already, such as an initial rebalance delay of 0, need not wait for a timer.
             self.on_time()
             self._announce_deadline()
@@ -178,12 +180,12 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
         finally:
             del self._waiting[waiter]
 
-    def do(self, work: Callable[[ShardT, TurnT], None]) -> None:
+    def do(self, work: Callable[[ShardT, DecisionT], None]) -> None:
         """Decide something that no client asked for; nothing happens while the log cannot be written."""
         if self.state is not PartitionState.SERVING:
             return
         try:
-            self._take_turn(lambda turn: work(self._shard, turn))
+            self._decide(lambda decision: work(self._shard, decision))
         except Exception:
             # Nobody waits for an answer, and one partition's trouble is none of the others'.
             log.exception("decision failed", partition=self.partition)
@@ -210,16 +212,18 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
     def _monotonic_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def _take_turn(self, work: Callable[[TurnT], None]) -> None:
+    def _decide(self, work: Callable[[DecisionT], None]) -> None:
         is_read_only = self.state is PartitionState.READ_ONLY
-        turn = self._kind.make_turn(
+        decision = self._kind.make_decision(
             self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
         )
         try:
-            work(turn)
-            assert not (is_read_only and turn.records), "what writes is refused while the log takes no writes"
-            encoded = [self._encode(record, turn.now_ms) for record in turn.records]
-            for record in turn.records:
+            work(decision)
+            assert not (is_read_only and decision.records), (
+                "what writes is refused while the log takes no writes"
+            )
+            encoded = [self._encode(record, decision.now_ms) for record in decision.records]
+            for record in decision.records:
                 self._shard.replay_uncommitted(record)
         except Exception:
             # What the decision has changed so far cannot be known: start again from the log.
@@ -227,17 +231,17 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
             self._broken = True
             self._queued.set()
             raise
-        self._deliver(turn.replies_at_once)
-        if turn.records:
-            self._queue.add(turn.records, encoded, turn.replies)
+        self._deliver(decision.replies_at_once)
+        if decision.records:
+            self._queue.add(decision.records, encoded, decision.replies)
             self._queued.set()
         elif self._queue and not is_read_only:
-            self._queue.reply_after_all(turn.replies)
+            self._queue.reply_after_all(decision.replies)
         else:
-            self._deliver(turn.replies)
-        for note in turn.notes:
+            self._deliver(decision.replies)
+        for note in decision.notes:
             log.info(note.event, **note.fields)
-        self._kind.count(turn)
+        self._kind.count(decision)
 
     def _encode(self, record: RecordT, now_ms: int) -> RecordParts:
         key, value = self._kind.encode(record)
@@ -279,7 +283,7 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
                         await asyncio.sleep(0)
         self._shard, self._broken, self.state = shard, False, state
         self._loaded_once.set()
-        self._take_turn(lambda turn: self._kind.on_loaded(shard, turn))
+        self._decide(lambda decision: self._kind.on_loaded(shard, decision))
         self._announce_deadline()
         seconds = perf_counter() - started
         self._metrics.load_seconds.observe(seconds)
@@ -302,10 +306,10 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
                 append = self._queue.next_append()
                 with self._metrics.append_seconds.time(), in_trace(append.traceparent):
                     await self._write(append)
-                for decision in self._queue.on_written():
-                    for record in decision.records:
+                for write in self._queue.on_written():
+                    for record in write.records:
                         self._shard.on_committed(record)
-                    self._deliver(decision.replies)
+                    self._deliver(write.replies)
                 self._resume()
             self._check_whole()
 
@@ -345,10 +349,10 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
             return
         self.state = PartitionState.READ_ONLY
         log.warning("partition is served for reading only", partition=self.partition, reason=reason)
-        for decision in self._queue:
-            for waiter, _ in decision.replies:
+        for write in self._queue:
+            for waiter, _ in write.replies:
                 self._fail(waiter, _cannot_write(self.partition))
-            decision.replies.clear()
+            write.replies.clear()
 
     def _resume(self) -> None:
         """A write landed: decide as ever."""
@@ -357,7 +361,7 @@ class PartitionRuntime(Generic[ShardT, TurnT, RecordT]):
         self.state = PartitionState.SERVING
         log.info("partition is served again", partition=self.partition)
         shard = self._shard
-        self._take_turn(lambda turn: self._kind.on_resumed(shard, turn))
+        self._decide(lambda decision: self._kind.on_resumed(shard, decision))
         self._announce_deadline()
 
     # -- failing ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.runtime.core.turn import Waiter
+from barnabas.coordinator.runtime.core.decision import Waiter
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.records.record import RecordParts, encode_batch
 
@@ -27,7 +27,7 @@ _RECORD_OVERHEAD_BYTES: Final = 40
 
 
 @dataclass(slots=True)
-class Decision(Generic[RecordT]):
+class PendingWrite(Generic[RecordT]):
     """A decision, or a part of a large one, on its way into the log, and what to say once it is there."""
 
     records: Sequence[RecordT]
@@ -52,15 +52,15 @@ class WriteQueue(Generic[RecordT]):
     """Owns the decisions of one partition that are not known to be in the log."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Decision[RecordT]] = deque()
-        self._in_flight: list[Decision[RecordT]] = []
+        self._waiting: deque[PendingWrite[RecordT]] = deque()
+        self._in_flight: list[PendingWrite[RecordT]] = []
         self._waiting_bytes = 0
 
     def __len__(self) -> int:
         """Decisions that wait, or are in the append under way."""
         return len(self._waiting) + len(self._in_flight)
 
-    def __iter__(self) -> Iterator[Decision[RecordT]]:
+    def __iter__(self) -> Iterator[PendingWrite[RecordT]]:
         """All of them, oldest first."""
         yield from self._in_flight
         yield from self._waiting
@@ -89,14 +89,14 @@ class WriteQueue(Generic[RecordT]):
         for end, parts in enumerate(encoded):
             record_bytes = _size_of(parts)
             if end > start and size + record_bytes > limits.BATCH_BYTES_TARGET:
-                self._put(Decision(records[start:end], encoded[start:end], size))
+                self._put(PendingWrite(records[start:end], encoded[start:end], size))
                 start, size = end, 0
             size += record_bytes
-        self._put(Decision(records[start:], encoded[start:], size, list(replies)))
+        self._put(PendingWrite(records[start:], encoded[start:], size, list(replies)))
 
-    def _put(self, decision: Decision[RecordT]) -> None:
-        self._waiting.append(decision)
-        self._waiting_bytes += decision.size_bytes
+    def _put(self, write: PendingWrite[RecordT]) -> None:
+        self._waiting.append(write)
+        self._waiting_bytes += write.size_bytes
 
     def reply_after_all(self, replies: Sequence[tuple[Waiter, Message]]) -> None:
         """Say `replies` once everything that is on its way now is in the log. There must be something."""
@@ -110,15 +110,15 @@ class WriteQueue(Generic[RecordT]):
         batches: list[list[RecordParts]] = [[]]
         batch_bytes = 0
         while self._waiting:
-            decision = self._waiting[0]
-            if batches[-1] and batch_bytes + decision.size_bytes > limits.BATCH_BYTES_TARGET:
+            write = self._waiting[0]
+            if batches[-1] and batch_bytes + write.size_bytes > limits.BATCH_BYTES_TARGET:
                 if len(batches) == limits.APPEND_BATCHES_MAX:
                     break
                 batches.append([])
                 batch_bytes = 0
-            batches[-1].extend(decision.encoded)
-            batch_bytes += decision.size_bytes
-            self._waiting_bytes -= decision.size_bytes
+            batches[-1].extend(write.encoded)
+            batch_bytes += write.size_bytes
+            self._waiting_bytes -= write.size_bytes
             self._in_flight.append(self._waiting.popleft())
         return Append(
             batches=b"".join(map(encode_batch, batches)),
@@ -126,7 +126,7 @@ class WriteQueue(Generic[RecordT]):
             traceparent=next((each.traceparent for each in self._in_flight if each.traceparent), ""),
         )
 
-    def on_written(self) -> list[Decision[RecordT]]:
+    def on_written(self) -> list[PendingWrite[RecordT]]:
         """The append under way is in the log: its decisions, in order."""
         written, self._in_flight = self._in_flight, []
         return written

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from coordinator_driver import GROUP, ShardDriver
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.delete import handle_delete_group, handle_offset_delete
 from barnabas.coordinator.groups.core.shard import GroupShard
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1 import coordinator_pb2 as pb
 
@@ -30,13 +30,13 @@ def written(driver: ShardDriver) -> list[str]:
     return [line for line in driver.said() if line.startswith("log ")]
 
 
-def answer(driver: ShardDriver, handle: Callable[[Waiter, Turn], None]) -> Any:
+def answer(driver: ShardDriver, handle: Callable[[Waiter, Decision], None]) -> Any:
     """What the caller of `handle` is told; the driver's trace shows only the records."""
     replies: list[Any] = []
 
-    def take(_: GroupShard, __: object, waiter: Waiter, turn: Turn) -> None:
-        handle(waiter, turn)
-        replies.append(turn.replies.pop()[1])
+    def take(_: GroupShard, __: object, waiter: Waiter, decision: Decision) -> None:
+        handle(waiter, decision)
+        replies.append(decision.replies.pop()[1])
 
     driver.call("delete", take, None)
     (reply,) = replies
@@ -44,7 +44,9 @@ def answer(driver: ShardDriver, handle: Callable[[Waiter, Turn], None]) -> Any:
 
 
 def delete(driver: ShardDriver, group_id: str = GROUP) -> ErrorCode:
-    reply = answer(driver, lambda waiter, turn: handle_delete_group(driver.shard, group_id, waiter, turn))
+    reply = answer(
+        driver, lambda waiter, decision: handle_delete_group(driver.shard, group_id, waiter, decision)
+    )
     assert reply.group_id == group_id
     return ErrorCode(reply.error_code)
 
@@ -54,7 +56,9 @@ def delete_offsets(driver: ShardDriver, *topics: str, partitions: tuple[int, ...
     request = pb.OffsetDeleteRequest(
         group_id=GROUP, topics=[pb.OffsetFetchTopic(name=name, partitions=partitions) for name in topics]
     )
-    reply = answer(driver, lambda waiter, turn: handle_offset_delete(driver.shard, request, waiter, turn))
+    reply = answer(
+        driver, lambda waiter, decision: handle_offset_delete(driver.shard, request, waiter, decision)
+    )
     if reply.error_code:
         assert not reply.topics
         return [ErrorCode(reply.error_code)]

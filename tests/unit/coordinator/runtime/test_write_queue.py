@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.groups.core.turn import Waiter
+from barnabas.coordinator.groups.core.decision import Waiter
 from barnabas.coordinator.runtime.write_queue import WriteQueue
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import RecordParts, decode_records

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.records import NO_TIMESTAMP, OffsetAndMetadata, OffsetRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import (
     OffsetCommitPartition,
@@ -19,18 +19,20 @@ from barnabas.rpc.v1.coordinator_pb2 import (
 )
 
 
-def handle_commit(shard: GroupShard, request: OffsetCommitRequest, waiter: Waiter, turn: Turn) -> None:
+def handle_commit(
+    shard: GroupShard, request: OffsetCommitRequest, waiter: Waiter, decision: Decision
+) -> None:
     """Write each offset, unless its metadata is too long, or refuse them all."""
     group = shard.groups.get(request.group_id)
     code = _refusal(group, request)
     if code is not ErrorCode.none:
-        turn.reply(waiter, commit_response(request, lambda _: code))
+        decision.reply(waiter, commit_response(request, lambda _: code))
         return
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         # A commit is as good as a heartbeat. While the generation is being assigned it is refused above.
-        shard.start_session(group, group.members[request.member_id], turn)
+        shard.start_session(group, group.members[request.member_id], decision)
     metadata_max = shard.config.offset_metadata_max_bytes
-    expire_ms = NO_TIMESTAMP if request.retention_time_ms < 0 else turn.now_ms + request.retention_time_ms
+    expire_ms = NO_TIMESTAMP if request.retention_time_ms < 0 else decision.now_ms + request.retention_time_ms
     for topic in request.topics:
         for partition in topic.partitions:
             if _is_too_long(partition.metadata, metadata_max):
@@ -39,12 +41,12 @@ def handle_commit(shard: GroupShard, request: OffsetCommitRequest, waiter: Waite
                 partition.committed_offset,
                 partition.committed_leader_epoch,
                 partition.metadata,
-                turn.now_ms,
+                decision.now_ms,
                 expire_ms,
             )
-            turn.records.append(OffsetRecord(request.group_id, topic.name, partition.partition, value))
-    turn.offsets_committed += len(turn.records)
-    turn.reply(waiter, commit_response(request, lambda partition: _verdict(partition, metadata_max)))
+            decision.records.append(OffsetRecord(request.group_id, topic.name, partition.partition, value))
+    decision.offsets_committed += len(decision.records)
+    decision.reply(waiter, commit_response(request, lambda partition: _verdict(partition, metadata_max)))
 
 
 def _verdict(partition: OffsetCommitPartition, metadata_max: int) -> ErrorCode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.expiry import on_expiration_deadline, schedule_expiry
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.rebalance import (
@@ -12,56 +13,55 @@ from barnabas.coordinator.groups.core.rebalance import (
 )
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
-from barnabas.coordinator.groups.core.turn import Turn
 
 
-def on_loaded(shard: GroupShard, turn: Turn) -> None:
+def on_loaded(shard: GroupShard, decision: Decision) -> None:
     """The log has been replayed: bring its groups to life and give every member a session from now on."""
     for group_id, stored in shard.stored.items():
         group = Group.restore(group_id, stored)
         shard.groups[group_id] = group
         for member in group.members.values():
-            shard.start_session(group, member, turn)
+            shard.start_session(group, member, decision)
         if len(group.members) > shard.config.group_max_size:
-            prepare_rebalance(shard, group, turn, "the group is larger than group.max.size")
-    schedule_expiry(shard, turn)
+            prepare_rebalance(shard, group, decision, "the group is larger than group.max.size")
+    schedule_expiry(shard, decision)
 
 
-def on_time(shard: GroupShard, turn: Turn) -> None:
-    """Handle the deadlines that are due at the turn's monotonic time, earliest first."""
-    while (deadline := shard.timers.pop_due(turn.monotonic_ms)) is not None:
+def on_time(shard: GroupShard, decision: Decision) -> None:
+    """Handle the deadlines that are due at the decision's monotonic time, earliest first."""
+    while (deadline := shard.timers.pop_due(decision.monotonic_ms)) is not None:
         if deadline.kind is DeadlineKind.EXPIRATION:
-            on_expiration_deadline(shard, turn)
+            on_expiration_deadline(shard, decision)
             continue
         group = shard.groups.get(deadline.group_id)
         if group is None:
             continue
         match deadline.kind:
             case DeadlineKind.SESSION:
-                on_session_deadline(shard, group, deadline.member_id, turn)
+                on_session_deadline(shard, group, deadline.member_id, decision)
             case DeadlineKind.JOIN:
-                on_join_deadline(shard, group, turn)
+                on_join_deadline(shard, group, decision)
             case DeadlineKind.SYNC:
-                on_sync_deadline(shard, group, turn)
+                on_sync_deadline(shard, group, decision)
 
 
-def on_resumed(shard: GroupShard, turn: Turn) -> None:
+def on_resumed(shard: GroupShard, decision: Decision) -> None:
     """The log takes writes again: what was due while it took none starts anew from now.
 
     Nothing was decided in that time, and members that wanted to join or commit were sent away, so that their silence is
     none of their fault.
     """
     due = []
-    while (deadline := shard.timers.pop_due(turn.monotonic_ms)) is not None:
+    while (deadline := shard.timers.pop_due(decision.monotonic_ms)) is not None:
         due.append(deadline)
     for deadline in due:
         if deadline.kind is DeadlineKind.EXPIRATION:
-            schedule_expiry(shard, turn)
+            schedule_expiry(shard, decision)
             continue
         group = shard.groups.get(deadline.group_id)
         if group is not None:
             again_in_ms = _time_anew_ms(shard, group, deadline)
-            shard.timers.schedule(deadline, turn.monotonic_ms + again_in_ms)
+            shard.timers.schedule(deadline, decision.monotonic_ms + again_in_ms)
 
 
 def _time_anew_ms(shard: GroupShard, group: Group, deadline: Deadline) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.expiry import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.records import GroupRecord, OffsetRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import (
     DeletedGroup,
@@ -19,7 +19,7 @@ from barnabas.rpc.v1.coordinator_pb2 import (
 )
 
 
-def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, turn: Turn) -> None:
+def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decision: Decision) -> None:
     """Delete a group without members and all that it committed; answered with a DeletedGroup."""
     group = shard.groups.get(group_id)
     if group is None:
@@ -28,43 +28,45 @@ def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, turn: 
         code = ErrorCode.non_empty_group
     else:
         code = ErrorCode.none
-        _delete_group(shard, group, turn)
-    turn.reply(waiter, DeletedGroup(group_id=group_id, error_code=code))
+        _delete_group(shard, group, decision)
+    decision.reply(waiter, DeletedGroup(group_id=group_id, error_code=code))
 
 
-def _delete_group(shard: GroupShard, group: Group, turn: Turn) -> None:
+def _delete_group(shard: GroupShard, group: Group, decision: Decision) -> None:
     offsets = [
         OffsetRecord(group.group_id, topic, partition, None)
         for topic, partitions in shard.offsets.get(group.group_id, {}).items()
         for partition in partitions
     ]
     if offsets or group.group_id in shard.stored:
-        turn.records += [*offsets, GroupRecord(group.group_id, None)]
+        decision.records += [*offsets, GroupRecord(group.group_id, None)]
     else:
         shard.remove_group(group)  # the log never knew it
-    turn.note("group deleted", group_id=group.group_id, offsets=len(offsets))
+    decision.note("group deleted", group_id=group.group_id, offsets=len(offsets))
 
 
-def handle_offset_delete(shard: GroupShard, request: OffsetDeleteRequest, waiter: Waiter, turn: Turn) -> None:
+def handle_offset_delete(
+    shard: GroupShard, request: OffsetDeleteRequest, waiter: Waiter, decision: Decision
+) -> None:
     """Delete offsets, but not those of topics that members read. Offsets that are not there count as deleted."""
     group = shard.groups.get(request.group_id)
     if group is None:
-        turn.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.group_id_not_found))
+        decision.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.group_id_not_found))
     elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         # Only a consumer's subscription says which topics are in use.
-        turn.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.non_empty_group))
+        decision.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.non_empty_group))
     else:
-        topics = [_delete_offsets(shard, group, topic, turn) for topic in request.topics]
-        turn.reply(waiter, OffsetDeleteResponse(topics=topics))
+        topics = [_delete_offsets(shard, group, topic, decision) for topic in request.topics]
+        decision.reply(waiter, OffsetDeleteResponse(topics=topics))
 
 
 def _delete_offsets(
-    shard: GroupShard, group: Group, topic: OffsetFetchTopic, turn: Turn
+    shard: GroupShard, group: Group, topic: OffsetFetchTopic, decision: Decision
 ) -> OffsetCommitTopicResult:
     code = ErrorCode.group_subscribed_to_topic if _is_subscribed(group, topic.name) else ErrorCode.none
     if code is ErrorCode.none:
         committed = shard.offsets.get(group.group_id, {}).get(topic.name, {})
-        turn.records += [
+        decision.records += [
             OffsetRecord(group.group_id, topic.name, partition, None)
             for partition in dict.fromkeys(topic.partitions)
             if partition in committed

@@ -13,6 +13,7 @@ from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSu
 from kio.serial import entity_reader
 from kio.serial.errors import DecodeError
 
+from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.records import (
     NO_TIMESTAMP,
@@ -22,7 +23,6 @@ from barnabas.coordinator.groups.core.records import (
 )
 from barnabas.coordinator.groups.core.shard import EXPIRATION, GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
-from barnabas.coordinator.groups.core.turn import Turn
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -30,37 +30,37 @@ _VERSION_BYTES = 2
 _read_subscription = entity_reader(ConsumerProtocolSubscription)
 
 
-def schedule_expiry(shard: GroupShard, turn: Turn) -> None:
+def schedule_expiry(shard: GroupShard, decision: Decision) -> None:
     """Look for expired offsets one interval from now."""
     interval_ms = shard.config.offsets_retention_check_interval_ms
-    shard.timers.schedule(EXPIRATION, turn.monotonic_ms + interval_ms)
+    shard.timers.schedule(EXPIRATION, decision.monotonic_ms + interval_ms)
 
 
-def on_expiration_deadline(shard: GroupShard, turn: Turn) -> None:
+def on_expiration_deadline(shard: GroupShard, decision: Decision) -> None:
     """Delete what has expired, and look again after the interval."""
     for group in list(shard.groups.values()):
-        _expire_group(shard, group, turn)
-    schedule_expiry(shard, turn)
+        _expire_group(shard, group, decision)
+    schedule_expiry(shard, decision)
 
 
-def delete_offsets_of_topics(shard: GroupShard, names: Collection[str], turn: Turn) -> None:
+def delete_offsets_of_topics(shard: GroupShard, names: Collection[str], decision: Decision) -> None:
     """Delete all offsets for topics that are gone: a new topic of the same name starts anew."""
     for group_id, topics in shard.offsets.items():
         for name in names:
             for partition in topics.get(name, ()):
-                turn.records.append(OffsetRecord(group_id, name, partition, None))
+                decision.records.append(OffsetRecord(group_id, name, partition, None))
 
 
-def _expire_group(shard: GroupShard, group: Group, turn: Turn) -> None:
+def _expire_group(shard: GroupShard, group: Group, decision: Decision) -> None:
     offsets = shard.offsets.get(group.group_id, {})
-    expired = list(_expired(shard, group, turn.now_ms))
-    turn.records.extend(expired)
-    turn.offsets_expired += len(expired)
+    expired = list(_expired(shard, group, decision.now_ms))
+    decision.records.extend(expired)
+    decision.offsets_expired += len(expired)
     all_gone = len(expired) == sum(len(partitions) for partitions in offsets.values())
     if not all_gone or group.state is not GroupState.EMPTY or group.pending_members:
         return
     if offsets or group.group_id in shard.stored:
-        turn.records.append(GroupRecord(group.group_id, None))
+        decision.records.append(GroupRecord(group.group_id, None))
     else:
         shard.remove_group(group)  # the log never knew it
 

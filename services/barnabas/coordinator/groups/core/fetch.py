@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata
 from barnabas.coordinator.groups.core.shard import GroupShard
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.rpc.v1.coordinator_pb2 import (
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
@@ -15,13 +15,13 @@ from barnabas.rpc.v1.coordinator_pb2 import (
 _NOTHING_COMMITTED = OffsetAndMetadata(offset=-1)
 
 
-def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter, turn: Turn) -> None:
+def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter, decision: Decision) -> None:
     """Answer for the partitions asked for, or for all that have an offset.
 
     It never shows an offset that could still be lost, whether or not `require_stable` asks for that (KIP-447): as
     every answer, it leaves when all that was decided before is in the log, or else it leaves that out.
     """
-    if turn.is_read_only:
+    if decision.is_read_only:
         committed = shard.committed_offsets(request.group_id)
     else:
         committed = shard.offsets.get(request.group_id, {})
@@ -39,7 +39,7 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
                 [_partition(index, offsets.get(index, _NOTHING_COMMITTED)) for index in topic.partitions],
             )
         )
-    turn.reply(waiter, OffsetFetchResponse(topics=topics))
+    decision.reply(waiter, OffsetFetchResponse(topics=topics))
 
 
 def _topic(name: str, partitions: list[OffsetFetchPartitionResult]) -> OffsetFetchTopicResult:

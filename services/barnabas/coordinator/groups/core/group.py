@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from barnabas.coordinator.groups.core.decision import Waiter
 from barnabas.coordinator.groups.core.records import NO_TIMESTAMP, StoredGroup, StoredMember
 from barnabas.coordinator.groups.core.states import TRANSITIONS, GroupEvent, GroupState, next_state
-from barnabas.coordinator.groups.core.turn import Waiter
 from barnabas.kernel.errors import ErrorCode
 
 Protocols = tuple[tuple[str, bytes], ...]

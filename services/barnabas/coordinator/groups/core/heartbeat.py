@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
 
 
-def handle_heartbeat(shard: GroupShard, request: HeartbeatRequest, waiter: Waiter, turn: Turn) -> None:
+def handle_heartbeat(
+    shard: GroupShard, request: HeartbeatRequest, waiter: Waiter, decision: Decision
+) -> None:
     """Prolong the member's session.
 
     Who is a member now is not for the log to say, which knows finished generations only: so the answer waits for no
@@ -19,10 +21,10 @@ def handle_heartbeat(shard: GroupShard, request: HeartbeatRequest, waiter: Waite
     group = shard.groups.get(request.group_id)
     code = ErrorCode.unknown_member_id if group is None else _refusal(group, request)
     if group is not None and code is ErrorCode.none:
-        shard.start_session(group, group.members[request.member_id], turn)
+        shard.start_session(group, group.members[request.member_id], decision)
         if group.state is GroupState.PREPARING_REBALANCE:
             code = ErrorCode.rebalance_in_progress
-    turn.reply_at_once(waiter, HeartbeatResponse(error_code=code))
+    decision.reply_at_once(waiter, HeartbeatResponse(error_code=code))
 
 
 def _refusal(group: Group, request: HeartbeatRequest) -> ErrorCode:

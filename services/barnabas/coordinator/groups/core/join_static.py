@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator.groups.core.answers import join_error, joined, sync_error
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.rebalance import (
     complete_join_if_everyone_joined,
@@ -12,7 +13,6 @@ from barnabas.coordinator.groups.core.rebalance import (
 from barnabas.coordinator.groups.core.records import GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard, session_of
 from barnabas.coordinator.groups.core.states import GroupState
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.coordinator.groups.core.waiting import park_join, protocols_of
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
@@ -24,19 +24,19 @@ def join_known_instance(
     request: JoinGroupRequest,
     member_id: str,
     waiter: Waiter,
-    turn: Turn,
+    decision: Decision,
 ) -> None:
     """Give the instance the new `member_id`, fence the old one, and rebalance only where it cannot be avoided."""
     instance_id = request.group_instance_id
     old_leader = group.leader
     old_member_id = group.static_members[instance_id]
-    _fence(shard, group, old_member_id, turn)
+    _fence(shard, group, old_member_id, decision)
     member = group.replace_static_member(instance_id, member_id)
     group.update_protocols(member, protocols_of(request))
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
-    shard.start_session(group, member, turn)
-    turn.note(
+    shard.start_session(group, member, decision)
+    decision.note(
         "static member replaced",
         group_id=group.group_id,
         instance_id=instance_id,
@@ -46,18 +46,18 @@ def join_known_instance(
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
         # Nothing changes but the member's id: the generation and its assignment stand. The log must know the id
         # before the member does.
-        turn.records.append(GroupRecord(group.group_id, group.to_stored()))
-        turn.reply(waiter, _rejoined(group, request, member_id, old_leader))
+        decision.records.append(GroupRecord(group.group_id, group.to_stored()))
+        decision.reply(waiter, _rejoined(group, request, member_id, old_leader))
         return
-    park_join(group, member_id, waiter, turn)
+    park_join(group, member_id, waiter, decision)
     if group.state is GroupState.STABLE:
         reason = f"the protocol changes with static member {instance_id}"
-        rebalance_or_complete(shard, group, turn, reason)
+        rebalance_or_complete(shard, group, decision, reason)
     elif group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may have been told the old id already; its assignment would miss the new one.
-        prepare_rebalance(shard, group, turn, f"static member {instance_id} came back with a new id")
+        prepare_rebalance(shard, group, decision, f"static member {instance_id} came back with a new id")
     else:
-        complete_join_if_everyone_joined(shard, group, turn)
+        complete_join_if_everyone_joined(shard, group, decision)
 
 
 def _rejoined(
@@ -69,11 +69,11 @@ def _rejoined(
     return joined(group, member_id, leader=old_leader, with_members=False)
 
 
-def _fence(shard: GroupShard, group: Group, member_id: str, turn: Turn) -> None:
+def _fence(shard: GroupShard, group: Group, member_id: str, decision: Decision) -> None:
     join_waiter = group.joining.pop(member_id, None)
     if join_waiter is not None:
-        turn.reply(join_waiter, join_error(ErrorCode.fenced_instance_id, member_id))
+        decision.reply(join_waiter, join_error(ErrorCode.fenced_instance_id, member_id))
     sync_waiter = group.syncing.pop(member_id, None)
     if sync_waiter is not None:
-        turn.reply(sync_waiter, sync_error(ErrorCode.fenced_instance_id))
+        decision.reply(sync_waiter, sync_error(ErrorCode.fenced_instance_id))
     shard.timers.cancel(session_of(group, member_id))

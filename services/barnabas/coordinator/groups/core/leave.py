@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.rebalance import (
     complete_join_if_everyone_joined,
@@ -10,30 +11,29 @@ from barnabas.coordinator.groups.core.rebalance import (
 )
 from barnabas.coordinator.groups.core.shard import GroupShard, session_of
 from barnabas.coordinator.groups.core.states import GroupState
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 
 
-def handle_leave(shard: GroupShard, request: LeaveGroupRequest, waiter: Waiter, turn: Turn) -> None:
+def handle_leave(shard: GroupShard, request: LeaveGroupRequest, waiter: Waiter, decision: Decision) -> None:
     """Take each member out, then rebalance once."""
     group = shard.groups.get(request.group_id)
     left = []
     for leaving in request.members:
-        code = ErrorCode.unknown_member_id if group is None else _leave(shard, group, leaving, turn)
+        code = ErrorCode.unknown_member_id if group is None else _leave(shard, group, leaving, decision)
         instance_id = leaving.group_instance_id if leaving.HasField("group_instance_id") else None
         left.append(LeftMember(member_id=leaving.member_id, group_instance_id=instance_id, error_code=code))
-    turn.reply(waiter, LeaveGroupResponse(members=left))
+    decision.reply(waiter, LeaveGroupResponse(members=left))
     gone = [member.member_id or member.group_instance_id for member in left if member.error_code == 0]
     if group is None or not gone:
         return
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare_rebalance(shard, group, turn, f"{', '.join(gone)} left")
+        prepare_rebalance(shard, group, decision, f"{', '.join(gone)} left")
     else:
-        complete_join_if_everyone_joined(shard, group, turn)
+        complete_join_if_everyone_joined(shard, group, decision)
 
 
-def _leave(shard: GroupShard, group: Group, leaving: LeavingMember, turn: Turn) -> ErrorCode:
+def _leave(shard: GroupShard, group: Group, leaving: LeavingMember, decision: Decision) -> ErrorCode:
     member_id = leaving.member_id
     instance_id = leaving.group_instance_id if leaving.HasField("group_instance_id") else None
     if not member_id:
@@ -50,8 +50,8 @@ def _leave(shard: GroupShard, group: Group, leaving: LeavingMember, turn: Turn) 
         code = group.validate_member(member_id, instance_id)
         if code is not ErrorCode.none:
             return code
-    remove_member(shard, group, member_id, turn)
-    turn.note(
+    remove_member(shard, group, member_id, decision)
+    decision.note(
         "member left", group_id=group.group_id, member_id=member_id, reason=leaving.reason or "not provided"
     )
     return ErrorCode.none

@@ -6,69 +6,71 @@ Eager and cooperative assignors look the same from here: what they exchange is o
 from __future__ import annotations
 
 from barnabas.coordinator.groups.core.answers import join_error, joined, sync_error
+from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group, InitialRebalance
 from barnabas.coordinator.groups.core.records import GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard, join_of, session_of, sync_of
 from barnabas.coordinator.groups.core.states import GroupEvent, GroupState
-from barnabas.coordinator.groups.core.turn import Turn
 from barnabas.kernel.errors import ErrorCode
 
 
-def rebalance_or_complete(shard: GroupShard, group: Group, turn: Turn, reason: str) -> None:
+def rebalance_or_complete(shard: GroupShard, group: Group, decision: Decision, reason: str) -> None:
     """Start a rebalance, or, in the middle of one, finish its join phase if everyone is there by now."""
     if group.can(GroupEvent.REBALANCE_NEEDED):
-        prepare_rebalance(shard, group, turn, reason)
+        prepare_rebalance(shard, group, decision, reason)
     else:
-        complete_join_if_everyone_joined(shard, group, turn)
+        complete_join_if_everyone_joined(shard, group, decision)
 
 
-def prepare_rebalance(shard: GroupShard, group: Group, turn: Turn, reason: str) -> None:
+def prepare_rebalance(shard: GroupShard, group: Group, decision: Decision, reason: str) -> None:
     """Have all members join again; those waiting for an assignment are sent back."""
     if group.state is GroupState.COMPLETING_REBALANCE:
-        _send_back_syncing(shard, group, turn)
+        _send_back_syncing(shard, group, decision)
     group.pending_sync.clear()
     shard.timers.cancel(sync_of(group))
     from_empty = group.state is GroupState.EMPTY
-    group.apply_event(GroupEvent.REBALANCE_NEEDED, turn.now_ms)
-    turn.note("preparing rebalance", group_id=group.group_id, old_generation=group.generation, reason=reason)
+    group.apply_event(GroupEvent.REBALANCE_NEEDED, decision.now_ms)
+    decision.note(
+        "preparing rebalance", group_id=group.group_id, old_generation=group.generation, reason=reason
+    )
     if from_empty:
-        _wait_for_more_members(shard, group, turn)
+        _wait_for_more_members(shard, group, decision)
     elif group.has_everyone_joined():
-        complete_join(shard, group, turn)
+        complete_join(shard, group, decision)
     else:
-        shard.timers.schedule(join_of(group), turn.monotonic_ms + group.rebalance_timeout_ms())
+        shard.timers.schedule(join_of(group), decision.monotonic_ms + group.rebalance_timeout_ms())
 
 
-def _wait_for_more_members(shard: GroupShard, group: Group, turn: Turn) -> None:
+def _wait_for_more_members(shard: GroupShard, group: Group, decision: Decision) -> None:
     delay_ms = shard.config.group_initial_rebalance_delay_ms
     remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
     group.initial_rebalance = InitialRebalance(delay_ms, remaining_ms)
-    shard.timers.schedule(join_of(group), turn.monotonic_ms + delay_ms)
+    shard.timers.schedule(join_of(group), decision.monotonic_ms + delay_ms)
 
 
-def on_join_deadline(shard: GroupShard, group: Group, turn: Turn) -> None:
+def on_join_deadline(shard: GroupShard, group: Group, decision: Decision) -> None:
     """Members had their time to join. A new group waits again while members keep coming, within limits."""
     initial = group.initial_rebalance
     if initial is None or not initial.member_added or initial.remaining_ms == 0:
-        complete_join(shard, group, turn)
+        complete_join(shard, group, decision)
         return
     delay_ms = min(shard.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
     remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
     group.initial_rebalance = InitialRebalance(delay_ms, remaining_ms)
-    shard.timers.schedule(join_of(group), turn.monotonic_ms + delay_ms)
+    shard.timers.schedule(join_of(group), decision.monotonic_ms + delay_ms)
 
 
-def complete_join_if_everyone_joined(shard: GroupShard, group: Group, turn: Turn) -> None:
+def complete_join_if_everyone_joined(shard: GroupShard, group: Group, decision: Decision) -> None:
     """Finish the join phase early; never the first one of a group, which runs its full delay."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.initial_rebalance is None
         and group.has_everyone_joined()
     ):
-        complete_join(shard, group, turn)
+        complete_join(shard, group, decision)
 
 
-def complete_join(shard: GroupShard, group: Group, turn: Turn) -> None:
+def complete_join(shard: GroupShard, group: Group, decision: Decision) -> None:
     """Start the next generation with those who joined; dynamic members that did not are out.
 
     Static members stay without joining (KIP-345). When nobody at all joined there is no one to lead, so the phase
@@ -81,23 +83,23 @@ def complete_join(shard: GroupShard, group: Group, turn: Turn) -> None:
         if member.member_id not in group.joining and member.group_instance_id is None
     ]
     for member_id in absent:
-        remove_member(shard, group, member_id, turn)
+        remove_member(shard, group, member_id, decision)
     if absent:
-        turn.note("removed members that did not rejoin", group_id=group.group_id, members=absent)
+        decision.note("removed members that did not rejoin", group_id=group.group_id, members=absent)
     if group.members and not _elect_leader_who_joined(group):
-        turn.note("rebalance prolonged, no member rejoined", group_id=group.group_id)
-        shard.timers.schedule(join_of(group), turn.monotonic_ms + group.rebalance_timeout_ms())
+        decision.note("rebalance prolonged, no member rejoined", group_id=group.group_id)
+        shard.timers.schedule(join_of(group), decision.monotonic_ms + group.rebalance_timeout_ms())
         return
     group.initial_rebalance = None
     group.generation += 1
     group.pending_sync.clear()
     if group.members:
-        _start_generation(shard, group, turn)
+        _start_generation(shard, group, decision)
     else:
         group.protocol = None
-        group.apply_event(GroupEvent.GENERATION_WITHOUT_MEMBERS, turn.now_ms)
-        turn.records.append(GroupRecord(group.group_id, group.to_stored()))
-        turn.note("group is empty", group_id=group.group_id, generation=group.generation)
+        group.apply_event(GroupEvent.GENERATION_WITHOUT_MEMBERS, decision.now_ms)
+        decision.records.append(GroupRecord(group.group_id, group.to_stored()))
+        decision.note("group is empty", group_id=group.group_id, generation=group.generation)
 
 
 def _elect_leader_who_joined(group: Group) -> bool:
@@ -110,18 +112,18 @@ def _elect_leader_who_joined(group: Group) -> bool:
     return True
 
 
-def _start_generation(shard: GroupShard, group: Group, turn: Turn) -> None:
+def _start_generation(shard: GroupShard, group: Group, decision: Decision) -> None:
     group.protocol = group.select_protocol()
-    group.apply_event(GroupEvent.GENERATION_STARTED, turn.now_ms)
+    group.apply_event(GroupEvent.GENERATION_STARTED, decision.now_ms)
     for member_id, member in group.members.items():
         waiter = group.joining.pop(member_id, None)
         if waiter is not None:
-            turn.reply(waiter, joined(group, member_id))
+            decision.reply(waiter, joined(group, member_id))
         member.is_new = False
-        shard.start_session(group, member, turn)
+        shard.start_session(group, member, decision)
         group.pending_sync.add(member_id)
-    shard.timers.schedule(sync_of(group), turn.monotonic_ms + group.rebalance_timeout_ms())
-    turn.note(
+    shard.timers.schedule(sync_of(group), decision.monotonic_ms + group.rebalance_timeout_ms())
+    decision.note(
         "generation started",
         group_id=group.group_id,
         generation=group.generation,
@@ -130,21 +132,21 @@ def _start_generation(shard: GroupShard, group: Group, turn: Turn) -> None:
     )
 
 
-def on_sync_deadline(shard: GroupShard, group: Group, turn: Turn) -> None:
+def on_sync_deadline(shard: GroupShard, group: Group, decision: Decision) -> None:
     """Members that never asked for their assignment are out (KIP-41's rebalance timeout bounds this phase too)."""
     silent = sorted(group.pending_sync)
     if not silent:
         return
     for member_id in silent:
-        remove_member(shard, group, member_id, turn)
-    prepare_rebalance(shard, group, turn, f"no SyncGroup from {', '.join(silent)}")
+        remove_member(shard, group, member_id, decision)
+    prepare_rebalance(shard, group, decision, f"no SyncGroup from {', '.join(silent)}")
 
 
-def on_session_deadline(shard: GroupShard, group: Group, member_id: str, turn: Turn) -> None:
+def on_session_deadline(shard: GroupShard, group: Group, member_id: str, decision: Decision) -> None:
     """A member was silent too long. Waiting in JoinGroup or SyncGroup counts as being there, save for new ones."""
     if member_id in group.pending_members:
-        turn.note("pending member did not return", group_id=group.group_id, member_id=member_id)
-        remove_pending_member(shard, group, member_id, turn)
+        decision.note("pending member did not return", group_id=group.group_id, member_id=member_id)
+        remove_pending_member(shard, group, member_id, decision)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -152,43 +154,43 @@ def on_session_deadline(shard: GroupShard, group: Group, member_id: str, turn: T
     waits = member_id in group.joining or member_id in group.syncing
     if waits and not member.is_new:
         return
-    turn.note("member failed", group_id=group.group_id, member_id=member_id)
-    remove_member(shard, group, member_id, turn)
-    rebalance_after_removal(shard, group, turn, f"heartbeat of {member_id} expired")
+    decision.note("member failed", group_id=group.group_id, member_id=member_id)
+    remove_member(shard, group, member_id, decision)
+    rebalance_after_removal(shard, group, decision, f"heartbeat of {member_id} expired")
 
 
-def rebalance_after_removal(shard: GroupShard, group: Group, turn: Turn, reason: str) -> None:
+def rebalance_after_removal(shard: GroupShard, group: Group, decision: Decision, reason: str) -> None:
     """What a session's end leads to, once the member is out."""
     if group.can(GroupEvent.REBALANCE_NEEDED) and group.state is not GroupState.EMPTY:
-        prepare_rebalance(shard, group, turn, reason)
+        prepare_rebalance(shard, group, decision, reason)
     elif group.state is GroupState.PREPARING_REBALANCE and group.has_everyone_joined():
-        complete_join(shard, group, turn)
+        complete_join(shard, group, decision)
 
 
-def remove_pending_member(shard: GroupShard, group: Group, member_id: str, turn: Turn) -> None:
+def remove_pending_member(shard: GroupShard, group: Group, member_id: str, decision: Decision) -> None:
     """Forget a member that was told its id and did not return; it may be the one that others waited for."""
     group.pending_members.discard(member_id)
     shard.timers.cancel(session_of(group, member_id))
     if group.state is GroupState.PREPARING_REBALANCE and group.has_everyone_joined():
-        complete_join(shard, group, turn)
+        complete_join(shard, group, decision)
 
 
-def remove_member(shard: GroupShard, group: Group, member_id: str, turn: Turn) -> None:
+def remove_member(shard: GroupShard, group: Group, member_id: str, decision: Decision) -> None:
     """Take a member out. A call of its that waits is told UNKNOWN_MEMBER_ID, so a live client joins anew."""
     join_waiter = group.joining.pop(member_id, None)
     if join_waiter is not None:
-        turn.reply(join_waiter, join_error(ErrorCode.unknown_member_id))
+        decision.reply(join_waiter, join_error(ErrorCode.unknown_member_id))
     sync_waiter = group.syncing.pop(member_id, None)
     if sync_waiter is not None:
-        turn.reply(sync_waiter, sync_error(ErrorCode.unknown_member_id))
+        decision.reply(sync_waiter, sync_error(ErrorCode.unknown_member_id))
     shard.timers.cancel(session_of(group, member_id))
     group.remove_member(member_id)
 
 
-def _send_back_syncing(shard: GroupShard, group: Group, turn: Turn) -> None:
+def _send_back_syncing(shard: GroupShard, group: Group, decision: Decision) -> None:
     for member_id, waiter in group.syncing.items():
-        turn.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
-        shard.start_session(group, group.members[member_id], turn)
+        decision.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
+        shard.start_session(group, group.members[member_id], decision)
     group.syncing.clear()
     for member in group.members.values():
         member.assignment = b""

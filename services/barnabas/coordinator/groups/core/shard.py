@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group, Member
 from barnabas.coordinator.groups.core.records import (
     CoordinatorRecord,
@@ -13,7 +14,6 @@ from barnabas.coordinator.groups.core.records import (
 )
 from barnabas.coordinator.groups.core.states import GroupEvent
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind, Timers
-from barnabas.coordinator.groups.core.turn import Turn
 from barnabas.coordinator.groups.core.uncommitted import GroupOffsets, UncommittedOffsets
 
 
@@ -98,9 +98,9 @@ class GroupShard:
             self.timers.cancel(session_of(group, member_id))
         del self.groups[group.group_id]
 
-    def start_session(self, group: Group, member: Member, turn: Turn) -> None:
+    def start_session(self, group: Group, member: Member, decision: Decision) -> None:
         """Give `member` its session timeout from now on."""
-        at_ms = turn.monotonic_ms + member.session_timeout_ms
+        at_ms = decision.monotonic_ms + member.session_timeout_ms
         self.timers.schedule(session_of(group, member.member_id), at_ms)
 
 

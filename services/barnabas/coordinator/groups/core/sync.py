@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.core.answers import sync_error, synced
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.rebalance import prepare_rebalance
 from barnabas.coordinator.groups.core.records import GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard, sync_of
 from barnabas.coordinator.groups.core.states import GroupEvent, GroupState
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.coordinator.groups.core.waiting import park_sync
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import SyncGroupRequest
@@ -18,27 +18,27 @@ _MEMBER_OVERHEAD_BYTES = 64
 """Lengths, timeouts and the like of one member in a generation's record, generously."""
 
 
-def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, turn: Turn) -> None:
+def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, decision: Decision) -> None:
     """Answer with the assignment, or park the caller until the leader has sent it."""
     group = shard.groups.get(request.group_id)
     code = ErrorCode.unknown_member_id if group is None else _refusal(group, request)
     if group is None or code is not ErrorCode.none:
-        turn.reply(waiter, sync_error(code))
+        decision.reply(waiter, sync_error(code))
         return
     member_id = request.member_id
     if group.state is GroupState.PREPARING_REBALANCE:
-        turn.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
+        decision.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
         return
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
         shard.timers.cancel(sync_of(group))
     if group.state is GroupState.STABLE:
-        turn.reply(waiter, synced(group, member_id))
+        decision.reply(waiter, synced(group, member_id))
         return
     assert group.state is GroupState.COMPLETING_REBALANCE, "a group with members is in one of three states"
-    park_sync(group, member_id, waiter, turn)
+    park_sync(group, member_id, waiter, decision)
     if group.leader == member_id:
-        _assign(shard, group, request, turn)
+        _assign(shard, group, request, decision)
 
 
 def _refusal(group: Group, request: SyncGroupRequest) -> ErrorCode:
@@ -56,27 +56,29 @@ def _refusal(group: Group, request: SyncGroupRequest) -> ErrorCode:
     return ErrorCode.none
 
 
-def _assign(shard: GroupShard, group: Group, request: SyncGroupRequest, turn: Turn) -> None:
+def _assign(shard: GroupShard, group: Group, request: SyncGroupRequest, decision: Decision) -> None:
     """Take the leader's assignment; members that it left out get an empty one."""
     assignments = {item.member_id: item.assignment for item in request.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     if _record_bytes(group) > limits.GROUP_RECORD_BYTES_MAX:
-        turn.note("the group is too large to be stored", group_id=group.group_id, members=len(group.members))
+        decision.note(
+            "the group is too large to be stored", group_id=group.group_id, members=len(group.members)
+        )
         for waiter in group.syncing.values():
-            turn.reply(waiter, sync_error(ErrorCode.unknown_server_error))
+            decision.reply(waiter, sync_error(ErrorCode.unknown_server_error))
         group.syncing.clear()
-        prepare_rebalance(shard, group, turn, "the group is too large to be stored")
+        prepare_rebalance(shard, group, decision, "the group is too large to be stored")
         return
-    group.apply_event(GroupEvent.ASSIGNED, turn.now_ms)
-    turn.records.append(GroupRecord(group.group_id, group.to_stored()))
+    group.apply_event(GroupEvent.ASSIGNED, decision.now_ms)
+    decision.records.append(GroupRecord(group.group_id, group.to_stored()))
     for member_id, waiter in group.syncing.items():
-        turn.reply(waiter, synced(group, member_id))
+        decision.reply(waiter, synced(group, member_id))
         # Its session may have run out while it waited, which was not held against it.
-        shard.start_session(group, group.members[member_id], turn)
+        shard.start_session(group, group.members[member_id], decision)
     group.syncing.clear()
-    turn.rebalances_completed += 1
-    turn.note("group is stable", group_id=group.group_id, generation=group.generation)
+    decision.rebalances_completed += 1
+    decision.note("group is stable", group_id=group.group_id, generation=group.generation)
 
 
 def _record_bytes(group: Group) -> int:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from barnabas.coordinator.groups.core.answers import join_error, sync_error
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group, Protocols
-from barnabas.coordinator.groups.core.turn import Turn, Waiter
 from barnabas.kernel.errors import ErrorCode
 from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest
 
 
-def park_join(group: Group, member_id: str, waiter: Waiter, turn: Turn) -> None:
+def park_join(group: Group, member_id: str, waiter: Waiter, decision: Decision) -> None:
     """Let `waiter` wait for the generation. An earlier call of the same member, given up by its client, ends."""
     earlier = group.joining.pop(member_id, None)
     if earlier is not None:
-        turn.reply(earlier, join_error(ErrorCode.rebalance_in_progress, member_id))
+        decision.reply(earlier, join_error(ErrorCode.rebalance_in_progress, member_id))
     group.joining[member_id] = waiter
 
 
-def park_sync(group: Group, member_id: str, waiter: Waiter, turn: Turn) -> None:
+def park_sync(group: Group, member_id: str, waiter: Waiter, decision: Decision) -> None:
     """Let `waiter` wait for the assignment. An earlier call of the same member, given up by its client, ends."""
     earlier = group.syncing.pop(member_id, None)
     if earlier is not None:
-        turn.reply(earlier, sync_error(ErrorCode.rebalance_in_progress))
+        decision.reply(earlier, sync_error(ErrorCode.rebalance_in_progress))
     group.syncing[member_id] = waiter
 
 

@@ -23,7 +23,7 @@ async def _delete(coordinator: Coordinator, group_id: str) -> DeletedGroup:
     try:
         runtime = coordinator.runtime_of(group_id)
         deleted: DeletedGroup = await runtime.submit(
-            lambda shard, waiter, turn: handle_delete_group(shard, group_id, waiter, turn)
+            lambda shard, waiter, decision: handle_delete_group(shard, group_id, waiter, decision)
         )
     except KafkaError as error:
         return _refused(group_id, error)

@@ -13,7 +13,7 @@ async def _handle(coordinator: Coordinator, request: HeartbeatRequest) -> Heartb
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: HeartbeatResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_heartbeat(shard, request, waiter, turn), writes=False
+        lambda shard, waiter, decision: handle_heartbeat(shard, request, waiter, decision), writes=False
     )
     return response
 

@@ -20,7 +20,7 @@ async def _handle(coordinator: Coordinator, request: JoinGroupRequest) -> JoinGr
         )
     runtime = coordinator.runtime_of(request.group_id)
     response: JoinGroupResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_join(shard, request, waiter, turn)
+        lambda shard, waiter, decision: handle_join(shard, request, waiter, decision)
     )
     return response
 

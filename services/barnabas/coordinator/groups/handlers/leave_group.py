@@ -13,7 +13,7 @@ async def _handle(coordinator: Coordinator, request: LeaveGroupRequest) -> Leave
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: LeaveGroupResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_leave(shard, request, waiter, turn)
+        lambda shard, waiter, decision: handle_leave(shard, request, waiter, decision)
     )
     return response
 

@@ -16,7 +16,7 @@ from barnabas.rpc.v1.coordinator_pb2 import OffsetCommitRequest, OffsetCommitRes
 async def _handle(coordinator: Coordinator, request: OffsetCommitRequest) -> OffsetCommitResponse:
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetCommitResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_commit(shard, request, waiter, turn)
+        lambda shard, waiter, decision: handle_commit(shard, request, waiter, decision)
     )
     return response
 

@@ -13,7 +13,7 @@ async def _handle(coordinator: Coordinator, request: OffsetDeleteRequest) -> Off
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetDeleteResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_offset_delete(shard, request, waiter, turn)
+        lambda shard, waiter, decision: handle_offset_delete(shard, request, waiter, decision)
     )
     return response
 

@@ -12,7 +12,7 @@ from barnabas.rpc.v1.coordinator_pb2 import OffsetFetchRequest, OffsetFetchRespo
 async def _handle(coordinator: Coordinator, request: OffsetFetchRequest) -> OffsetFetchResponse:
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetFetchResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_fetch(shard, request, waiter, turn), writes=False
+        lambda shard, waiter, decision: handle_fetch(shard, request, waiter, decision), writes=False
     )
     return response
 

@@ -14,7 +14,7 @@ async def _handle(coordinator: Coordinator, request: SyncGroupRequest) -> SyncGr
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: SyncGroupResponse = await runtime.submit(
-        lambda shard, waiter, turn: handle_sync(shard, request, waiter, turn)
+        lambda shard, waiter, decision: handle_sync(shard, request, waiter, decision)
     )
     return response
 

@@ -1,18 +1,18 @@
-"""A turn of the groups' state machine."""
+"""A decision of the groups' state machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from barnabas.coordinator.groups.core.records import CoordinatorRecord
-from barnabas.coordinator.runtime.core import turn
-from barnabas.coordinator.runtime.core.turn import Waiter
+from barnabas.coordinator.runtime.core import decision
+from barnabas.coordinator.runtime.core.decision import Waiter
 
-__all__ = ["Turn", "Waiter"]
+__all__ = ["Decision", "Waiter"]
 
 
 @dataclass(slots=True)
-class Turn(turn.Turn[CoordinatorRecord]):
+class Decision(decision.Decision[CoordinatorRecord]):
     """Also counts what happened to groups and offsets."""
 
     rebalances_completed: int = 0

@@ -23,7 +23,7 @@ class Note:
 
 
 @dataclass(slots=True)
-class Turn(Generic[RecordT]):
+class Decision(Generic[RecordT]):
     """Collects what one request, or the deadlines due at one time, lead to.
 
     Handlers read the clock and the unique id from here and add records, replies and notes. Replies, to this caller
