@@ -53,7 +53,7 @@ class StorageCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        partitions = list(self._replicas.partitions.values())
+        replicas = list(self._replicas.by_partition.values())
         counts = self._replicas.counts
         yield from _topic_counters(counts)
         yield from _node_counters(counts)
@@ -62,8 +62,8 @@ class StorageCollector(Collector):
             "Partitions on disk that the metadata does not know although nobody deleted them",
             value=self._replicas.stray_count,
         )
-        yield from _log_gauges(partitions)
-        yield from _replica_gauges(partitions, self._replicas.node_id)
+        yield from _log_gauges(replicas)
+        yield from _replica_gauges(replicas, self._replicas.node_id)
         yield CounterMetricFamily(
             "barnabas_storage_cold_fetches", "Fetches read from disk", value=self._fetches.cold_reads
         )
@@ -110,7 +110,7 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
         yield histogram_family(name, text, [((), histogram)])
 
 
-def _log_gauges(partitions: Iterable[Replica]) -> Iterator[Metric]:
+def _log_gauges(replicas: Iterable[Replica]) -> Iterator[Metric]:
     names = (
         ("size", "Bytes of all segments"),
         ("logstartoffset", "First offset that may be read"),
@@ -121,8 +121,8 @@ def _log_gauges(partitions: Iterable[Replica]) -> Iterator[Metric]:
         GaugeMetricFamily(f"kafka_log_log_{name}", text, labels=["topic", "partition"])
         for name, text in names
     ]
-    for partition in partitions:
-        opened = partition.log
+    for replica in replicas:
+        opened = replica.log
         if opened is None:
             continue
         values = (
@@ -132,24 +132,24 @@ def _log_gauges(partitions: Iterable[Replica]) -> Iterator[Metric]:
             len(opened.segments),
         )
         for family, value in zip(families, values, strict=True):
-            family.add_metric([partition.topic, str(partition.index)], value)
+            family.add_metric([replica.topic, str(replica.index)], value)
     yield from families
 
 
-def _replica_gauges(partitions: Sequence[Replica], node_id: int) -> Iterator[Metric]:
+def _replica_gauges(replicas: Sequence[Replica], node_id: int) -> Iterator[Metric]:
     # By the metadata, as in Kafka: a leader whose own disk failed counts its partitions as under-replicated.
-    led = [each for each in partitions if each.record.leader == node_id]
+    led = [each for each in replicas if each.record.leader == node_id]
     in_sync = [(each, len(each.record.isr) - each.is_offline) for each in led]
-    replicas = {each: len(each.record.replicas) for each in led}
-    needed = {each: min(each.settings.min_insync_replicas, replicas[each]) for each in led}
+    assigned = {each: len(each.record.replicas) for each in led}
+    needed = {each: min(each.settings.min_insync_replicas, assigned[each]) for each in led}
     for name, text, value in (
-        ("leadercount", "Partitions that this node leads", sum(each.is_leader for each in partitions)),
-        ("partitioncount", "Partitions that this node has", len(partitions)),
-        ("offlinereplicacount", "Partitions whose disk failed", sum(each.is_offline for each in partitions)),
+        ("leadercount", "Partitions that this node leads", sum(each.is_leader for each in replicas)),
+        ("partitioncount", "Partitions that this node has", len(replicas)),
+        ("offlinereplicacount", "Partitions whose disk failed", sum(each.is_offline for each in replicas)),
         (
             "underreplicatedpartitions",
             "Led partitions with replicas out of sync",
-            sum(count < replicas[each] for each, count in in_sync),
+            sum(count < assigned[each] for each, count in in_sync),
         ),
         (
             "underminisrpartitioncount",
@@ -159,7 +159,7 @@ def _replica_gauges(partitions: Sequence[Replica], node_id: int) -> Iterator[Met
         (
             "atminisrpartitioncount",
             "Led partitions that another loss brings below min.insync.replicas",
-            sum(count == needed[each] < replicas[each] for each, count in in_sync),
+            sum(count == needed[each] < assigned[each] for each, count in in_sync),
         ),
     ):
         yield GaugeMetricFamily(_REPLICAS + name, text, value=value)

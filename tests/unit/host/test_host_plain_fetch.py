@@ -217,7 +217,7 @@ async def test_a_consumer_that_reads_what_is_there_is_answered_on_the_spot(
     answer, is_plain = await broker.ask(fetch_frame(version, wanted))
     assert is_plain
     assert len(answer) > 50_000
-    assert broker.node.partition(ORDERS).counts.bytes_out > 100_000  # the two answers were counted
+    assert broker.node.replica(ORDERS).counts.bytes_out > 100_000  # the two answers were counted
 
 
 async def test_a_session_goes_on(broker: Broker) -> None:
@@ -234,7 +234,7 @@ async def test_a_session_goes_on(broker: Broker) -> None:
 
 
 async def test_what_is_counted_is_the_same(broker: Broker) -> None:
-    counts = broker.node.partition(ORDERS).counts
+    counts = broker.node.replica(ORDERS).counts
     frame = fetch_frame(12, {"orders": [want(12, 0), want(12, 1)]})
     steps = []
     for ask in (
@@ -259,7 +259,7 @@ async def test_what_is_counted_is_the_same(broker: Broker) -> None:
 
 
 async def test_nothing_is_counted_of_what_is_left_to_the_general_way(broker: Broker) -> None:
-    counts = broker.node.partition(ORDERS).counts
+    counts = broker.node.replica(ORDERS).counts
     before = counts.reads, counts.bytes_out, counts.failed_reads
     wanted = {"orders": [want(12, 0), want(12, 1, 10_000)]}
     assert broker.fetches.answer(fetch_frame(12, wanted), 0.0) is None
@@ -304,7 +304,7 @@ async def test_a_disk_that_fails_is_told_by_the_general_way(
 async def test_a_log_truncated_between_finding_and_reading_gives_nothing_of_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = broker.node.partition(ORDERS).log
+    opened = broker.node.replica(ORDERS).log
     assert opened is not None
     known = opened.locate(0, 1)
     assert known is not None

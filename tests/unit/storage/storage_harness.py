@@ -183,7 +183,7 @@ class StorageHarness:
         await self.until_open()
         return topic_id
 
-    def partition(self, topic_id: uuid.UUID, index: int = 0) -> Replica:
+    def replica(self, topic_id: uuid.UUID, index: int = 0) -> Replica:
         found = self.replicas.find(topic_id.bytes, index)
         assert found is not None
         return found

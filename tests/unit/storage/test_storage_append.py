@@ -31,8 +31,8 @@ async def test_offsets_follow_the_order_sent(node: StorageHarness) -> None:
     futures = [node.send_append(topic, batch(b"a", b"b")) for _ in range(50)]
     results = await asyncio.gather(*futures)
     assert [result.partitions[0].base_offset for result in results] == list(range(0, 100, 2))
-    partition = node.partition(topic)
-    assert (partition.high_watermark, partition.counts.messages_in) == (100, 100)
+    replica = node.replica(topic)
+    assert (replica.high_watermark, replica.counts.messages_in) == (100, 100)
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
@@ -132,7 +132,7 @@ async def test_a_full_disk_refuses_and_recovers(
             assert refused.error_code == int(ErrorCode.kafka_storage_error)
             assert "No space left" in refused.error_message
     assert (await node.append(topic, batch(b"c"))).base_offset == 1
-    assert node.partition(topic).counts.failed_appends == 3
+    assert node.replica(topic).counts.failed_appends == 3
 
 
 async def test_appends_wait_for_a_log_that_is_being_opened(
@@ -141,7 +141,7 @@ async def test_appends_wait_for_a_log_that_is_being_opened(
     monkeypatch.setattr(limits, "OPENING_WAIT_MS_MAX", 20_000)  # however busy the machine is
     topic = uuid.uuid4()
     node.apply(*topic_records("events", topic, 40))
-    assert node.partition(topic, 39).is_opening
+    assert node.replica(topic, 39).is_opening
     answers: list[int] = []
     for number in range(3):
         request = AppendRequest(correlation_id=number, acks=-1, timeout_ms=1_000)
@@ -169,16 +169,16 @@ async def test_group_commit_answers_after_a_sync_that_many_share(
 
     monkeypatch.setattr(PartitionLog, "flush", slow_flush)
     futures = [node.send_append(topic, batch(b"a"), acks=acks) for acks in [1, -1] * 20]
-    partition = node.partition(topic)
-    while partition.counts.messages_in < 40:
+    replica = node.replica(topic)
+    while replica.counts.messages_in < 40:
         await asyncio.sleep(0)
-    assert partition.high_watermark == 0
+    assert replica.high_watermark == 0
     assert not any(future.done() for future in futures)
     may_sync.set()
     results = await asyncio.gather(*futures)
     assert all(result.partitions[0].error_code == 0 for result in results)
     assert len(syncs) <= 3
-    assert partition.high_watermark == 40
+    assert replica.high_watermark == 40
 
 
 async def test_a_rolled_segment_is_flushed_without_being_asked_for(node: StorageHarness) -> None:
@@ -186,7 +186,7 @@ async def test_a_rolled_segment_is_flushed_without_being_asked_for(node: Storage
     node.apply(topic_config("events", segment_bytes="500"))
     for _ in range(20):
         await node.append(topic, batch(b"x" * 100))
-    log = node.partition(topic).log
+    log = node.replica(topic).log
     assert log is not None
     assert len(log.segments) > 3
     async with asyncio.timeout(20):
@@ -209,7 +209,7 @@ async def test_a_failed_sync_is_never_acknowledged(
     for _ in range(2):
         result = await node.append(topic, batch(b"a"))
         assert result.error_code == int(ErrorCode.kafka_storage_error)
-    assert node.partition(topic).is_offline
+    assert node.replica(topic).is_offline
     monkeypatch.undo()
 
 

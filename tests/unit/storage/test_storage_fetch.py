@@ -43,7 +43,7 @@ async def test_reads_what_was_appended(node: StorageHarness) -> None:
     assert values(result) == [b"a", b"b", b"c"]
     assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (3, 3, 0)
     assert values(await node.fetch(topic, 2)) == [b"c"]
-    assert node.partition(topic).counts.bytes_out > 0
+    assert node.replica(topic).counts.bytes_out > 0
 
 
 async def test_refusals(node: StorageHarness) -> None:
@@ -107,7 +107,7 @@ async def test_an_append_wakes_a_waiting_fetch(node: StorageHarness) -> None:
     await node.append(topic, batch(b"a"), index=1)
     assert values((await node.answer(waiting)).partitions[0]) == [b"a"]
     assert len(node.purgatory) == 0
-    assert not node.partition(topic, 1).watchers
+    assert not node.replica(topic, 1).watchers
 
 
 async def test_min_bytes_are_added_up_over_partitions(
@@ -148,7 +148,7 @@ async def test_a_fetch_that_is_read_in_vain_does_not_wait_anew(node: StorageHarn
     topic = await node.create_topic()
     waiting = node.connection.fetches.send(node.fetch_request(topic, max_wait_ms=LONG_MS))
     await node.until_waiting(1)
-    (fetch,) = node.partition(topic).watchers
+    (fetch,) = node.replica(topic).watchers
     timer = fetch.timer
     node.apply(*topic_records("events", topic, leader_epoch=1))  # which it does not ask about
     await node.until_waiting(0)
@@ -178,7 +178,7 @@ async def test_a_withdrawn_fetch_is_forgotten(node: StorageHarness) -> None:
     for request in requests[:2]:
         node.connection.fetches.withdraw(request)
     await node.until_waiting(1)
-    assert len(node.partition(topic).watchers) == 1
+    assert len(node.replica(topic).watchers) == 1
     assert node.connection.fetches.waiting_requests == 1
     await node.append(topic, batch(b"a"))
     assert values((await node.answer(futures[2])).partitions[0]) == [b"a"]
@@ -221,7 +221,7 @@ async def test_a_stream_that_ends_leaves_nothing_waiting(node: StorageHarness) -
     await node.until_waiting(1)
     await node.connection.fetches.close()
     await node.until_waiting(0)
-    assert not node.partition(topic).watchers
+    assert not node.replica(topic).watchers
     assert waiting.exception() is not None
 
 

@@ -20,7 +20,7 @@ class Opened(NamedTuple):
     """A partition, its log or None when it cannot be opened, and the high watermark written down; or the path of
     another log directory, where it is to be opened."""
 
-    partition: Replica
+    replica: Replica
     log: PartitionLog | None
     high_watermark: int
     moved_to: str = ""
@@ -64,21 +64,21 @@ class DirectoryWork:
         """Whether nothing waits to be done, and nothing is being done."""
         return self.is_settled and not self._is_removing and not self._has_removals()
 
-    def open(self, partition: Replica) -> None:
+    def open(self, replica: Replica) -> None:
         """Open or create the partition's log soon."""
-        self._to_open[partition] = None
+        self._to_open[replica] = None
         self._wake.set()
 
-    def delete(self, partition: Replica) -> None:
+    def delete(self, replica: Replica) -> None:
         """Delete what the partition has on disk, and do not open it if that is still to come."""
-        self._to_open.pop(partition, None)
-        self._to_delete.append(partition)
+        self._to_open.pop(replica, None)
+        self._to_delete.append(replica)
         self._wake.set()
 
-    def set_aside(self, partition: Replica) -> None:
+    def set_aside(self, replica: Replica) -> None:
         """Keep what the partition has on disk as a stray one, and do not open it if that is still to come."""
-        self._to_open.pop(partition, None)
-        self._to_set_aside.append(partition)
+        self._to_open.pop(replica, None)
+        self._to_set_aside.append(replica)
         self._wake.set()
 
     def delete_stray(self, stray: StrayKey) -> None:
@@ -111,8 +111,8 @@ class DirectoryWork:
                     await self._do_removals()
                     continue
                 batch = list(self._to_open)[: limits.OPEN_BATCH]
-                for partition in batch:
-                    del self._to_open[partition]
+                for replica in batch:
+                    del self._to_open[replica]
                 self._opening = len(batch)
                 opened = await loop.run_in_executor(self.lane.opening, self._open_all, self.lane.path, batch)
                 self._opening = 0

@@ -74,8 +74,8 @@ class DelayedFetch:
     def stop_waiting(self) -> None:
         """Leave the purgatory."""
         self.is_waiting = False
-        for partition in self.watched:
-            partition.watchers.pop(self, None)
+        for replica in self.watched:
+            replica.watchers.pop(self, None)
         self.watched = []
 
     def end(self) -> None:
@@ -99,8 +99,8 @@ class FetchPurgatory:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, fetch: DelayedFetch, available_bytes: int, partitions: list[tuple[Replica, int]]) -> bool:
-        """Let `fetch` wait for its `partitions`, given with the offset wanted of each; `available_bytes` are there.
+    def wait(self, fetch: DelayedFetch, available_bytes: int, replicas: list[tuple[Replica, int]]) -> bool:
+        """Let `fetch` wait for its `replicas`, given with the offset wanted of each; `available_bytes` are there.
 
         False when too many wait already: then the caller answers at once.
         """
@@ -108,12 +108,12 @@ class FetchPurgatory:
             return False
         fetch.available_bytes = available_bytes
         fetch.is_waiting = True
-        fetch.watched = [partition for partition, _ in partitions]
+        fetch.watched = [replica for replica, _ in replicas]
         committed = fetch.request.isolation_level == READ_COMMITTED
         fetch.is_held_back = False
-        for partition, fetch_offset in partitions:
-            partition.watchers[fetch] = fetch_offset
-            if committed and partition.last_stable_offset < partition.high_watermark:
+        for replica, fetch_offset in replicas:
+            replica.watchers[fetch] = fetch_offset
+            if committed and replica.last_stable_offset < replica.high_watermark:
                 fetch.is_held_back = True
         fetch.limit_wait()
         self._waiting.add(fetch)
@@ -123,24 +123,24 @@ class FetchPurgatory:
         """The fetch is on its way to its answer, or its stream is gone."""
         self._waiting.discard(fetch)
 
-    def on_growth(self, partition: Replica, size_bytes: int) -> None:
-        """`size_bytes` more may be read from `partition`, which has watchers; they hear of it in this loop turn."""
+    def on_growth(self, replica: Replica, size_bytes: int) -> None:
+        """`size_bytes` more may be read from `replica`, which has watchers; they hear of it in this loop turn."""
         grown = self._grown
         if not grown:
             asyncio.get_running_loop().call_soon(self._wake)
-        grown[partition] = grown.get(partition, 0) + size_bytes
+        grown[replica] = grown.get(replica, 0) + size_bytes
 
     def _wake(self) -> None:
         grown, self._grown = self._grown, {}
-        for partition, size_bytes in grown.items():
-            for fetch, fetch_offset in list(partition.watchers.items()):
-                self._add(fetch, partition, fetch_offset, size_bytes)
+        for replica, size_bytes in grown.items():
+            for fetch, fetch_offset in list(replica.watchers.items()):
+                self._add(fetch, replica, fetch_offset, size_bytes)
 
-    def _add(self, fetch: DelayedFetch, partition: Replica, fetch_offset: int, size_bytes: int) -> None:
+    def _add(self, fetch: DelayedFetch, replica: Replica, fetch_offset: int, size_bytes: int) -> None:
         request = fetch.request
         if request.isolation_level == READ_COMMITTED:
-            stable = partition.last_stable_offset
-            if stable < partition.high_watermark:
+            stable = replica.last_stable_offset
+            if stable < replica.high_watermark:
                 fetch.is_held_back = True
             if stable <= fetch_offset:
                 return

@@ -47,7 +47,7 @@ class ReadOutcome:
     sizes: list[tuple[Replica, int]] = field(default_factory=list)
 
     def progress(self) -> tuple[int, int]:
-        """(partitions, bytes) that are done."""
+        """(replicas, bytes) that are done."""
         return len(self.answers), self.size_bytes
 
     def add(self, more: ReadOutcome) -> None:
@@ -146,18 +146,18 @@ class FetchReader:
     def lane_of(self, request: FetchRequest, number: int) -> DirectoryLane | None:
         """The log directory of a partition of the request, if this node has it."""
         item = request.partitions[number]
-        partition = self._replicas.find(item.topic_id, item.partition)
-        return None if partition is None else partition.lane
+        replica = self._replicas.find(item.topic_id, item.partition)
+        return None if replica is None else replica.lane
 
     def nothing_new(self, request: FetchRequest, number: int) -> ReadOutcome:
         """The answer for a partition that cannot be read at the moment; it is no error."""
         item = request.partitions[number]
-        partition = self._replicas.find(item.topic_id, item.partition)
-        if partition is None or partition.log is None:
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None or replica.log is None:
             return ReadOutcome(
                 [_failure(self._replicas.absence(item.topic_id, item.partition))], is_final=True
             )
-        return ReadOutcome([PartitionFetched(_Located(0, *_ends(partition, partition.log)).fields())])
+        return ReadOutcome([PartitionFetched(_Located(0, *_ends(replica, replica.log)).fields())])
 
     def not_read_in_time(self, request: FetchRequest, number: int) -> ReadOutcome:
         """The same as an error, for who must not take it for emptiness."""
@@ -171,22 +171,22 @@ class FetchReader:
         would have to be waited for.
         """
         item = request.partitions[number]
-        partition = self._replicas.find(item.topic_id, item.partition)
-        if partition is None:
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
             error = self._replicas.absence(item.topic_id, item.partition)
         else:
-            error = partition.check_epoch(item.current_leader_epoch)
+            error = replica.check_epoch(item.current_leader_epoch)
             # A read that is left to a thread was tried here first.
-            partition.counts.reads += nowait
-        if partition is None or error:
-            if partition is not None:
-                partition.counts.failed_reads += error in NODE_FAULTS
+            replica.counts.reads += nowait
+        if replica is None or error:
+            if replica is not None:
+                replica.counts.failed_reads += error in NODE_FAULTS
             outcome.answers.append(_failure(error))
             outcome.is_final = True
             return
         left = min(request.max_bytes, self._bytes_max, ANSWER_BYTES_TARGET) - outcome.size_bytes
         answer = _read_partition(
-            partition,
+            replica,
             item,
             left,
             committed=request.isolation_level == READ_COMMITTED,
@@ -196,7 +196,7 @@ class FetchReader:
         outcome.answers.append(answer)
         size_bytes = len(answer.records)
         if size_bytes:
-            outcome.sizes.append((partition, size_bytes))
+            outcome.sizes.append((replica, size_bytes))
             outcome.size_bytes += size_bytes
         elif answer.fields.error_code or answer.fields.HasField("diverging"):
             outcome.is_final = True
@@ -206,11 +206,11 @@ class FetchReader:
         if outcome.is_final or outcome.size_bytes >= request.min_bytes:
             return False
         for item, answer in zip(request.partitions, outcome.answers, strict=True):
-            partition = self._replicas.find(item.topic_id, item.partition)
+            replica = self._replicas.find(item.topic_id, item.partition)
             if (
-                partition is None
-                or partition.check_epoch(item.current_leader_epoch)
-                or partition.high_watermark != answer.fields.high_watermark
+                replica is None
+                or replica.check_epoch(item.current_leader_epoch)
+                or replica.high_watermark != answer.fields.high_watermark
             ):
                 return True
         return False
@@ -219,9 +219,9 @@ class FetchReader:
         """The partitions of a fetch that was read without an error, and the offset wanted of each."""
         found = []
         for item in request.partitions:
-            partition = self._replicas.find(item.topic_id, item.partition)
-            if partition is not None:
-                found.append((partition, item.fetch_offset))
+            replica = self._replicas.find(item.topic_id, item.partition)
+            if replica is not None:
+                found.append((replica, item.fetch_offset))
         return found
 
 
@@ -263,20 +263,20 @@ class _Located(NamedTuple):
 
 
 def _read_partition(
-    partition: Replica, item: PartitionFetch, left: int, *, committed: bool, first: bool, nowait: bool
+    replica: Replica, item: PartitionFetch, left: int, *, committed: bool, first: bool, nowait: bool
 ) -> PartitionFetched:
     try:
-        located = _locate(partition, item, left, committed=committed, first=first, nowait=nowait)
+        located = _locate(replica, item, left, committed=committed, first=first, nowait=nowait)
         records = b"" if located.found is None else located.found.read(nowait=nowait)
     except BlockingIOError:
         raise
     except (KafkaError, OSError) as error:
-        return _failed_read(partition, error)
+        return _failed_read(replica, error)
     return PartitionFetched(located.fields(), records)
 
 
 def _locate(
-    partition: Replica,
+    replica: Replica,
     item: PartitionFetch | Sought,
     left: int,
     *,
@@ -285,9 +285,9 @@ def _locate(
     nowait: bool,
 ) -> _Located:
     """Find what a partition that is led here has for a fetch with `left` bytes to spare."""
-    opened = partition.log
+    opened = replica.log
     assert opened is not None, "a leader has its log"
-    high_watermark, stable, start = ends = _ends(partition, opened)
+    high_watermark, stable, start = ends = _ends(replica, opened)
     upper_bound = stable if committed else high_watermark
     offset = item.fetch_offset
     if item.last_fetched_epoch != NO_EPOCH:
@@ -313,18 +313,18 @@ def _locate(
     return _Located(0, *ends, found, aborted)
 
 
-def _ends(partition: Replica, opened: PartitionLog) -> tuple[int, int, int]:
+def _ends(replica: Replica, opened: PartitionLog) -> tuple[int, int, int]:
     """(high watermark, last stable offset, log start offset)"""
     # The high watermark first: it may move while this runs in a thread.
-    high_watermark = partition.high_watermark
-    return high_watermark, partition.last_stable_offset, opened.log_start_offset
+    high_watermark = replica.high_watermark
+    return high_watermark, replica.last_stable_offset, opened.log_start_offset
 
 
-def _failed_read(partition: Replica, error: KafkaError | OSError) -> PartitionFetched:
+def _failed_read(replica: Replica, error: KafkaError | OSError) -> PartitionFetched:
     code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
-    partition.counts.failed_reads += int(code) in NODE_FAULTS
+    replica.counts.failed_reads += int(code) in NODE_FAULTS
     if code != ErrorCode.offset_out_of_range:
-        log.error("cannot read", partition=partition.name, reason=str(error))
+        log.error("cannot read", partition=replica.name, reason=str(error))
     return _failure(int(code))
 
 

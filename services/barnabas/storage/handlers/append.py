@@ -138,66 +138,64 @@ class _AppendOperation:
 
     def append(self, number: int, item: PartitionAppend) -> None:
         """Append to partition `number` of the request, now or when its log is open."""
-        partition = self._handler.find(item)
-        if isinstance(partition, int):
-            result = _refusal(partition)
-        elif not partition.is_opening:
-            result = self._append_now(number, item, partition)
-        elif partition.park(partial(self._append_parked, number, item, partition), len(item.records)):
-            self._parked[number] = partition
+        replica = self._handler.find(item)
+        if isinstance(replica, int):
+            result = _refusal(replica)
+        elif not replica.is_opening:
+            result = self._append_now(number, item, replica)
+        elif replica.park(partial(self._append_parked, number, item, replica), len(item.records)):
+            self._parked[number] = replica
             self._open += 1
             result = _refusal(UNANSWERED)
         else:
-            partition.appending.refused.add(item.records)  # a smaller one behind it may be parked
+            replica.appending.refused.add(item.records)  # a smaller one behind it may be parked
             result = _refusal(NOT_LEADER)
         self._result.partitions.append(result)
 
-    def _append_now(self, number: int, item: PartitionAppend, partition: Replica) -> PartitionAppendResult:
+    def _append_now(self, number: int, item: PartitionAppend, replica: Replica) -> PartitionAppendResult:
         request = self._request
         acks = request.acks
         try:
             if acks not in ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
             began = perf_counter()
-            if not partition.appending.is_direct(began):
-                return self._append_in_lane(number, item, partition)
+            if not replica.appending.is_direct(began):
+                return self._append_in_lane(number, item, replica)
             try:
                 claim = self._handler.claim_of(request, item)
-                info = partition.appending.append(item.records, item.leader_epoch, acks, claim=claim)
+                info = replica.appending.append(item.records, item.leader_epoch, acks, claim=claim)
             except WouldBlock:
-                return self._append_in_lane(number, item, partition)
+                return self._append_in_lane(number, item, replica)
             ended = perf_counter()
-            if partition.lane is not None:
-                partition.lane.on_append(began, ended)
+            if replica.lane is not None:
+                replica.lane.on_append(began, ended)
             self._handler.append_times.observe(ended - began)
         except KafkaError as error:
             return _refused(error)
         except Exception:
-            log.exception("append failed", partition=partition.name)
-            partition.appending.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
+            log.exception("append failed", partition=replica.name)
+            replica.appending.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
             return _refusal(int(ErrorCode.unknown_server_error))
-        return self._appended(number, partition, info)
+        return self._appended(number, replica, info)
 
-    def _append_in_lane(
-        self, number: int, item: PartitionAppend, partition: Replica
-    ) -> PartitionAppendResult:
+    def _append_in_lane(self, number: int, item: PartitionAppend, replica: Replica) -> PartitionAppendResult:
         """Leave the append to the directory's writer thread. Raises KafkaError for what is refused at once."""
         request = self._request
-        queued = partition.appending.append_in_lane(
+        queued = replica.appending.append_in_lane(
             item.records,
             item.leader_epoch,
             request.acks,
             claim=self._handler.claim_of(request, item),
-            on_appended=partial(self._on_appended, number, partition),
+            on_appended=partial(self._on_appended, number, replica),
         )
-        self._queued[number] = partition, queued
+        self._queued[number] = replica, queued
         self._open += 1
         return _refusal(UNANSWERED)
 
     def _on_appended(
         self,
         number: int,
-        partition: Replica,
+        replica: Replica,
         info: AppendInfo | None,
         refused: KafkaError | None,
         seconds: float,
@@ -207,19 +205,17 @@ class _AppendOperation:
         if self._queued.pop(number, None) is None:
             return  # it was answered in the meantime
         if info is not None:
-            result = self._appended(number, partition, info)
+            result = self._appended(number, replica, info)
         else:
             assert refused is not None, "an append either happens or is refused"
             result = _refused(refused)
         self._result.partitions[number].CopyFrom(result)
         self._close_one()
 
-    def _appended(self, number: int, partition: Replica, info: AppendInfo) -> PartitionAppendResult:
+    def _appended(self, number: int, replica: Replica, info: AppendInfo) -> PartitionAppendResult:
         """The result of what is in the log, answered or still to be acknowledged."""
         error_code = 0
-        if partition.wait(
-            info.last_offset + 1, self._request.acks, partial(self._on_decided, number, partition)
-        ):
+        if replica.wait(info.last_offset + 1, self._request.acks, partial(self._on_decided, number, replica)):
             self._open += 1
             error_code = UNANSWERED
         return PartitionAppendResult(
@@ -229,15 +225,15 @@ class _AppendOperation:
             log_start_offset=info.log_start_offset,
         )
 
-    def _append_parked(self, number: int, item: PartitionAppend, partition: Replica) -> None:
+    def _append_parked(self, number: int, item: PartitionAppend, replica: Replica) -> None:
         if number in self._parked:  # else it was given up, and must not be written after all
             del self._parked[number]
-            self._result.partitions[number].CopyFrom(self._append_now(number, item, partition))
+            self._result.partitions[number].CopyFrom(self._append_now(number, item, replica))
             self._close_one()
 
-    def _on_decided(self, number: int, partition: Replica, error_code: int) -> None:
+    def _on_decided(self, number: int, replica: Replica, error_code: int) -> None:
         if error_code:  # it is in a log that need not stay as it is
-            partition.appending.refused.add(self._request.partitions[number].records)
+            replica.appending.refused.add(self._request.partitions[number].records)
         result = self._result.partitions[number]
         if result.error_code == UNANSWERED:
             self._settle(number, error_code)
@@ -270,10 +266,10 @@ class _AppendOperation:
     def _on_timeout(self) -> None:
         queued, self._queued = self._queued, {}
         sent = self._request.partitions
-        for number, (partition, item) in queued.items():
-            partition.appending.on_overdue(item, sent[number].records)
-        for number, partition in self._parked.items():
-            partition.appending.refused.add(sent[number].records)
+        for number, (replica, item) in queued.items():
+            replica.appending.on_overdue(item, sent[number].records)
+        for number, replica in self._parked.items():
+            replica.appending.refused.add(sent[number].records)
         for number, result in enumerate(self._result.partitions):
             if number in self._parked:
                 self._settle(number, NOT_LEADER)
@@ -320,5 +316,5 @@ def _refusal(
 
 def _size_bytes(result: AppendResult) -> int:
     """About what an answer holds; the records to blame can be many."""
-    blamed = sum(len(partition.record_errors) for partition in result.partitions)
+    blamed = sum(len(each.record_errors) for each in result.partitions)
     return limits.APPEND_ANSWER_BYTES * len(result.partitions) + limits.RECORD_ERROR_BYTES * blamed

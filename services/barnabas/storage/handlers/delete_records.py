@@ -42,31 +42,29 @@ class DeleteRecordsHandler:
             return DeleteRecordsResult(error_code=int(error.code), low_watermark=-1)
 
     async def _delete(self, item: DeleteRecordsPartition) -> int:
-        partition = self._replicas.find(item.topic_id, item.partition)
-        if partition is None:
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
             raise KafkaError(ErrorCode(self._replicas.absence(item.topic_id, item.partition)))
-        _check(partition)
-        assert partition.log is not None, "a leader has its log"
-        offset = partition.high_watermark if item.before_offset == HIGH_WATERMARK else item.before_offset
-        if not 0 <= offset <= partition.high_watermark:
+        _check(replica)
+        assert replica.log is not None, "a leader has its log"
+        offset = replica.high_watermark if item.before_offset == HIGH_WATERMARK else item.before_offset
+        if not 0 <= offset <= replica.high_watermark:
             raise KafkaError(
                 ErrorCode.offset_out_of_range,
-                f"offset {offset} is not in 0 to {partition.high_watermark}, the high watermark",
+                f"offset {offset} is not in 0 to {replica.high_watermark}, the high watermark",
             )
-        assert partition.lane is not None, "a log has its lane"
-        move = partial(partition.log.maybe_increment_log_start_offset, offset)
-        await partition.lane.run(partition.lane.read, move)
+        assert replica.lane is not None, "a log has its lane"
+        move = partial(replica.log.maybe_increment_log_start_offset, offset)
+        await replica.lane.run(replica.lane.read, move)
         # The lowest start of all replicas; this one is the only one.
-        return partition.log.log_start_offset
+        return replica.log.log_start_offset
 
 
-def _check(partition: Replica) -> None:
-    if partition.error:
-        raise KafkaError(ErrorCode(partition.error))
-    if partition.internal:
-        raise KafkaError(
-            ErrorCode.invalid_topic_exception, f"records of {partition.topic} may not be deleted"
-        )
-    policy = partition.settings.log.cleanup_policy
+def _check(replica: Replica) -> None:
+    if replica.error:
+        raise KafkaError(ErrorCode(replica.error))
+    if replica.internal:
+        raise KafkaError(ErrorCode.invalid_topic_exception, f"records of {replica.topic} may not be deleted")
+    policy = replica.settings.log.cleanup_policy
     if "compact" in policy and "delete" not in policy:
         raise KafkaError(ErrorCode.policy_violation, "cleanup.policy must have delete")

@@ -37,23 +37,23 @@ class DescribeLogDirsHandler:
 
     async def handle(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         """Every directory, with those of the partitions asked for that are in it."""
-        partitions: Sequence[Replica | None]
+        replicas: Sequence[Replica | None]
         if request.all_partitions:
-            partitions = list(self._replicas.partitions.values())
+            replicas = list(self._replicas.by_partition.values())
         else:
             asked = dict.fromkeys((item.topic_id, item.partition) for item in request.partitions)
-            partitions = [self._replicas.find(topic_id, index) for topic_id, index in asked]
+            replicas = [self._replicas.find(topic_id, index) for topic_id, index in asked]
         described = await asyncio.gather(
             *(
-                self._describe(lane, [each for each in partitions if each is not None and each.lane is lane])
+                self._describe(lane, [each for each in replicas if each is not None and each.lane is lane])
                 for lane in self._lanes.values()
             )
         )
         return DescribeLogDirsResponse(log_dirs=described)
 
-    async def _describe(self, lane: DirectoryLane, partitions: Sequence[Replica]) -> LogDirDescription:
+    async def _describe(self, lane: DirectoryLane, replicas: Sequence[Replica]) -> LogDirDescription:
         try:
-            return await lane.run(lane.read, partial(_describe, self._files, lane.path, partitions))
+            return await lane.run(lane.read, partial(_describe, self._files, lane.path, replicas))
         except KafkaError as error:
             log.error("cannot describe a log directory", log_dir=lane.path, reason=error.message)
             return _failed(lane.path)
@@ -68,7 +68,7 @@ def _failed(path: str) -> LogDirDescription:
     )
 
 
-def _describe(files: Files, path: str, partitions: Sequence[Replica]) -> LogDirDescription:
+def _describe(files: Files, path: str, replicas: Sequence[Replica]) -> LogDirDescription:
     try:
         status = files.statvfs(path)
     except OSError as error:
@@ -79,13 +79,13 @@ def _describe(files: Files, path: str, partitions: Sequence[Replica]) -> LogDirD
         total_bytes=status.f_blocks * status.f_frsize,
         usable_bytes=status.f_bavail * status.f_frsize,
     )
-    for partition in partitions:
-        opened = partition.log
+    for replica in replicas:
+        opened = replica.log
         assert opened is not None, "only open logs are described"
         description.partitions.add(
-            topic=partition.topic,
-            partition=partition.index,
+            topic=replica.topic,
+            partition=replica.index,
             size_bytes=opened.size,
-            offset_lag=max(partition.high_watermark - opened.log_end_offset, 0),
+            offset_lag=max(replica.high_watermark - opened.log_end_offset, 0),
         )
     return description

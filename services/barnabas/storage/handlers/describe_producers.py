@@ -26,12 +26,12 @@ class DescribeProducersHandler:
         return DescribeProducersResponse(results=[self._describe(item) for item in request.partitions])
 
     def _describe(self, item: PartitionOfTopic) -> PartitionProducers:
-        partition = self._replicas.find(item.topic_id, item.partition)
-        if partition is None:
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
             return PartitionProducers(error_code=self._replicas.absence(item.topic_id, item.partition))
-        if partition.error:
-            return PartitionProducers(error_code=partition.error)
-        assert partition.log is not None, "a leader has its log"
+        if replica.error:
+            return PartitionProducers(error_code=replica.error)
+        assert replica.log is not None, "a leader has its log"
         return PartitionProducers(
             producers=[
                 ProducerDescription(
@@ -43,6 +43,6 @@ class DescribeProducersHandler:
                     current_transaction_start_offset=entry.current_transaction_first_offset,
                 )
                 # A copy: idle producers are forgotten in another thread.
-                for entry in list(partition.log.producer_state.producers.values())
+                for entry in list(replica.log.producer_state.producers.values())
             ]
         )

@@ -178,8 +178,8 @@ class UnansweredFetches:
                 return
         self._fetches.pop(request.correlation_id, None)
         if self._is_client:
-            for partition, size_bytes in outcome.sizes:
-                partition.counts.bytes_out += size_bytes
+            for replica, size_bytes in outcome.sizes:
+                replica.counts.bytes_out += size_bytes
         fetch.end()
         self._answer(request, outcome)
 

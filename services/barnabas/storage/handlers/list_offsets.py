@@ -65,26 +65,26 @@ class ListOffsetsHandler:
         )
 
     async def _find(self, item: ListOffsetsPartition, isolation_level: int) -> TimestampedOffset:
-        partition = self._replicas.find(item.topic_id, item.partition)
-        if partition is None:
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
             raise KafkaError(ErrorCode(self._replicas.absence(item.topic_id, item.partition)))
-        error = partition.check_epoch(item.current_leader_epoch)
+        error = replica.check_epoch(item.current_leader_epoch)
         if error:
             raise KafkaError(ErrorCode(error))
-        assert partition.log is not None, "a leader has its log"
+        assert replica.log is not None, "a leader has its log"
         committed = isolation_level == READ_COMMITTED
-        bound = partition.last_stable_offset if committed else partition.high_watermark
+        bound = replica.last_stable_offset if committed else replica.high_watermark
         wanted = item.timestamp_ms
         if wanted == LATEST:
-            return TimestampedOffset(bound, -1, partition.log.latest().leader_epoch)
+            return TimestampedOffset(bound, -1, replica.log.latest().leader_epoch)
         if wanted in (EARLIEST, EARLIEST_LOCAL):
-            return partition.log.earliest()
+            return replica.log.earliest()
         if wanted in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return NOTHING
         if wanted < MAX_TIMESTAMP:
             raise KafkaError(ErrorCode.unsupported_version, f"there is no timestamp {wanted}")
-        assert partition.lane is not None, "a log has its lane"
-        found = await partition.lane.run(partition.lane.read, partial(_look_up, partition.log, wanted))
+        assert replica.lane is not None, "a log has its lane"
+        found = await replica.lane.run(replica.lane.read, partial(_look_up, replica.log, wanted))
         return found if found is not None and found.offset < bound else NOTHING
 
 

@@ -26,15 +26,15 @@ class OffsetForLeaderEpochHandler:
         return OffsetForLeaderEpochResponse(results=[self._find(item) for item in request.partitions])
 
     def _find(self, item: OffsetForLeaderEpochPartition) -> OffsetForLeaderEpochResult:
-        partition = self._replicas.find(item.topic_id, item.partition)
-        if partition is None:
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
             error = self._replicas.absence(item.topic_id, item.partition)
         else:
-            error = partition.check_epoch(item.current_leader_epoch)
-        if partition is None or error:
+            error = replica.check_epoch(item.current_leader_epoch)
+        if replica is None or error:
             return OffsetForLeaderEpochResult(
                 error_code=error, end=EpochEndOffset(leader_epoch=-1, end_offset=-1)
             )
-        assert partition.log is not None, "a leader has its log"
-        epoch, end_offset = partition.log.end_offset_for_epoch(item.leader_epoch)
+        assert replica.log is not None, "a leader has its log"
+        epoch, end_offset = replica.log.end_offset_for_epoch(item.leader_epoch)
         return OffsetForLeaderEpochResult(end=EpochEndOffset(leader_epoch=epoch, end_offset=end_offset))

@@ -27,33 +27,33 @@ class NewerEpochs:
     """Owner of the list of partitions whose logs have seen newer leader epochs than the metadata."""
 
     def __init__(self) -> None:
-        self._partitions: dict[Replica, None] = {}
+        self._replicas: dict[Replica, None] = {}
         self._wake = asyncio.Event()
 
     @property
     def is_empty(self) -> bool:
         """Whether every log may be appended to under the epoch that the metadata gives it."""
-        return not self._partitions
+        return not self._replicas
 
-    def on_followed(self, partition: Replica) -> None:
+    def on_followed(self, replica: Replica) -> None:
         """The partition has followed newer metadata, or its log was opened."""
-        if partition.newer_epoch == NO_EPOCH:
-            self._partitions.pop(partition, None)
-        elif partition.newer_epoch <= LEADER_EPOCH_MAX:
-            self._partitions[partition] = None
+        if replica.newer_epoch == NO_EPOCH:
+            self._replicas.pop(replica, None)
+        elif replica.newer_epoch <= LEADER_EPOCH_MAX:
+            self._replicas[replica] = None
             self._wake.set()
         else:
             log.error(
                 "a log has a leader epoch that cannot be right, and takes no records: its leader-epoch-checkpoint, or "
                 "a batch at its end, is damaged",
-                partition=partition.name,
-                leader_epoch=partition.newer_epoch,
+                partition=replica.name,
+                leader_epoch=replica.newer_epoch,
                 leader_epoch_max=LEADER_EPOCH_MAX,
             )
 
-    def on_left(self, partition: Replica) -> None:
+    def on_left(self, replica: Replica) -> None:
         """The partition is no longer here."""
-        self._partitions.pop(partition, None)
+        self._replicas.pop(replica, None)
 
     async def run(self, tell: Tell) -> None:
         """Have the controller raise the epochs, until cancelled. What it did comes with the metadata."""
@@ -61,11 +61,11 @@ class NewerEpochs:
             await self._wake.wait()
             self._wake.clear()
             pause = limits.NEWER_EPOCHS_RETRY_SECONDS_MIN
-            while self._partitions:
+            while self._replicas:
                 log.warning(
                     "logs have seen newer leader epochs than the metadata, which seem to be restored from a backup: "
                     "the controller is asked to raise them",
-                    partitions=len(self._partitions),
+                    partitions=len(self._replicas),
                 )
                 refusal = await self._tell_all(tell)
                 if refusal:
@@ -74,16 +74,16 @@ class NewerEpochs:
                 pause = min(2 * pause, limits.NEWER_EPOCHS_RETRY_SECONDS_MAX)
 
     async def _tell_all(self, tell: Tell) -> str:
-        partitions = list(self._partitions)
-        for start in range(0, len(partitions), limits.NEWER_EPOCHS_PER_CALL):
-            batch = partitions[start : start + limits.NEWER_EPOCHS_PER_CALL]
-            refusal = await tell([_seen(partition) for partition in batch])
+        replicas = list(self._replicas)
+        for start in range(0, len(replicas), limits.NEWER_EPOCHS_PER_CALL):
+            batch = replicas[start : start + limits.NEWER_EPOCHS_PER_CALL]
+            refusal = await tell([_seen(replica) for replica in batch])
             if refusal:
                 return refusal
         return ""
 
 
-def _seen(partition: Replica) -> SeenLeaderEpoch:
+def _seen(replica: Replica) -> SeenLeaderEpoch:
     return SeenLeaderEpoch(
-        topic_id=partition.topic_id, partition=partition.index, leader_epoch=partition.newer_epoch
+        topic_id=replica.topic_id, partition=replica.index, leader_epoch=replica.newer_epoch
     )

@@ -59,7 +59,7 @@ class Replicas:
         file.
         """
         self.image = MetadataImage()
-        self.partitions: dict[tuple[bytes, int], Replica] = {}
+        self.by_partition: dict[tuple[bytes, int], Replica] = {}
         self.newer_epochs = NewerEpochs()
         self.refused_while_absent = RefusedWhileAbsent()
         self.counts = NodeCounts(directories.flush_times)
@@ -88,7 +88,7 @@ class Replicas:
 
     def find(self, topic_id: bytes, index: int) -> Replica | None:
         """The partition, if this node has a replica of it."""
-        return self.partitions.get((topic_id, index))
+        return self.by_partition.get((topic_id, index))
 
     def absence(self, topic_id: bytes, index: int) -> int:
         """Kafka's error code for a partition that `find` did not find.
@@ -126,9 +126,9 @@ class Replicas:
             return  # what is not there now is refused, and the sender tries again
 
     def _is_to_come(self, topic_id: bytes, index: int) -> bool:
-        partition = self.find(topic_id, index)
-        if partition is not None:
-            return partition.is_opening
+        replica = self.find(topic_id, index)
+        if replica is not None:
+            return replica.is_opening
         image = self.image
         return image.partition(topic_id, index) is None and topic_id not in image.deleted_topics
 
@@ -150,9 +150,9 @@ class Replicas:
     def high_watermarks(self, lane: DirectoryLane | None = None) -> dict[PartitionKey, int]:
         """The high watermark of every open partition, or of those of one log directory."""
         return {
-            (partition.topic, partition.index): partition.high_watermark
-            for partition in self.partitions.values()
-            if partition.log is not None and (lane is None or partition.lane is lane)
+            (replica.topic, replica.index): replica.high_watermark
+            for replica in self.by_partition.values()
+            if replica.log is not None and (lane is None or replica.lane is lane)
         }
 
     def broker_value(self, name: str) -> ConfigValue:
@@ -182,34 +182,34 @@ class Replicas:
         for topic in self.image.topics_by_id.values():
             for index in range(len(topic.partitions)):
                 self._follow(topic.topic_id, index)
-        for partition in list(self.partitions.values()):
-            if self.image.partition(partition.topic_id, partition.index) is None:
-                self._leave_absent(partition)
+        for replica in list(self.by_partition.values()):
+            if self.image.partition(replica.topic_id, replica.index) is None:
+                self._leave_absent(replica)
         self._on_topics_deleted(self.image.deleted_topics)
         self._update_all_settings()
 
     def _follow(self, topic_id: bytes, index: int) -> None:
         """Have the partition if the metadata says so, and take the part in it that it gives to this node."""
-        partition = self.partitions.get((topic_id, index))
+        replica = self.by_partition.get((topic_id, index))
         record = self.image.partition(topic_id, index)
         if record is None:
-            if partition is not None:
-                self._leave_absent(partition)
+            if replica is not None:
+                self._leave_absent(replica)
             return
         if self.node_id not in record.replicas:
-            if partition is not None:
+            if replica is not None:
                 # An order to one who was a replica; to one who just started it may be old news of a restored backup.
-                self._leave(partition, is_order=self.node_id in partition.record.replicas)
+                self._leave(replica, is_order=self.node_id in replica.record.replicas)
             return
         topic = self.image.topics_by_id[topic_id]
         settings = self._settings.read(self.image, topic.name)
-        if partition is None:
-            partition = self._add(topic.name, topic_id, index, topic.internal, settings)
-            self._place(partition).open(partition)
-        partition.internal = topic.internal
-        partition.update_settings(settings)
-        partition.follow(record)
-        self.newer_epochs.on_followed(partition)
+        if replica is None:
+            replica = self._add(topic.name, topic_id, index, topic.internal, settings)
+            self._place(replica).open(replica)
+        replica.internal = topic.internal
+        replica.update_settings(settings)
+        replica.follow(record)
+        self.newer_epochs.on_followed(replica)
 
     def _update_settings(self, resources: Collection[tuple[int, str]]) -> None:
         """Obey what was set on these resources; a broker's settings are the defaults of all topics."""
@@ -221,18 +221,18 @@ class Replicas:
             if topic is not None:
                 settings = self._settings.read(self.image, name)
                 for index in range(len(topic.partitions)):
-                    partition = self.partitions.get((topic.topic_id, index))
-                    if partition is not None:
-                        partition.update_settings(settings)
+                    replica = self.by_partition.get((topic.topic_id, index))
+                    if replica is not None:
+                        replica.update_settings(settings)
 
     def _update_all_settings(self) -> None:
-        for partition in self.partitions.values():
-            partition.update_settings(self._settings.read(self.image, partition.topic))
+        for replica in self.by_partition.values():
+            replica.update_settings(self._settings.read(self.image, replica.topic))
 
     def _add(
         self, topic: str, topic_id: bytes, index: int, internal: bool, settings: TopicSettings
     ) -> Replica:
-        partition = Replica(
+        replica = Replica(
             topic,
             topic_id,
             index,
@@ -244,8 +244,8 @@ class Replicas:
             clock=self._clock,
             refused=self._take_refused(topic_id, index),
         )
-        self.partitions[topic_id, index] = partition
-        return partition
+        self.by_partition[topic_id, index] = replica
+        return replica
 
     def _take_refused(self, topic_id: bytes, index: int) -> RefusedSequences:
         """What clients were told to send again to a partition that is here from now on."""
@@ -256,34 +256,34 @@ class Replicas:
             refused.expire(expiration_ms / 1000)
         return refused
 
-    def _leave_absent(self, partition: Replica) -> None:
+    def _leave_absent(self, replica: Replica) -> None:
         """The metadata does not have the partition; nothing follows from metadata of no or another cluster."""
         if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
-            self._leave(partition, is_order=partition.topic_id in self.image.deleted_topics)
+            self._leave(replica, is_order=replica.topic_id in self.image.deleted_topics)
 
-    def _leave(self, partition: Replica, *, is_order: bool) -> None:
+    def _leave(self, replica: Replica, *, is_order: bool) -> None:
         """Have the partition no longer: delete it by order, else set it aside."""
-        work = self._places.pop(partition)
+        work = self._places.pop(replica)
         if is_order:
-            log.info("partition is removed from this node", partition=partition.name)
-            work.delete(partition)
+            log.info("partition is removed from this node", partition=replica.name)
+            work.delete(replica)
         else:
             log.warning(
                 "the metadata does not know a partition that nobody deleted: it is kept as stray for a while",
-                partition=partition.name,
-                topic_id=str(uuid.UUID(bytes=partition.topic_id)),
+                partition=replica.name,
+                topic_id=str(uuid.UUID(bytes=replica.topic_id)),
                 kept_hours=limits.STRAY_KEPT_MS // 3_600_000,
             )
-            work.set_aside(partition)
-        del self.partitions[partition.topic_id, partition.index]
-        self.counts.remove_partition(partition.topic)
-        self._directories.release(partition.topic, partition.index)
-        self.newer_epochs.on_left(partition)
-        if partition.topic_id not in self.image.deleted_topics:
+            work.set_aside(replica)
+        del self.by_partition[replica.topic_id, replica.index]
+        self.counts.remove_partition(replica.topic)
+        self._directories.release(replica.topic, replica.index)
+        self.newer_epochs.on_left(replica)
+        if replica.topic_id not in self.image.deleted_topics:
             # It may come again; what still waits for it is refused below, and remembered as well. Many that were
             # deleted would displace others.
-            self.refused_while_absent.keep((partition.topic_id, partition.index), partition.appending.refused)
-        partition.on_removed()
+            self.refused_while_absent.keep((replica.topic_id, replica.index), replica.appending.refused)
+        replica.on_removed()
 
     def _on_topics_deleted(self, topic_ids: Container[bytes]) -> None:
         self.refused_while_absent.forget_topics(topic_ids)
@@ -313,13 +313,13 @@ class Replicas:
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
-    def _place(self, partition: Replica) -> DirectoryWork:
+    def _place(self, replica: Replica) -> DirectoryWork:
         """Give the partition its directory; a new one goes where the disk answers, if there is such a place."""
         unwell = [path for path, work in self._work.items() if work.lane.is_unwell]
         path = self._directories.claim(
-            partition.topic, partition.index, uuid.UUID(bytes=partition.topic_id), avoid=unwell
+            replica.topic, replica.index, uuid.UUID(bytes=replica.topic_id), avoid=unwell
         )
-        self._places[partition] = work = self._work[path]
+        self._places[replica] = work = self._work[path]
         return work
 
     async def recover(self) -> None:
@@ -334,16 +334,16 @@ class Replicas:
                     "a partition without partition.metadata is left alone", partition=f"{topic}-{index}"
                 )
                 continue
-            partition = self._add(topic, topic_id.bytes, index, False, TopicSettings())
-            by_lane.setdefault(self._place(partition).lane, []).append(partition)
+            replica = self._add(topic, topic_id.bytes, index, False, TopicSettings())
+            by_lane.setdefault(self._place(replica).lane, []).append(replica)
         work = [
-            self._recover(lane, partitions[start : start + limits.RECOVERY_BATCH])
-            for lane, partitions in by_lane.items()
-            for start in range(0, len(partitions), limits.RECOVERY_BATCH)
+            self._recover(lane, replicas[start : start + limits.RECOVERY_BATCH])
+            for lane, replicas in by_lane.items()
+            for start in range(0, len(replicas), limits.RECOVERY_BATCH)
         ]
         await asyncio.gather(*work)
         if work:
-            log.info("opened the partitions on disk", partitions=len(self.partitions))
+            log.info("opened the partitions on disk", partitions=len(self.by_partition))
 
     async def _recover(self, lane: DirectoryLane, batch: Sequence[Replica]) -> None:
         loop = asyncio.get_running_loop()
@@ -358,48 +358,48 @@ class Replicas:
     def _open_all(self, path: str, batch: Iterable[Replica]) -> list[Opened]:
         """In a thread: open or create the logs; one that fails does not touch the others."""
         opened: list[Opened] = []
-        for partition in batch:
+        for replica in batch:
             try:
-                topic_id = uuid.UUID(bytes=partition.topic_id)
-                home = self._directories.find_home(path, partition.topic, partition.index, topic_id)
+                topic_id = uuid.UUID(bytes=replica.topic_id)
+                home = self._directories.find_home(path, replica.topic, replica.index, topic_id)
                 if home != path:
-                    opened.append(Opened(partition, None, 0, moved_to=home))
+                    opened.append(Opened(replica, None, 0, moved_to=home))
                     continue
                 found, high_watermark = self._directories.open_partition(
-                    path, partition.topic, partition.index, topic_id, partition.settings.log
+                    path, replica.topic, replica.index, topic_id, replica.settings.log
                 )
-                record: PartitionRecord = partition.record
+                record: PartitionRecord = replica.record
                 if record.leader == self.node_id:
                     found.assign_epoch_start(record.leader_epoch)
-                opened.append(Opened(partition, found, high_watermark))
+                opened.append(Opened(replica, found, high_watermark))
             except (LogStoreError, KafkaError) as error:
-                log.error("cannot open a partition", partition=partition.name, reason=str(error))
-                opened.append(Opened(partition, None, 0))
+                log.error("cannot open a partition", partition=replica.name, reason=str(error))
+                opened.append(Opened(replica, None, 0))
         return opened
 
     def _on_opened(self, lane: DirectoryLane, opened: Iterable[Opened]) -> None:
-        for partition, found, high_watermark, moved_to in opened:
-            if self.find(partition.topic_id, partition.index) is not partition:
+        for replica, found, high_watermark, moved_to in opened:
+            if self.find(replica.topic_id, replica.index) is not replica:
                 continue  # removed meanwhile; its files go with the next deletions
             if moved_to:
-                self._places[partition] = work = self._work[moved_to]
-                work.open(partition)
+                self._places[replica] = work = self._work[moved_to]
+                work.open(replica)
             elif found is None:
-                partition.on_open_failed()
+                replica.on_open_failed()
             else:
-                partition.on_open(found, high_watermark, lane)
-                self.newer_epochs.on_followed(partition)
+                replica.on_open(found, high_watermark, lane)
+                self.newer_epochs.on_followed(replica)
         self._changed.set()
 
     def _remove_all(
         self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Iterable[StrayKey]
     ) -> None:
         """In a thread: delete and set aside."""
-        for partition in doomed:
-            self._directories.delete_partition(partition.topic, partition.index)
-        for partition in aside:
-            topic_id = uuid.UUID(bytes=partition.topic_id)
-            self._directories.set_aside(partition.topic, partition.index, topic_id, partition.high_watermark)
+        for replica in doomed:
+            self._directories.delete_partition(replica.topic, replica.index)
+        for replica in aside:
+            topic_id = uuid.UUID(bytes=replica.topic_id)
+            self._directories.set_aside(replica.topic, replica.index, topic_id, replica.high_watermark)
         self._directories.delete_strays(strays)
 
 

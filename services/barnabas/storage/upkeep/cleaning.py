@@ -99,9 +99,9 @@ class Cleaning:
         """The same for one directory."""
         self._forget_uncleanable()
         candidates: list[Candidate] = [
-            ((partition.topic, partition.index), partition.log, partition.high_watermark)
-            for partition in self._cleanable()
-            if partition.log is not None and partition.lane is lane
+            ((replica.topic, replica.index), replica.log, replica.high_watermark)
+            for replica in self._cleanable()
+            if replica.log is not None and replica.lane is lane
         ]
         self.last_run_ms = self._clock.now_ms()
         if not candidates:
@@ -124,10 +124,10 @@ class Cleaning:
         )
 
     def _cleanable(self) -> Iterator[Replica]:
-        for partition in self._replicas.partitions.values():
-            opened = partition.log
-            if opened is not None and not partition.is_offline and opened.config.is_compacted:
-                yield partition
+        for replica in self._replicas.by_partition.values():
+            opened = replica.log
+            if opened is not None and not replica.is_offline and opened.config.is_compacted:
+                yield replica
 
     def _forget_uncleanable(self) -> None:
         current = {(each.topic, each.index): each.log for each in self._cleanable()}

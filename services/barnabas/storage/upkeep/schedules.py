@@ -139,9 +139,9 @@ class _DirectoryUpkeep:
     def _logs(self) -> list[tuple[PartitionLog, int]]:
         """Every open log of the directory, with its high watermark."""
         return [
-            (partition.log, partition.high_watermark)
-            for partition in self._replicas.partitions.values()
-            if partition.log is not None and partition.lane is self._lane
+            (replica.log, replica.high_watermark)
+            for replica in self._replicas.by_partition.values()
+            if replica.log is not None and replica.lane is self._lane
         ]
 
     async def _for_all(self, work: Work) -> int:

@@ -100,7 +100,7 @@ class Two:
         self.node = node
         self.topic = topic
         self.ill, self.well = ill, 1 - ill
-        lane = node.partition(topic, ill).lane
+        lane = node.replica(topic, ill).lane
         assert lane is not None
         self.lane = lane
         self.directory = Path(lane.path)
@@ -109,7 +109,7 @@ class Two:
 @pytest.fixture
 async def two(node: StorageHarness) -> Two:
     topic = await node.create_topic(partitions=2)
-    lanes = [node.partition(topic, index).lane for index in (0, 1)]
+    lanes = [node.replica(topic, index).lane for index in (0, 1)]
     assert lanes[0] is not lanes[1]
     for index in (0, 1):
         assert (await node.append(topic, batch(b"first"), index=index)).base_offset == 0
@@ -165,8 +165,8 @@ async def test_who_waits_is_answered_in_time_and_what_has_not_begun_is_never_wri
     # The one that had begun landed, the others did not.
     assert (await node.append(two.topic, batch(b"next"), index=two.ill)).base_offset == 2
     assert two.lane.waiting_bytes == 0
-    partition = node.partition(two.topic, two.ill)
-    assert (partition.high_watermark, partition.counts.messages_in) == (3, 4)
+    replica = node.replica(two.topic, two.ill)
+    assert (replica.high_watermark, replica.counts.messages_in) == (3, 4)
 
 
 async def test_the_order_sent_is_kept_through_a_stall(two: Two, stall: Stall) -> None:
@@ -225,7 +225,7 @@ async def test_too_much_that_waits_is_refused(
 
 
 async def test_metadata_is_followed_while_an_append_hangs(two: Two, stall: Stall) -> None:
-    node, partition = two.node, two.node.partition(two.topic, two.ill)
+    node, replica = two.node, two.node.replica(two.topic, two.ill)
     stall.freeze(two.directory)
     held = node.send_append(two.topic, batch(b"held"), index=two.ill, timeout_ms=60_000)
     await until(lambda: stall.held)
@@ -233,18 +233,18 @@ async def test_metadata_is_followed_while_an_append_hangs(two: Two, stall: Stall
     await until(lambda: two.lane._waiting)
     node.apply(topic_config("events", segment_bytes="2000000"))
     node.apply(*topic_records("events", two.topic, 2, leader_epoch=1))
-    assert (partition.is_leader, partition.leader_epoch) == (True, 1)
+    assert (replica.is_leader, replica.leader_epoch) == (True, 1)
     epoch_one = node.send_append(two.topic, batch(b"newer"), index=two.ill, leader_epoch=1, timeout_ms=60_000)
     stall.thaw()
     results = await asyncio.gather(held, waiting, epoch_one)
     assert [result.partitions[0].base_offset for result in results] == [1, 2, 3]
-    assert partition.log is not None
-    assert partition.log.config.segment_bytes == 2_000_000
-    assert partition.log.end_offset_for_epoch(0) == (0, 3)
+    assert replica.log is not None
+    assert replica.log.config.segment_bytes == 2_000_000
+    assert replica.log.end_offset_for_epoch(0) == (0, 3)
 
 
 async def test_losing_the_leadership_takes_back_what_waits(two: Two, stall: Stall) -> None:
-    node, partition = two.node, two.node.partition(two.topic, two.ill)
+    node, replica = two.node, two.node.replica(two.topic, two.ill)
     stall.freeze(two.directory)
     held = node.send_append(two.topic, batch(b"held"), index=two.ill, timeout_ms=60_000)
     await until(lambda: stall.held)
@@ -254,8 +254,8 @@ async def test_losing_the_leadership_takes_back_what_waits(two: Two, stall: Stal
     assert codes([await waiting]) == [NOT_LEADER]
     stall.thaw()
     assert codes([await held]) == [NOT_LEADER]
-    assert partition.log is not None
-    assert partition.log.log_end_offset == 2
+    assert replica.log is not None
+    assert replica.log.log_end_offset == 2
 
 
 async def test_a_coordinator_that_lost_the_partition_while_it_waited_does_not_write(
@@ -265,7 +265,7 @@ async def test_a_coordinator_that_lost_the_partition_while_it_waited_does_not_wr
     node.apply(coordinator_record("c1", "process 1"))
     owned: dict[str, Any] = {"internal": True, "coordinator_id": "c1", "coordinator_epoch": 4}
     offsets = await node.create_topic("__consumer_offsets", 2, **owned)
-    (index,) = [each for each in (0, 1) if node.partition(offsets, each).lane is two.lane]
+    (index,) = [each for each in (0, 1) if node.replica(offsets, each).lane is two.lane]
     stall.freeze(two.directory)
     held = node.send_append(two.topic, batch(b"held"), index=two.ill, timeout_ms=60_000)
     await until(lambda: stall.held)
@@ -291,13 +291,13 @@ async def test_a_topic_is_deleted_and_created_again_while_its_append_hangs(two: 
     await until(lambda: stall.held)
     second = uuid.uuid4()
     node.snapshot(*topic_records("events", second, 2))
-    await until(lambda: not node.partition(second, two.well).is_opening)
+    await until(lambda: not node.replica(second, two.well).is_opening)
     assert (await node.append(second, batch(b"new"), index=two.well)).base_offset == 0
     stall.thaw()
     assert codes([await held]) == [int(ErrorCode.unknown_topic_or_partition)]
     await node.until_open()
     assert (await node.append(second, batch(b"new"), index=two.ill)).base_offset == 0
-    assert node.partition(second, two.ill).lane is two.lane
+    assert node.replica(second, two.ill).lane is two.lane
 
 
 async def test_a_fetch_of_a_cold_stalled_log_gives_what_the_others_have(
@@ -418,15 +418,13 @@ async def test_upkeep_syncs_and_new_topics_of_the_other_directory_go_on(two: Two
     await until(lambda: stall.held)
     upkeep = asyncio.ensure_future(make_upkeep(node).write_high_watermarks())
     cleaning = asyncio.ensure_future(make_cleaning(node).clean_dirtiest())
-    written = Path(node.lanes[str(node.partition(two.topic, two.well).lane.path)].path)  # type: ignore[union-attr]
+    written = Path(node.lanes[str(node.replica(two.topic, two.well).lane.path)].path)  # type: ignore[union-attr]
     # acks=all under flush.messages: the sync of the other directory is waited for.
     assert (await node.append(two.topic, batch(b"synced"), index=two.well)).error_code == 0
     await until(lambda: (written / checkpoint_file.HIGH_WATERMARK_FILE).exists())
     two.lane._began_at -= limits.STALLED_SECONDS + 1
     new = await node.create_topic("new", partitions=4)
-    assert {node.partition(new, index).lane for index in range(4)} == {
-        node.partition(two.topic, two.well).lane
-    }
+    assert {node.replica(new, index).lane for index in range(4)} == {node.replica(two.topic, two.well).lane}
     assert not upkeep.done()
     stall.thaw()
     assert set(codes(await asyncio.gather(*held))) == {0}

@@ -34,7 +34,7 @@ def at_once(replica: Replica, records: bytes = batch(b"v"), acks: int = -1) -> i
 
 async def test_what_follows_from_it(node: StorageHarness) -> None:
     topic = await node.create_topic()
-    replica = node.partition(topic)
+    replica = node.replica(topic)
     prove_fast(replica)
     waiting = asyncio.create_task(node.fetch(topic, 0, max_wait_ms=20_000))
     await node.until_waiting(1)
@@ -48,7 +48,7 @@ async def test_what_follows_from_it(node: StorageHarness) -> None:
 
 
 async def test_a_repeated_batch_is_written_once(node: StorageHarness) -> None:
-    replica = node.partition(await node.create_topic())
+    replica = node.replica(await node.create_topic())
     prove_fast(replica)
     numbered = batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0)
     assert [at_once(replica, numbered), at_once(replica, numbered)] == [0, 0]
@@ -58,7 +58,7 @@ async def test_a_repeated_batch_is_written_once(node: StorageHarness) -> None:
 async def test_readers_hear_of_all_that_they_did_not_see(node: StorageHarness) -> None:
     """The high watermark lay behind the log's end: what comes then shows that too."""
     topic = await node.create_topic()
-    replica = node.partition(topic)
+    replica = node.replica(topic)
     prove_fast(replica)
     assert replica.leader is not None
     replica.leader.is_alone, replica.leader.is_short = False, True
@@ -79,7 +79,7 @@ async def test_readers_hear_of_all_that_they_did_not_see(node: StorageHarness) -
 
 async def test_it_is_for_who_leads_alone_without_syncs_on_a_fast_disk(node: StorageHarness) -> None:
     topic = await node.create_topic()
-    replica = node.partition(topic)
+    replica = node.replica(topic)
     assert at_once(replica) is None, "nothing is known of the disk"
     prove_fast(replica)
     assert at_once(replica, b"no batch") is None

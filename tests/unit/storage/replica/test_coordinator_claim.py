@@ -59,7 +59,7 @@ async def test_only_the_owner_writes(node: StorageHarness, offsets: uuid.UUID) -
     assert await code(node, offsets, coordinator=("c2", "other process")) is stranger
     assert await code(node, offsets, coordinator=("nobody", "")) is stranger
     assert await code(node, offsets, coordinator=("", "")) is stranger
-    assert node.partition(offsets).high_watermark == 1
+    assert node.replica(offsets).high_watermark == 1
 
 
 async def test_another_coordinator_epoch_is_refused(node: StorageHarness, offsets: uuid.UUID) -> None:
@@ -105,7 +105,7 @@ async def test_another_end_of_the_log_is_refused(node: StorageHarness, offsets: 
     assert await code(node, offsets, expected=2) is ErrorCode.offset_out_of_range
     assert await code(node, offsets, expected=1) is ErrorCode.none
     assert await code(node, offsets) is ErrorCode.none
-    assert node.partition(offsets).high_watermark == 3
+    assert node.replica(offsets).high_watermark == 3
 
 
 async def test_a_stray_frame_is_refused_once_a_later_write_landed(
@@ -134,7 +134,7 @@ async def test_retention_does_not_move_the_expected_end(node: StorageHarness, of
     node.apply(topic_config(OFFSETS, cleanup_policy="compact,delete"))
     for end in range(3):
         assert await code(node, offsets, expected=end) is ErrorCode.none
-    log = node.partition(offsets).log
+    log = node.replica(offsets).log
     assert log is not None
     log.maybe_increment_log_start_offset(2)
     assert log.log_start_offset == 2

@@ -111,5 +111,5 @@ async def test_a_deleted_topic_displaces_nothing(tmp_path: Path, monkeypatch: py
         topic, unheard_of = await node.create_topic(partitions=8), uuid.uuid4()
         await node.append(unheard_of, made())
         node.snapshot(node.deletion(topic))
-        assert not node.replicas.partitions
+        assert not node.replicas.by_partition
         assert len(node.replicas.refused_while_absent.take((unheard_of.bytes, 0))) == 1

@@ -47,17 +47,17 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-def hold(monkeypatch: pytest.MonkeyPatch, partition: Replica, name: str, go: threading.Event) -> list[str]:
+def hold(monkeypatch: pytest.MonkeyPatch, replica: Replica, name: str, go: threading.Event) -> list[str]:
     """Calls of this method of the replica's log wait for `go`; returns those that have begun."""
     begun: list[str] = []
-    method: Callable[..., Any] = getattr(partition.log, name)
+    method: Callable[..., Any] = getattr(replica.log, name)
 
     def held(*args: Any, **options: Any) -> Any:
         begun.append(name)
         go.wait(20)
         return method(*args, **options)
 
-    monkeypatch.setattr(partition.log, name, held)
+    monkeypatch.setattr(replica.log, name, held)
     return begun
 
 
@@ -68,12 +68,12 @@ async def test_an_append_is_not_acknowledged_when_somebody_else_led_meanwhile(
     """Whoever led in between may have had it cut off; that this replica leads again does not bring it back."""
     node = threaded
     topic = await node.create_topic()
-    begun = hold(monkeypatch, node.partition(topic), "append_as_leader", go)
+    begun = hold(monkeypatch, node.replica(topic), "append_as_leader", go)
     sent = node.send_append(topic, batch(b"a"), acks=acks, timeout_ms=LONG_MS)
     await until(lambda: begun)
     node.apply(*topic_records("events", topic, leader=2, leader_epoch=1))
     node.apply(*topic_records("events", topic, leader=1, leader_epoch=2))
-    assert node.partition(topic).is_leader
+    assert node.replica(topic).is_leader
     go.set()
     (result,) = (await sent).partitions
     assert result.error_code == int(ErrorCode.not_leader_or_follower)
@@ -84,7 +84,7 @@ async def test_an_append_is_acknowledged_when_the_same_leader_goes_on_under_a_ne
 ) -> None:
     node = threaded
     topic = await node.create_topic()
-    begun = hold(monkeypatch, node.partition(topic), "append_as_leader", go)
+    begun = hold(monkeypatch, node.replica(topic), "append_as_leader", go)
     sent = node.send_append(topic, batch(b"a"), timeout_ms=LONG_MS)
     await until(lambda: begun)
     node.apply(*topic_records("events", topic, leader_epoch=1))
@@ -100,18 +100,18 @@ async def test_a_sync_that_finds_the_log_deleted_is_no_failed_disk(
 ) -> None:
     topic = await node.create_topic()
     node.apply(topic_config("events", flush_messages="1"))
-    partition = node.partition(topic)
-    begun = hold(monkeypatch, partition, "flush", go)
+    replica = node.replica(topic)
+    begun = hold(monkeypatch, replica, "flush", go)
     sent = node.send_append(topic, batch(b"a"), timeout_ms=LONG_MS)
     await until(lambda: begun)
     node.snapshot(node.deletion(topic))
     assert (await sent).partitions[0].error_code == int(ErrorCode.unknown_topic_or_partition)
     await until(lambda: node.replicas.is_idle)
     go.set()
-    assert partition.lane is not None
-    await partition.lane.run(partition.lane.flush, lambda: None)
+    assert replica.lane is not None
+    await replica.lane.run(replica.lane.flush, lambda: None)
     await asyncio.sleep(0)
-    assert (partition.is_offline, partition.error) == (False, int(ErrorCode.unknown_topic_or_partition))
+    assert (replica.is_offline, replica.error) == (False, int(ErrorCode.unknown_topic_or_partition))
     assert "disk failed" not in caplog.text
 
 
@@ -120,8 +120,8 @@ async def test_an_append_that_finds_the_log_deleted_is_no_refusal_of_its_directo
 ) -> None:
     node = threaded
     topic = await node.create_topic()
-    lane = node.partition(topic).lane
-    begun = hold(monkeypatch, node.partition(topic), "append_as_leader", go)
+    lane = node.replica(topic).lane
+    begun = hold(monkeypatch, node.replica(topic), "append_as_leader", go)
     sent = node.send_append(topic, batch(b"a"), timeout_ms=LONG_MS)
     await until(lambda: begun)
     node.snapshot(node.deletion(topic))
@@ -149,12 +149,12 @@ async def test_each_sync_wakes_who_waits_for_what_it_made_visible(
         return recovery_point
 
     monkeypatch.setattr(PartitionLog, "flush", gated)
-    partition = node.partition(topic)
+    replica = node.replica(topic)
     sent = [node.send_append(topic, batch(b"first"))]
     await until(lambda: done == 1)
     sent.append(node.send_append(topic, batch(b"second")))
-    await until(lambda: partition.counts.messages_in == 2)
-    assert partition.high_watermark == 1
+    await until(lambda: replica.counts.messages_in == 2)
+    assert replica.high_watermark == 1
     waiting = node.connection.fetches.send(node.fetch_request(topic, 1, max_wait_ms=LONG_MS))
     await node.until_waiting(1)
     gates[0].set()

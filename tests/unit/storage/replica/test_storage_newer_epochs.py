@@ -76,7 +76,7 @@ async def test_a_restored_backup_is_told_of_once_and_led_under_the_epoch_that_fo
         assert node.replicas.newer_epochs.is_empty
         for index in range(PARTITIONS):
             assert (await node.append(topic, batch(b"after"), index=index)).base_offset == 1
-        log = node.partition(topic).log
+        log = node.replica(topic).log
         assert log is not None
         assert [entry.epoch for entry in log.epochs.entries] == [7, 8]
     assert len(controller.told) == 1

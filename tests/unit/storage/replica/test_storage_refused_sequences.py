@@ -63,14 +63,14 @@ async def threaded(tmp_path: Path, go: threading.Event) -> AsyncIterator[Storage
 
 def hold_writer(node: StorageHarness, topic: uuid.UUID, go: threading.Event) -> None:
     """The writer thread of the topic's directory has something else to do until `go` is set."""
-    lane = node.partition(topic).lane
+    lane = node.replica(topic).lane
     assert lane is not None
     lane.submit(lambda: go.wait(20), lambda *_: None)
 
 
-async def until_queued(partition: Replica) -> None:
+async def until_queued(replica: Replica) -> None:
     """Wait until an append is on its way to the writer thread."""
-    queue = partition.appending._queue
+    queue = replica.appending._queue
     assert queue is not None
     async with asyncio.timeout(20):
         while not queue.items:
@@ -149,7 +149,7 @@ async def test_too_much_waits_for_the_directory(
 ) -> None:
     node = threaded
     topic = await node.create_topic()
-    lane = node.partition(topic).lane
+    lane = node.replica(topic).lane
     monkeypatch.setattr(lane, "_bytes_max", 1_000)
     hold_writer(node, topic, go)
     held = node.send_append(topic, batch(b"held"), timeout_ms=60_000)
@@ -163,10 +163,10 @@ async def test_too_much_waits_for_the_directory(
 async def test_withdrawn_with_the_leadership(threaded: StorageHarness, go: threading.Event) -> None:
     node = threaded
     topic = await node.create_topic()
-    partition = node.partition(topic)
+    replica = node.replica(topic)
     hold_writer(node, topic, go)
     first = node.send_append(topic, FIRST, timeout_ms=60_000)
-    await until_queued(partition)
+    await until_queued(replica)
     node.apply(*topic_records("events", topic, leader=2, leader_epoch=1))
     assert code(await first) == NOT_LEADER
     go.set()
@@ -263,10 +263,10 @@ async def test_for_an_append_that_is_acknowledged_at_once(node: StorageHarness) 
     await node.append(topic, FIRST)
     node.apply(*topic_records("events", topic))
     await node.until_open()
-    partition = node.partition(topic)
-    assert partition.lane is not None
-    partition.lane.on_append(perf_counter(), perf_counter())
-    appended = [partition.appending.append_at_once(memoryview(each), -1) for each in (SECOND, FIRST, SECOND)]
+    replica = node.replica(topic)
+    assert replica.lane is not None
+    replica.lane.on_append(perf_counter(), perf_counter())
+    appended = [replica.appending.append_at_once(memoryview(each), -1) for each in (SECOND, FIRST, SECOND)]
     assert [info is not None for info in appended] == [False, True, True]
 
 
@@ -288,9 +288,9 @@ async def test_taken_back_with_its_replica(threaded: StorageHarness, go: threadi
     node = threaded
     topic = await node.create_topic()
     hold_writer(node, topic, go)
-    partition = node.partition(topic)
+    replica = node.replica(topic)
     first = node.send_append(topic, FIRST, timeout_ms=60_000)
-    await until_queued(partition)
+    await until_queued(replica)
     node.apply(*topic_records("events", topic, replicas=(2,), leader=2, leader_epoch=1))
     assert code(await first) == UNKNOWN_PARTITION
     go.set()
@@ -336,7 +336,7 @@ async def test_written_but_not_replicated_when_its_replica_went(node: StorageHar
     topic = await node.create_topic(replicas=(1, 2))
     first = node.send_append(topic, FIRST, timeout_ms=60_000)
     async with asyncio.timeout(20):
-        while not node.partition(topic).counts.appends:
+        while not node.replica(topic).counts.appends:
             await asyncio.sleep(0)
     node.apply(*topic_records("events", topic, replicas=(2,), leader=2, leader_epoch=1))
     assert code(await first) == UNKNOWN_PARTITION

@@ -34,11 +34,11 @@ async def test_a_restart_finds_everything(tmp_path: Path, crash: bool) -> None:
             for number in range(10):
                 await node.append(topic, batch(b"%d" % number), index=index)
     async with run_node(data, socket) as node:
-        assert not node.partition(topic).is_leader
+        assert not node.replica(topic).is_leader
         node.snapshot(*topic_records("events", topic, 3, leader_epoch=2))
         for index in range(3):
-            partition = node.partition(topic, index)
-            assert (partition.is_leader, partition.high_watermark) == (True, 10)
+            replica = node.replica(topic, index)
+            assert (replica.is_leader, replica.high_watermark) == (True, 10)
         assert (await node.append(topic, batch(b"more"), index=2)).base_offset == 10
 
 
@@ -52,7 +52,7 @@ async def test_a_torn_write_is_cut_off_after_a_crash(tmp_path: Path) -> None:
     segment.write_bytes(segment.read_bytes()[:-3])
     async with run_node(data, socket) as node:
         node.snapshot(*topic_records("events", topic, leader_epoch=1))
-        assert node.partition(topic).high_watermark == 1
+        assert node.replica(topic).high_watermark == 1
         assert (await node.append(topic, batch(b"next"))).base_offset == 1
 
 
@@ -111,7 +111,7 @@ async def test_a_topic_created_again_under_its_name_starts_empty(tmp_path: Path)
         # Deleted and created again while the node was down: what is on disk is stale.
         node.snapshot(*topic_records("events", third))
         await node.until_open()
-        assert node.partition(third).high_watermark == 0
+        assert node.replica(third).high_watermark == 0
         assert node.replicas.find(second.bytes, 0) is None
 
 
@@ -130,8 +130,8 @@ async def test_the_change_of_one_partition_touches_no_other(
         topic = await node.create_topic(partitions=30)
         await node.create_topic("other", partitions=5)
         touched = []
-        monkeypatch.setattr(Replica, "follow", lambda partition, _: touched.append(partition.name))
-        monkeypatch.setattr(Replica, "update_settings", lambda partition, _: touched.append(partition.name))
+        monkeypatch.setattr(Replica, "follow", lambda replica, _: touched.append(replica.name))
+        monkeypatch.setattr(Replica, "update_settings", lambda replica, _: touched.append(replica.name))
         node.apply(*topic_records("events", topic, 30, leader_epoch=1)[7:8])
         assert len(touched) == 2
         assert len(set(touched)) == 1
@@ -149,7 +149,7 @@ async def test_becoming_leader_of_many_partitions_takes_no_hand_over_to_a_thread
         node.apply(*topic_records("events", topic, 3, leader_epoch=7)[:3])
         assert not handed_over
         for index in range(3):
-            log = node.partition(topic, index).log
+            log = node.replica(topic, index).log
             assert log is not None
             assert log.latest().leader_epoch == 7
 
@@ -158,7 +158,7 @@ async def test_settings_reach_the_log(tmp_path: Path) -> None:
     async with run_node(tmp_path / "data", tmp_path / "s") as node:
         topic = await node.create_topic()
         node.apply(topic_config("events", segment_bytes="2000000", retention_ms="5"))
-        log = node.partition(topic).log
+        log = node.replica(topic).log
         assert log is not None
         assert (log.config.segment_bytes, log.config.retention_ms) == (2_000_000, 5)
         assert log.config.index_interval_bytes == LogConfig().index_interval_bytes
@@ -174,7 +174,7 @@ async def test_many_partitions_open_while_the_loop_runs(tmp_path: Path) -> None:
                 turns += 1
                 await asyncio.sleep(0)
         assert turns > 10
-        assert all(node.partition(topic, index).is_leader for index in range(60))
+        assert all(node.replica(topic, index).is_leader for index in range(60))
 
 
 async def test_a_log_that_cannot_be_opened_harms_no_other(
@@ -185,7 +185,7 @@ async def test_a_log_that_cannot_be_opened_harms_no_other(
         topic = uuid.uuid4()
         node.apply(*topic_records("events", topic, 2))
         await node.until_open()
-        assert node.partition(topic, 0).is_offline
+        assert node.replica(topic, 0).is_offline
         assert (await node.append(topic, batch(b"a"), index=1)).error_code == 0
         (tmp_path / "data" / "events-0").unlink()
 

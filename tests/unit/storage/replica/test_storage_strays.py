@@ -47,7 +47,7 @@ async def test_what_an_older_snapshot_does_not_name_is_kept_and_comes_back(tmp_p
         node.snapshot(*topic_records("events", topic, leader_epoch=1))
         await node.until_open()
         assert node.replicas.stray_count == 0
-        assert node.partition(topic).high_watermark == 3
+        assert node.replica(topic).high_watermark == 3
         assert (await node.append(topic, batch(b"more"))).base_offset == 3
     assert strays(data) == []
 
@@ -58,7 +58,7 @@ async def test_a_stray_partition_keeps_where_its_log_starts_over_a_restart(tmp_p
         topic = await node.create_topic()
         for number in range(5):
             await node.append(topic, batch(b"%d" % number))
-        log = node.partition(topic).log
+        log = node.replica(topic).log
         assert log is not None
         assert log.maybe_increment_log_start_offset(3)
         node.snapshot()
@@ -66,10 +66,10 @@ async def test_a_stray_partition_keeps_where_its_log_starts_over_a_restart(tmp_p
     async with run_node(data, socket) as node:
         node.snapshot(*topic_records("events", topic, leader_epoch=1))
         await node.until_open()
-        log = node.partition(topic).log
+        log = node.replica(topic).log
         assert log is not None
         assert (log.log_start_offset, log.log_end_offset) == (3, 5)
-        assert node.partition(topic).high_watermark == 5
+        assert node.replica(topic).high_watermark == 5
 
 
 async def test_a_day_later_a_stray_partition_is_deleted_also_over_a_restart(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_a_day_later_a_stray_partition_is_deleted_also_over_a_restart(tmp_
         assert list(data.glob("events-0*")) == []
         node.snapshot(*topic_records("events", topic))
         await node.until_open()
-        assert node.partition(topic).high_watermark == 0
+        assert node.replica(topic).high_watermark == 0
 
 
 async def test_a_topic_of_the_same_name_starts_empty_beside_the_stray_one(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_a_partition_that_cannot_be_closed_is_set_aside_all_the_same(
     async with run_node(data, tmp_path / "s") as node:
         topic = await node.create_topic()
         await node.append(topic, batch(b"a"))
-        log = node.partition(topic).log
+        log = node.replica(topic).log
         assert log is not None
 
         def fail() -> None:
@@ -191,12 +191,12 @@ async def test_a_stray_partition_is_taken_back_where_it_lies(tmp_path: Path) -> 
         await node.until_open()
         await until_strays(node, 1)
         assert (strays(first), strays(second)) == ([], [StrayKey(same_name, 0)])
-        assert node.partition(topic).lane is node.lanes[str(first)]
+        assert node.replica(topic).lane is node.lanes[str(first)]
         assert (await node.append(topic, batch(b"more"))).base_offset == 3
     async with run_node(first, tmp_path / "s", [second]) as node:
         node.snapshot(*other, *topic_records("events", topic, leader_epoch=1))
         await node.until_open()
-        assert node.partition(topic).high_watermark == 4
+        assert node.replica(topic).high_watermark == 4
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])

@@ -31,7 +31,7 @@ async def fill(node: StorageHarness, name: str, keys: bytes, **settings: str) ->
     for key in keys:
         batch = encode_batch([(NOW_MS, bytes([key]), b"v", ())])
         assert (await node.append(topic, batch)).error_code == 0
-    log = node.partition(topic).log
+    log = node.replica(topic).log
     assert log is not None
     log.roll()
     return topic
@@ -51,7 +51,7 @@ async def test_the_dirtiest_log_comes_first_and_its_checkpoint_is_written(node: 
     assert await cleaning.clean_dirtiest()
     assert not await cleaning.clean_dirtiest()
     await node.append(clean, encode_batch([(NOW_MS, b"a", b"new" * 50, ())]))
-    log = node.partition(clean).log
+    log = node.replica(clean).log
     assert log is not None
     log.roll()
     dirty = await fill(node, "dirty", b"aab")

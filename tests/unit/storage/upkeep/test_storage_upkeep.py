@@ -46,7 +46,7 @@ async def test_checkpoints_are_written(node: StorageHarness) -> None:
     await upkeep.write_high_watermarks()
     written = read_offsets(node.files, str(node.directory / HIGH_WATERMARK_FILE))
     assert written == {("events", 0): 0, ("events", 1): 2}
-    log = node.partition(topic, 1).log
+    log = node.replica(topic, 1).log
     assert log is not None
     log.flush()
     await upkeep.write_checkpoints()
@@ -62,7 +62,7 @@ async def test_what_recovery_checked_is_synced_once_the_node_is_up(
         for index in (0, 1):
             await node.append(topic, batch(b"a", b"b"), index=index)
     async with run_node(*place, crash=True) as node:
-        logs = [node.partition(topic, index).log for index in range(3)]
+        logs = [node.replica(topic, index).log for index in range(3)]
         assert [log and (log.recovery_report.segments_checked, log.recovery_point) for log in logs] == [
             (1, 0)
         ] * 3
@@ -77,7 +77,7 @@ async def test_what_recovery_checked_is_synced_once_the_node_is_up(
         assert read_offsets(node.files, str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 2
         assert await upkeep.flush_recovered() == 0
     async with run_node(*place) as node:
-        logs = [node.partition(topic, index).log for index in range(3)]
+        logs = [node.replica(topic, index).log for index in range(3)]
         assert [log and log.recovery_point for log in logs] == [2, 2, 0]
 
 
@@ -90,7 +90,7 @@ async def test_a_file_system_that_cannot_be_synced_leaves_the_logs_to_say_whethe
         for index in (0, 1):
             await node.append(topic, batch(b"a"), index=index)
     async with run_node(*place, crash=True) as node:
-        bad, good = (node.partition(topic, index).log for index in range(2))
+        bad, good = (node.replica(topic, index).log for index in range(2))
         assert bad is not None
         assert good is not None
 
