@@ -58,7 +58,7 @@ class FakeServicer:
         return ListOffsetsResponse()
 
 
-class FakePartition:
+class FakeReplica:
     def __init__(self, info: AppendInfo | None) -> None:
         self.info = info
         self.appending = self
@@ -73,8 +73,8 @@ def batches(records: bytes = b"batch") -> AppendBatches:
     return request
 
 
-def serving(node: LocalNode, servicer: FakeServicer, partition: FakePartition | None = None) -> Any:
-    replicas: Any = SimpleNamespace(find=lambda topic, index: partition)
+def serving(node: LocalNode, servicer: FakeServicer, replica: FakeReplica | None = None) -> Any:
+    replicas: Any = SimpleNamespace(find=lambda topic, index: replica)
     any_servicer: Any = servicer
     return node.serve(any_servicer, replicas)
 
@@ -165,15 +165,15 @@ async def test_a_look_up_is_late_as_over_the_network() -> None:
 
 
 @pytest.mark.parametrize(
-    ("partition", "placed"),
+    ("replica", "placed"),
     [
         (None, None),
-        (FakePartition(None), None),
-        (FakePartition(AppendInfo(5, 6, 99, 1, False)), Placed(5, 99, 1)),
+        (FakeReplica(None), None),
+        (FakeReplica(AppendInfo(5, 6, 99, 1, False)), Placed(5, 99, 1)),
     ],
     ids=["not here", "not at once", "appended"],
 )
-async def test_an_append_at_once(partition: FakePartition | None, placed: Placed | None) -> None:
+async def test_an_append_at_once(replica: FakeReplica | None, placed: Placed | None) -> None:
     node, servicer = LocalNode(1), FakeServicer()
-    async with serving(node, servicer, partition):
+    async with serving(node, servicer, replica):
         assert node.append_at_once(TOPIC, 0, b"batch", -1) == placed
