@@ -11,8 +11,8 @@ export PIP_ROOT_USER_ACTION := ignore
 
 ARGS ?=
 PROTOC := python -m grpc_tools.protoc -I protos
-PROTOS := $(wildcard protos/barnabas/rpc/v1/*.proto)
-STUBS := services/barnabas/rpc/v1
+PROTOS := $(wildcard protos/barnabas/messages/*.proto)
+STUBS := services/barnabas/messages
 NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
@@ -136,5 +136,5 @@ jars: .setup/programs
 check-protos: .setup/dev
 	@rm -rf build/protos && mkdir -p build/protos
 	@$(PROTOC) --python_out=build/protos --mypy_out=build/protos $(PROTOS)
-	@diff -r -x __init__.py -x __pycache__ build/protos/barnabas/rpc/v1 $(STUBS) > build/protos/diff \
+	@diff -r -x __init__.py -x README.md -x __pycache__ build/protos/barnabas/messages $(STUBS) > build/protos/diff \
 	    || { echo "$(STUBS) is stale: run \`make protos\` (differences: build/protos/diff)" >&2; exit 1; }

@@ -33,7 +33,7 @@ SCRIPTS: Final = (
     "docker/build.sh",
 )
 FROM_THE_ENVIRONMENT: Final = ("python", "pip", "npm", "pytest", "ruff", "mypy", "lint-imports", "barnabas")
-FOLDERS: Final = ("protos", "services/barnabas/rpc/v1", "tests", "bench")
+FOLDERS: Final = ("protos", "services/barnabas/messages", "tests", "bench")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def clone(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir(parents=True)
     # protoc writes stubs, and venv makes an environment with programs.
     (tmp_path / ".venv/bin/python").write_text(
-        '#!/bin/sh\ncase "$*" in\n*grpc_tools*) mkdir -p build/protos/barnabas/rpc/v1 ;;\n'
+        '#!/bin/sh\ncase "$*" in\n*grpc_tools*) mkdir -p build/protos/barnabas/messages ;;\n'
         '"-m venv "*) mkdir -p "$3/bin" && ln -s /bin/true "$3/bin/pip" && ln -s /bin/true "$3/bin/uv" ;;\nesac\n'
     )
     for name in re.findall(r"^NODE_FOLDERS := (.*)", MAKEFILE, re.MULTILINE)[0].split():

@@ -24,7 +24,7 @@ from barnabas.kernel.files import SystemFiles
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGES: Final = ROOT / "services" / "barnabas"
-GENERATED: Final = "services/barnabas/rpc/v1/"
+GENERATED: Final = "services/barnabas/messages/"
 
 FUNCTION_LINES_MAX: Final = 60
 FILE_LINES_MAX: Final = 500
@@ -32,7 +32,7 @@ FILE_LINES_MAX: Final = 500
 MODULE_NAMES_BANNED: Final = {"common", "utils", "util", "helpers", "helper", "manager", "misc"}
 """Packages and modules are named for what they are."""
 
-SUBPACKAGES_WITHOUT_README: Final = {"v1", "handlers", "core", "store"}
+SUBPACKAGES_WITHOUT_README: Final = {"handlers", "core", "store"}
 """The README of the package above says what they are; every service uses the same names."""
 
 FROM_ENVIRONMENT: Final = (

@@ -27,15 +27,15 @@ from barnabas.controller.writer import MetadataWriter, TooManyRequests
 from barnabas.kernel.cancellation import cancelled_all_the_same
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
-from barnabas.metadata.history import HistoryRefused, check_continues
-from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     DescribeQuorumResponse,
     MetadataDelta,
     ServiceHeartbeatRequest,
     WatchRequest,
 )
-from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.metadata.history import HistoryRefused, check_continues
+from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
 
 if TYPE_CHECKING:
     import uuid

@@ -13,9 +13,9 @@ from barnabas.controller.presence import Presence
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
+from barnabas.messages.controller_pb2 import DescribeQuorumResponse
 from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import DescribeQuorumResponse
 
 log = get_logger("controller")
 

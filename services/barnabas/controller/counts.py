@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
+from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import NO_LEADER, MetadataImage
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 
 
 class ControllerCounts:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from barnabas.controller.core.quorum import UNKNOWN_TIMESTAMP, Progress
 from barnabas.controller.limits import STREAM_QUEUED_RECORDS_MAX
 from barnabas.kernel.clock import Clock
+from barnabas.messages.controller_pb2 import MetadataDelta
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta
 
 
 class StreamEnded(Exception):

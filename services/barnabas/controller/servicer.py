@@ -26,8 +26,8 @@ from barnabas.controller.sessions import AlreadyRegistered
 from barnabas.controller.writer import Decide, TooManyRequests
 from barnabas.kernel.errors import KafkaError
 from barnabas.links.errors import LinkError, OutcomeUnknown, Refusal, Refused
+from barnabas.messages import controller_pb2 as pb
 from barnabas.metadata.history import HistoryRefused
-from barnabas.rpc.v1 import controller_pb2 as pb
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from barnabas.controller.store.protocol import (
     Store,
 )
 from barnabas.kernel.logs import get_logger
-from barnabas.rpc.v1.metadata_pb2 import DecisionPart, MetadataRecord
+from barnabas.messages.metadata_pb2 import DecisionPart, MetadataRecord
 
 DECISION_PREFIX: Final = "decision/"
 """Parts of the decision that is being stored; not part of the metadata."""

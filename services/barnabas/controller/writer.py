@@ -26,9 +26,9 @@ from barnabas.controller.whole_decisions import (
     plan_decision,
 )
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import MetadataDelta
+from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 
 T = TypeVar("T")
 Decide = Callable[[MetadataImage], Decision[T]]

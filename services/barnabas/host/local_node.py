@@ -13,7 +13,7 @@ from barnabas.links.errors import DeadlinePassed, Unreachable
 from barnabas.links.local_storage import Placed, Read, Sought
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1.storage_pb2 import (
+    from barnabas.messages.storage_pb2 import (
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1 import controller_pb2 as pb
+    from barnabas.messages import controller_pb2 as pb
 
 
 class ControllerLink(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.rpc.v1 import coordinator_pb2 as pb
+    from barnabas.messages import coordinator_pb2 as pb
 
 
 class CoordinatorLink(Protocol):

@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.rpc.append_frames import AppendBatches
-    from barnabas.rpc.fetch_frames import FetchedResult
-    from barnabas.rpc.v1.storage_pb2 import (
+    from barnabas.messages.storage_pb2 import (
         AppendFrame,
         AppendRequest,
         AppendResult,
@@ -30,6 +28,8 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
     )
+    from barnabas.rpc.append_frames import AppendBatches
+    from barnabas.rpc.fetch_frames import FetchedResult
 
 
 class Requests(Protocol):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote, unquote
 
-from barnabas.rpc.v1.metadata_pb2 import QuotaEntityPart
+from barnabas.messages.metadata_pb2 import QuotaEntityPart
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused
-from barnabas.rpc.v1.controller_pb2 import ServiceHeartbeatRequest, WatchRequest
+from barnabas.messages.controller_pb2 import ServiceHeartbeatRequest, WatchRequest
 
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink

@@ -13,15 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from barnabas.metadata.client_quotas import (
-    QuotaEntity,
-    client_quota_key,
-    entity_of_key,
-    entity_parts,
-    quota_entity,
-)
-from barnabas.metadata.persistent import GONE, ChunkedSequence, LayeredMapping
-from barnabas.rpc.v1.metadata_pb2 import (
+from barnabas.messages.metadata_pb2 import (
     ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
@@ -37,6 +29,14 @@ from barnabas.rpc.v1.metadata_pb2 import (
     TermsRecord,
     TopicRecord,
 )
+from barnabas.metadata.client_quotas import (
+    QuotaEntity,
+    client_quota_key,
+    entity_of_key,
+    entity_parts,
+    quota_entity,
+)
+from barnabas.metadata.persistent import GONE, ChunkedSequence, LayeredMapping
 
 NO_LEADER: Final = -1
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import NO_LEADER, MetadataImage, TopicImage
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 
 NOBODY_LEADS: Final = ErrorCode.not_leader_or_follower
 """For requests that go to the leader; also where it is known and cannot be reached (fenced, or away)."""

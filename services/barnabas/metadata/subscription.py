@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 from barnabas.kernel.cancellation import cancelled_all_the_same
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import OutcomeUnknown, Refusal, Refused, Unreachable
+from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
 from barnabas.metadata.heartbeats import heartbeat_of, say_goodbye, send_heartbeats
 from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
 
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink

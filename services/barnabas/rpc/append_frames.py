@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.kernel.varint import unsigned_varint
+from barnabas.messages.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
 from barnabas.rpc.field_tags import length_delimited_tag
-from barnabas.rpc.v1.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
 
 _REQUEST: Final = length_delimited_tag(AppendFrame, "requests")
 _PARTITION: Final = length_delimited_tag(AppendRequest, "partitions")

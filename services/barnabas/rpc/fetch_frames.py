@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.kernel.varint import unsigned_varint
+from barnabas.messages.storage_pb2 import FetchResult, FetchResultFrame, PartitionFetchResult
 from barnabas.rpc.field_tags import length_delimited_tag
-from barnabas.rpc.v1.storage_pb2 import FetchResult, FetchResultFrame, PartitionFetchResult
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _RESULT: Final = FetchResultFrame.DESCRIPTOR.fields_by_name["results"].number

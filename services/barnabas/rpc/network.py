@@ -37,13 +37,13 @@ class GrpcNetwork:
         )
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
-        from barnabas.rpc.v1.coordinator_pb2 import DESCRIPTOR
+        from barnabas.messages.coordinator_pb2 import DESCRIPTOR
 
         calls = ServiceCalls(open_channel(address), DESCRIPTOR.services_by_name["GroupCoordinator"])
         return cast("CoordinatorLink", calls)
 
     def connect_controller(self, address: str) -> ControllerLink:
-        from barnabas.rpc.v1.controller_pb2 import DESCRIPTOR
+        from barnabas.messages.controller_pb2 import DESCRIPTOR
 
         calls = ServiceCalls(open_channel(address), DESCRIPTOR.services_by_name["Controller"])
         return cast("ControllerLink", calls)

@@ -40,19 +40,19 @@ class RpcServer:
         """The address with the real port in place of 0."""
 
     async def serve_controller(self, service: ControllerService) -> None:
-        from barnabas.rpc.v1.controller_pb2 import DESCRIPTOR
+        from barnabas.messages.controller_pb2 import DESCRIPTOR
 
         await self._serve(DESCRIPTOR.services_by_name["Controller"], service)
 
     async def serve_coordinator(self, service: CoordinatorService) -> None:
-        from barnabas.rpc.v1.coordinator_pb2 import DESCRIPTOR
+        from barnabas.messages.coordinator_pb2 import DESCRIPTOR
 
         await self._serve(DESCRIPTOR.services_by_name["GroupCoordinator"], service)
 
     async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
         """`counts` are those of the node's end of its streams."""
+        from barnabas.messages.storage_pb2 import DESCRIPTOR
         from barnabas.rpc.storage_handlers import stream_handlers
-        from barnabas.rpc.v1.storage_pb2 import DESCRIPTOR
 
         await self._serve(DESCRIPTOR.services_by_name["Storage"], service, stream_handlers(service, counts))
 

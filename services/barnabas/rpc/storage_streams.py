@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from barnabas.rpc import limits
-from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
-from barnabas.rpc.calls import ServiceCalls, method_path
-from barnabas.rpc.coalesced import CoalescedStream
-from barnabas.rpc.connections import open_channel
-from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
-from barnabas.rpc.stream_counts import StorageStreamCounts
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     DESCRIPTOR,
     AppendRequest,
     AppendResult,
@@ -19,6 +12,13 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchFrame,
     FetchRequest,
 )
+from barnabas.rpc import limits
+from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
+from barnabas.rpc.calls import ServiceCalls, method_path
+from barnabas.rpc.coalesced import CoalescedStream
+from barnabas.rpc.connections import open_channel
+from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
+from barnabas.rpc.stream_counts import StorageStreamCounts
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import Calls

@@ -9,10 +9,10 @@ import pytest
 
 from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages.metadata_pb2 import QuotaEntityPart
 from barnabas.metadata.client_quotas import quota_entity
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1.metadata_pb2 import QuotaEntityPart
 
 USER = {"user": "u"}
 RATE = {"producer_byte_rate": 1024.0}

@@ -7,9 +7,9 @@ import pytest
 from barnabas.controller.core.configs import APPEND, DELETE, SET, SUBTRACT, alter_configs
 from barnabas.controller.core.nodes import register_node
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, partition_key, topic_key
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 Op = tuple[str, int, str | None]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.controller.counts import ControllerCounts
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.image import NO_LEADER, MetadataImage, partition_key, topic_key
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 
 TOPIC_ID = b"t" * 16
 

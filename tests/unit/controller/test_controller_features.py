@@ -12,10 +12,10 @@ from barnabas.controller.core.features import (
     update_features,
 )
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION, SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataImage, feature_key
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1.metadata_pb2 import FeatureRecord, MetadataRecord
 
 
 def image_at(level: int) -> MetadataImage:

@@ -12,11 +12,11 @@ from barnabas.controller.config import ControllerConfig
 from barnabas.controller.service import running_controller
 from barnabas.controller.store.sqlite import SqliteStore
 from barnabas.kernel.service import system_environment
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 WAIT_SECONDS_MAX = 20.0
 

@@ -15,10 +15,10 @@ from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.terms import begin_term
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage, topic_key
 from barnabas.metadata.leaders import LEADER_EPOCH_MAX
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 TOPIC = b"t" * 16
 PARTITIONS = 4

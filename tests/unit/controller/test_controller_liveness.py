@@ -16,9 +16,9 @@ from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.topics import create_topics
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage, topic_key
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 
 def node(node_id: int, incarnation: str = "a") -> md.NodeRecord:

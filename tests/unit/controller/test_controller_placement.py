@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from barnabas.controller.core.placement import place_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.metadata_pb2 import NodeRecord
+from barnabas.messages.metadata_pb2 import NodeRecord
 
 
 def nodes(*racks: str) -> list[NodeRecord]:

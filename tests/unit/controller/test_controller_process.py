@@ -14,10 +14,10 @@ from barnabas.controller.config import ControllerConfig
 from barnabas.kernel.config import ConfigError, to_properties
 from barnabas.links.controller_link import ControllerLink
 from barnabas.links.errors import LinkError
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 Watching = AsyncGenerator[pb.MetadataDelta]
 WAIT_SECONDS_MAX = 30.0

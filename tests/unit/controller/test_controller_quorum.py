@@ -10,7 +10,7 @@ from barnabas.controller.fanout import Receiver
 from barnabas.controller.presence import FIRST_ID, PRESENCE_PREFIX, Presence
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.clock import ManualClock
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta
+from barnabas.messages.controller_pb2 import MetadataDelta
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

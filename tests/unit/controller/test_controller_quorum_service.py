@@ -15,10 +15,10 @@ from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.etcd import EtcdStore
 from barnabas.controller.store.protocol import Store
 from barnabas.links.errors import Refusal, Refused
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages.metadata_pb2 import QuotaEntityPart
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1.metadata_pb2 import QuotaEntityPart
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

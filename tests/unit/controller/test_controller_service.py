@@ -18,6 +18,8 @@ from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import system_environment
 from barnabas.links.errors import Refusal, Refused
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import (
     GROUP_METADATA_TOPIC,
     NO_LEADER,
@@ -27,8 +29,6 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 StoreFactory = Callable[[], Awaitable[Store]]
 WAIT_SECONDS_MAX = 15.0

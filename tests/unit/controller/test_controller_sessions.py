@@ -12,8 +12,8 @@ import pytest
 from barnabas.controller.fanout import Receiver
 from barnabas.controller.limits import SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
 from barnabas.controller.sessions import Kind, Member, Sessions
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 TIMEOUTS_MS = {Kind.NODE: 2000, Kind.GATEWAY: 1000, Kind.COORDINATOR: 500}
 

@@ -16,10 +16,10 @@ from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.topics import create_topics
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.topic_names import check_topic_name
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1 import metadata_pb2 as md
 
 _ids = itertools.count(1)
 DEFAULTS = ClusterDefaults(num_partitions=2)

@@ -19,9 +19,9 @@ from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import MetadataWriter
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import KafkaError
+from barnabas.messages.controller_pb2 import MetadataDelta
+from barnabas.messages.metadata_pb2 import GatewayRecord, MetadataRecord
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta
-from barnabas.rpc.v1.metadata_pb2 import GatewayRecord, MetadataRecord
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

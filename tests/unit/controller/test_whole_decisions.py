@@ -32,10 +32,9 @@ from barnabas.controller.store.sqlite import SqliteStore
 from barnabas.controller.whole_decisions import DECISION_PREFIX
 from barnabas.controller.writer import Decide, MetadataWriter
 from barnabas.kernel.threads import SystemThreads
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage, topic_key
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta
-from barnabas.rpc.v1.metadata_pb2 import (
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages.controller_pb2 import MetadataDelta
+from barnabas.messages.metadata_pb2 import (
     CoordinatorRecord,
     MetadataRecord,
     NodeRecord,
@@ -43,6 +42,7 @@ from barnabas.rpc.v1.metadata_pb2 import (
     QuotaEntityPart,
     TopicRecord,
 )
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage, topic_key
 
 StoreFactory = Callable[[], Awaitable[Store]]
 

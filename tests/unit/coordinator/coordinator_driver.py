@@ -17,7 +17,7 @@ from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.messages import coordinator_pb2 as pb
 
 GROUP = "g"
 

@@ -16,6 +16,8 @@ from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import coordinator_pb2 as pb
+from barnabas.messages.metadata_pb2 import DeletedTopicRecord, MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.image import (
     GROUP_METADATA_TOPIC,
     MetadataImage,
@@ -23,8 +25,6 @@ from barnabas.metadata.image import (
     partition_key,
     topic_key,
 )
-from barnabas.rpc.v1 import coordinator_pb2 as pb
-from barnabas.rpc.v1.metadata_pb2 import DeletedTopicRecord, MetadataRecord, PartitionRecord, TopicRecord
 
 TOPIC_ID = b"o" * 16
 

@@ -31,6 +31,15 @@ from barnabas.gateway.telemetry.metrics import TelemetryMetrics
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import no_network, seeded_environment
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.messages.metadata_pb2 import (
+    ClusterRecord,
+    ConfigRecord,
+    CoordinatorRecord,
+    MetadataRecord,
+    NodeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from barnabas.metadata.image import (
     CLUSTER_KEY,
     GROUP_METADATA_TOPIC,
@@ -43,15 +52,6 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.stream_counts import StorageStreamCounts
-from barnabas.rpc.v1.metadata_pb2 import (
-    ClusterRecord,
-    ConfigRecord,
-    CoordinatorRecord,
-    MetadataRecord,
-    NodeRecord,
-    PartitionRecord,
-    TopicRecord,
-)
 from barnabas.wire import responses
 from barnabas.wire.schema import API_VERSIONS_KEY, is_flexible, response_schema
 

@@ -13,8 +13,7 @@ from barnabas.host.local_node import LocalNode
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
 from barnabas.links.local_storage import Placed
 from barnabas.log.append import AppendInfo
-from barnabas.rpc.append_frames import AppendBatches
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     AppendRequest,
     AppendResult,
     FetchRequest,
@@ -23,6 +22,7 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionAppend,
     PartitionAppendResult,
 )
+from barnabas.rpc.append_frames import AppendBatches
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
 TOPIC = b"t" * 16

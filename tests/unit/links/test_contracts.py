@@ -12,7 +12,7 @@ from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
 from barnabas.links.storage_link import Calls, StorageService
-from barnabas.rpc.v1 import controller_pb2, coordinator_pb2, storage_pb2
+from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2
 from barnabas.storage.servicer import StorageServicer
 
 CONTROLLER = controller_pb2.DESCRIPTOR.services_by_name["Controller"]

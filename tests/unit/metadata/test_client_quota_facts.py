@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.messages.metadata_pb2 import ClientQuotaRecord, FeatureRecord, MetadataRecord
 from barnabas.metadata.client_quotas import (
     CLIENT_QUOTAS_PREFIX,
     ENTITY_TYPES,
@@ -14,7 +15,6 @@ from barnabas.metadata.client_quotas import (
     quota_entity,
 )
 from barnabas.metadata.image import MetadataImage, feature_key
-from barnabas.rpc.v1.metadata_pb2 import ClientQuotaRecord, FeatureRecord, MetadataRecord
 
 names = st.one_of(
     st.none(), st.text(min_size=1), st.sampled_from(["user", "a=b", "a,b", "client-id=x", "%3D"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord, NodeRecord
 from barnabas.metadata.config_def import ConfigType
 from barnabas.metadata.effective import (
     CLIENT_METRICS_RESOURCE,
@@ -20,7 +21,6 @@ from barnabas.metadata.effective import (
     topic_setting_text,
 )
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, config_key, node_key
-from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord, NodeRecord
 
 TOPIC, DYNAMIC, CLUSTER, STATIC, DEFAULT, CLIENT_METRICS, GROUP = ConfigSource
 

@@ -11,16 +11,16 @@ import pytest
 from barnabas.links.controller_link import ControllerLink
 from barnabas.links.errors import DeadlinePassed, Refusal, Refused
 from barnabas.links.network import Network
-from barnabas.metadata import heartbeats
-from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
-from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     MetadataDelta,
     ServiceHeartbeatRequest,
     ServiceHeartbeatResponse,
     WatchRequest,
 )
-from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, GatewayRecord, NodeRecord
+from barnabas.messages.metadata_pb2 import CoordinatorRecord, GatewayRecord, NodeRecord
+from barnabas.metadata import heartbeats
+from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
+from barnabas.metadata.subscription import MetadataSubscription
 
 NODE = WatchRequest(node=NodeRecord(node_id=4, incarnation_id="life"))
 

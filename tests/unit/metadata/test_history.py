@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata import history
-from barnabas.metadata.history import HistoryRefused, check_continues, term_id
-from barnabas.metadata.image import CLUSTER_KEY, TERMS_KEY, MetadataImage
-from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.rpc.v1.metadata_pb2 import (
+from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.messages.metadata_pb2 import (
     ClusterRecord,
     GatewayRecord,
     MetadataRecord,
     Term,
     TermsRecord,
 )
+from barnabas.metadata import history
+from barnabas.metadata.history import HistoryRefused, check_continues, term_id
+from barnabas.metadata.image import CLUSTER_KEY, TERMS_KEY, MetadataImage
+from barnabas.metadata.subscription import MetadataSubscription
 
 
 def terms(**first_revisions: int) -> MetadataRecord:

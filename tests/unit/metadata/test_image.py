@@ -6,22 +6,7 @@ import sys
 import tracemalloc
 from types import FrameType
 
-from barnabas.metadata.client_quotas import client_quota_key, entity_parts
-from barnabas.metadata.image import (
-    CLUSTER_KEY,
-    PRODUCER_IDS_KEY,
-    TERMS_KEY,
-    MetadataImage,
-    config_key,
-    coordinator_key,
-    deleted_topic_key,
-    feature_key,
-    gateway_key,
-    node_key,
-    partition_key,
-    topic_key,
-)
-from barnabas.rpc.v1.metadata_pb2 import (
+from barnabas.messages.metadata_pb2 import (
     ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
@@ -36,6 +21,21 @@ from barnabas.rpc.v1.metadata_pb2 import (
     Term,
     TermsRecord,
     TopicRecord,
+)
+from barnabas.metadata.client_quotas import client_quota_key, entity_parts
+from barnabas.metadata.image import (
+    CLUSTER_KEY,
+    PRODUCER_IDS_KEY,
+    TERMS_KEY,
+    MetadataImage,
+    config_key,
+    coordinator_key,
+    deleted_topic_key,
+    feature_key,
+    gateway_key,
+    node_key,
+    partition_key,
+    topic_key,
 )
 
 TOPIC_ID = b"t" * 16

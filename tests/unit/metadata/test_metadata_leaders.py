@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 
 TOPIC_ID = b"sixteen bytes id"
 

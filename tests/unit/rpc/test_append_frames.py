@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.messages.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
 from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
-from barnabas.rpc.v1.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
 
 heads = st.builds(
     AppendRequest,

@@ -14,10 +14,10 @@ import pytest
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused, Unreachable
+from barnabas.messages import controller_pb2 as pb
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.status_codes import REFUSED_KEY, error_of
 from barnabas.rpc.unary_calls import answer_of
-from barnabas.rpc.v1 import controller_pb2 as pb
 
 
 class Controller:

@@ -10,11 +10,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.links.errors import OutcomeUnknown, Unreachable
-from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.server import RpcServer
-from barnabas.rpc.storage_streams import StorageConnection
-from barnabas.rpc.stream_counts import StorageStreamCounts
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     AppendFrame,
     AppendRequest,
     AppendResult,
@@ -24,6 +20,10 @@ from barnabas.rpc.v1.storage_pb2 import (
     FetchResult,
     FetchResultFrame,
 )
+from barnabas.rpc.answers import AnswerQueue
+from barnabas.rpc.server import RpcServer
+from barnabas.rpc.storage_streams import StorageConnection
+from barnabas.rpc.stream_counts import StorageStreamCounts
 
 
 class Servicer:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.rpc.fetch_frames import PartitionFetched, encode_fetch_results, encode_result
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
     FetchResult,
     FetchResultFrame,
     PartitionFetchResult,
 )
+from barnabas.rpc.fetch_frames import PartitionFetched, encode_fetch_results, encode_result
 
 int64 = st.integers(-1, 2**63 - 1)
 

@@ -7,14 +7,14 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.rpc.fetch_frames import WALKED_BYTES_MIN, FetchedResult, decode_fetch_results
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
     FetchResult,
     FetchResultFrame,
     PartitionFetchResult,
 )
+from barnabas.rpc.fetch_frames import WALKED_BYTES_MIN, FetchedResult, decode_fetch_results
 
 int64 = st.integers(-1, 2**63 - 1)
 small_records = st.binary(max_size=20)

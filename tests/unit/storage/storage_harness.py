@@ -13,6 +13,26 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
+from barnabas.messages.metadata_pb2 import (
+    ClusterRecord,
+    ConfigRecord,
+    CoordinatorRecord,
+    DeletedTopicRecord,
+    MetadataRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from barnabas.messages.storage_pb2 import (
+    AppendRequest,
+    AppendResult,
+    CoordinatorIdentity,
+    FetchRequest,
+    FetchResult,
+    PartitionAppend,
+    PartitionAppendResult,
+    PartitionFetch,
+    PartitionFetchResult,
+)
 from barnabas.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
@@ -25,26 +45,6 @@ from barnabas.metadata.image import (
 from barnabas.records.record import encode_batch
 from barnabas.rpc.fetch_frames import FetchedResult
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1.metadata_pb2 import (
-    ClusterRecord,
-    ConfigRecord,
-    CoordinatorRecord,
-    DeletedTopicRecord,
-    MetadataRecord,
-    PartitionRecord,
-    TopicRecord,
-)
-from barnabas.rpc.v1.storage_pb2 import (
-    AppendRequest,
-    AppendResult,
-    CoordinatorIdentity,
-    FetchRequest,
-    FetchResult,
-    PartitionAppend,
-    PartitionAppendResult,
-    PartitionFetch,
-    PartitionFetchResult,
-)
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.log_directories import LogDirectories

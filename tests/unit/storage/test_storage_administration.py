@@ -11,7 +11,7 @@ import pytest
 from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import storage_pb2 as pb
+from barnabas.messages import storage_pb2 as pb
 
 
 @pytest.fixture

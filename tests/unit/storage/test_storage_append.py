@@ -15,8 +15,8 @@ from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_confi
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.records.record import encode_batch
-from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.storage import limits
 
 

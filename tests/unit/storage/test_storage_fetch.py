@@ -12,9 +12,9 @@ from storage_harness import NOW_MS, StorageHarness, batch, coordinator_record, r
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.messages.storage_pb2 import FetchRequest, PartitionFetch, PartitionFetchResult
 from barnabas.records.control import encode_marker
 from barnabas.records.record import decode_records
-from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch, PartitionFetchResult
 
 LONG_MS = 600_000
 

@@ -11,7 +11,7 @@ import pytest
 from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     OffsetForLeaderEpochPartition,

@@ -16,10 +16,10 @@ from barnabas.kernel.service import ServiceContext, StartError, system_environme
 from barnabas.links.controller_link import ControllerService
 from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.rpc.v1.metadata_pb2 import ClusterRecord, MetadataRecord
-from barnabas.rpc.v1.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from barnabas.controller.core.decision import REPLICATION_FACTOR_MAX
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import ReplicaAssignment
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import ReplicaAssignment
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 
 
 def check_replication_factor(replication_factor: int) -> None:

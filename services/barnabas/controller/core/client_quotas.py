@@ -7,6 +7,13 @@ from collections.abc import Mapping
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ClientQuotaChange,
+    ResourceResult,
+)
+from barnabas.messages.metadata_pb2 import ClientQuotaRecord, MetadataRecord
 from barnabas.metadata.client_quotas import (
     CLIENT_ID,
     ENTITY_TYPES,
@@ -21,13 +28,6 @@ from barnabas.metadata.client_quotas import (
     quota_entity,
 )
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    ClientQuotaChange,
-    ResourceResult,
-)
-from barnabas.rpc.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord
 
 FRACTION_MAX = 1e-6
 """How far from a whole number a whole number may be, as in Kafka: it travels as a float64."""

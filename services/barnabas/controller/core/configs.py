@@ -11,6 +11,17 @@ from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    ConfigOperation,
+    ConfigResourceChange,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ReplacedConfig,
+    ResourceResult,
+)
+from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.broker_rules import check_broker_changes
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.client_metrics_settings import (
@@ -24,17 +35,6 @@ from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataIma
 from barnabas.metadata.topic_names import check_topic_name
 from barnabas.metadata.topic_settings import topic_setting, validate_topic_settings
 from barnabas.metadata.validators import ConfigValue
-from barnabas.rpc.v1.controller_pb2 import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    ConfigOperation,
-    ConfigResourceChange,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    ReplacedConfig,
-    ResourceResult,
-)
-from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 
 SET: Final = 0
 DELETE: Final = 1

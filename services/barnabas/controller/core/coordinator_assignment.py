@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.messages.metadata_pb2 import PartitionRecord
 
 NO_COORDINATOR = ""
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from barnabas.controller.core.coordinator_assignment import assign_owners
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.metadata_pb2 import CoordinatorRecord, MetadataRecord, PartitionRecord
 from barnabas.metadata.image import MetadataImage, coordinator_key
-from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, MetadataRecord, PartitionRecord
 
 
 def register_coordinator(image: MetadataImage, coordinator: CoordinatorRecord) -> Decision[None]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.messages.controller_pb2 import ResourceResult
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import partition_key
-from barnabas.rpc.v1.controller_pb2 import ResourceResult
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 
 REPLICATION_FACTOR_MAX: Final = 1
 """Replication is refused above this until followers can keep up with their leaders."""

@@ -12,6 +12,14 @@ from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import (
+    DeletedTopic,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ResourceResult,
+    TopicRef,
+)
+from barnabas.messages.metadata_pb2 import DeletedTopicRecord, MetadataRecord
 from barnabas.metadata.image import (
     TOPIC_RESOURCE,
     MetadataImage,
@@ -21,14 +29,6 @@ from barnabas.metadata.image import (
     partition_key,
     topic_key,
 )
-from barnabas.rpc.v1.controller_pb2 import (
-    DeletedTopic,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    ResourceResult,
-    TopicRef,
-)
-from barnabas.rpc.v1.metadata_pb2 import DeletedTopicRecord, MetadataRecord
 
 DELETED_TOPIC_KEPT_MS: Final = 7 * 24 * 3_600_000
 """How long it is remembered that a topic was deleted."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from barnabas.controller.core.decision import partition_entry
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import NO_LEADER, MetadataImage
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 
 
 def after_node_left(

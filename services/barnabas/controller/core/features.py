@@ -6,15 +6,15 @@ from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.metadata.features import METADATA_VERSION, RELEASE_LEVELS, SUPPORTED_FEATURES
-from barnabas.metadata.image import MetadataImage, feature_key
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     FeatureUpdate,
     ResourceResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.rpc.v1.metadata_pb2 import FeatureRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
+from barnabas.metadata.features import METADATA_VERSION, RELEASE_LEVELS, SUPPORTED_FEATURES
+from barnabas.metadata.image import MetadataImage, feature_key
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from barnabas.controller.core.decision import Decision
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.metadata_pb2 import GatewayRecord, MetadataRecord
 from barnabas.metadata.image import MetadataImage, gateway_key
-from barnabas.rpc.v1.metadata_pb2 import GatewayRecord, MetadataRecord
 
 
 def register_gateway(image: MetadataImage, gateway: GatewayRecord) -> Decision[None]:

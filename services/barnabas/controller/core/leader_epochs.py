@@ -6,10 +6,10 @@ from typing import Final
 
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import RaiseLeaderEpochsRequest, RaiseLeaderEpochsResponse
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import LEADER_EPOCH_MAX
-from barnabas.rpc.v1.controller_pb2 import RaiseLeaderEpochsRequest, RaiseLeaderEpochsResponse
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 
 SEEN_LEADER_EPOCHS_MAX: Final = 10_000
 """Partitions that one request may name."""

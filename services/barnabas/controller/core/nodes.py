@@ -12,8 +12,8 @@ from barnabas.controller.core.elections import (
     elections,
 )
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord
 from barnabas.metadata.image import MetadataImage, node_key
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, NodeRecord
 
 
 def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord]:

@@ -14,15 +14,15 @@ from barnabas.controller.core.decision import (
 )
 from barnabas.controller.core.placement import place_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import MetadataImage, TopicImage, topic_key
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     NewPartitions,
     ReplicaAssignment,
     ResourceResult,
 )
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, TopicRecord
+from barnabas.messages.metadata_pb2 import MetadataRecord, TopicRecord
+from barnabas.metadata.image import MetadataImage, TopicImage, topic_key
 
 
 def create_partitions(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.metadata_pb2 import NodeRecord
+from barnabas.messages.metadata_pb2 import NodeRecord
 
 
 def place_replicas(

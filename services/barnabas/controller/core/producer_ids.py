@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.controller.core.decision import Decision
+from barnabas.messages.controller_pb2 import AllocateProducerIdsResponse
+from barnabas.messages.metadata_pb2 import MetadataRecord, ProducerIdsRecord
 from barnabas.metadata.image import PRODUCER_IDS_KEY, MetadataImage
-from barnabas.rpc.v1.controller_pb2 import AllocateProducerIdsResponse
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord
 
 PRODUCER_IDS_BLOCK: Final = 1000
 """Ids in a block."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from barnabas.rpc.v1.controller_pb2 import DescribeQuorumResponse, QuorumReplica
+from barnabas.messages.controller_pb2 import DescribeQuorumResponse, QuorumReplica
 
 LEADER_EPOCH_MAX: Final = 2**31 - 1
 UNKNOWN_TIMESTAMP: Final = -1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.producer_ids import skipped_producer_ids
+from barnabas.messages.metadata_pb2 import MetadataRecord, Term, TermsRecord
 from barnabas.metadata.history import TERMS_MAX
 from barnabas.metadata.image import TERMS_KEY, MetadataImage
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, Term, TermsRecord
 
 
 def begin_term(image: MetadataImage, term_id: str, now_ms: int) -> Decision[None]:

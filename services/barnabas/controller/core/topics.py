@@ -18,6 +18,14 @@ from barnabas.controller.core.decision import (
 )
 from barnabas.controller.core.placement import place_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import (
+    CreatedTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewTopic,
+    ResourceResult,
+)
+from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord, TopicRecord
 from barnabas.metadata.image import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -28,14 +36,6 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.topic_names import check_collision, check_topic_name
 from barnabas.metadata.topic_settings import validate_topic_settings
-from barnabas.rpc.v1.controller_pb2 import (
-    CreatedTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    NewTopic,
-    ResourceResult,
-)
-from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord, TopicRecord
 
 BROKER_DEFAULT: Final = -1
 """A number that the request leaves to the cluster."""

@@ -10,15 +10,15 @@ from barnabas.coordinator import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import LinkError
-from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.leaders import led_partition
-from barnabas.records.batch import parse_header
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     PartitionFetch,
 )
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import led_partition
+from barnabas.records.batch import parse_header
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import StorageLink

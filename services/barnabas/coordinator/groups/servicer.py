@@ -14,7 +14,7 @@ from barnabas.coordinator.groups.handlers.offset_commit import OFFSET_COMMIT
 from barnabas.coordinator.groups.handlers.offset_delete import OFFSET_DELETE
 from barnabas.coordinator.groups.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.coordinator.groups.handlers.sync_group import SYNC_GROUP
-from barnabas.rpc.v1 import coordinator_pb2 as messages
+from barnabas.messages import coordinator_pb2 as messages
 
 
 class CoordinatorServicer:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.kernel.service import StartError
+from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, NodeRecord
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.metadata_pb2 import AdvertisedListener, GatewayRecord, NodeRecord
 
 PORT_PER_NODE = "port"
 ONE_BROKER = "one"

@@ -15,15 +15,15 @@ from typing import Any
 from barnabas.gateway.inside.controller_calls import call_controller, wait_for_image
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.metadata.client_quotas import IP, QuotaEntity, quota_entity
-from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     AlterClientQuotasRequest,
     ClientQuotaChange,
     ClientQuotaOperation,
     ResourceResult,
 )
-from barnabas.rpc.v1.metadata_pb2 import QuotaEntityPart
+from barnabas.messages.metadata_pb2 import QuotaEntityPart
+from barnabas.metadata.client_quotas import IP, QuotaEntity, quota_entity
+from barnabas.metadata.image import MetadataImage
 
 
 async def handle(request: Request) -> Answer:

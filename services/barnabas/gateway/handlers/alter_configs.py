@@ -12,8 +12,8 @@ from typing import Any
 from barnabas.gateway.inside.controller_calls import call_controller, wait_for_image
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
+from barnabas.messages.controller_pb2 import AlterConfigsRequest, ConfigEntry, ReplacedConfig, ResourceResult
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import AlterConfigsRequest, ConfigEntry, ReplacedConfig, ResourceResult
 
 
 async def handle(request: Request) -> Answer:

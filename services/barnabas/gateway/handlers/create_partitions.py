@@ -17,13 +17,13 @@ from barnabas.gateway.inside.controller_calls import (
 from barnabas.gateway.inside.topic_creation import wait_for_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
-from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     CreatePartitionsRequest,
     NewPartitions,
     ReplicaAssignment,
     ResourceResult,
 )
+from barnabas.metadata.image import MetadataImage
 
 
 async def handle(request: Request) -> Answer:

@@ -20,8 +20,7 @@ from barnabas.gateway.inside.controller_calls import (
 from barnabas.gateway.inside.topic_creation import wait_for_leaders
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     ConfigEntry,
     CreatedTopic,
     CreateTopicsRequest,
@@ -29,6 +28,7 @@ from barnabas.rpc.v1.controller_pb2 import (
     ReplicaAssignment,
     ResourceResult,
 )
+from barnabas.metadata.image import MetadataImage
 
 _UNKNOWN: Final = -1
 

@@ -10,7 +10,7 @@ import asyncio
 from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.rpc.v1.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.messages.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 async def handle(request: Request) -> Answer:

@@ -12,7 +12,7 @@ from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
-from barnabas.rpc.v1.storage_pb2 import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResult
+from barnabas.messages.storage_pb2 import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResult
 
 
 async def handle(request: Request) -> Answer:

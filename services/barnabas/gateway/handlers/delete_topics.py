@@ -15,7 +15,7 @@ from barnabas.gateway.inside.controller_calls import (
 )
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.controller_pb2 import DeletedTopic, DeleteTopicsRequest, ResourceResult, TopicRef
+from barnabas.messages.controller_pb2 import DeletedTopic, DeleteTopicsRequest, ResourceResult, TopicRef
 
 _TOPIC_ID_FROM: Final = 6
 _DELETION_DISABLED_FROM: Final = 3

@@ -11,8 +11,8 @@ from typing import Any, Final
 from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.metadata_pb2 import NodeRecord
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.metadata_pb2 import NodeRecord
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

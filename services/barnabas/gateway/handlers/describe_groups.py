@@ -15,14 +15,14 @@ from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
-from barnabas.metadata.group_partition import partition_for_group
-from barnabas.metadata.image import GROUP_METADATA_TOPIC
-from barnabas.rpc.v1.coordinator_pb2 import (
+from barnabas.messages.coordinator_pb2 import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     GroupDescription,
     GroupMemberDescription,
 )
+from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 _NOT_FOUND_FROM: Final = 6
 

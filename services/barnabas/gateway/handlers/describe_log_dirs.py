@@ -15,13 +15,13 @@ from barnabas.gateway import limits
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError
-from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirDescription,
     PartitionOfTopic,
 )
+from barnabas.metadata.image import MetadataImage
 
 
 async def handle(request: Request) -> Answer:

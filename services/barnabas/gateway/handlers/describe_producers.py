@@ -10,9 +10,9 @@ from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
+from barnabas.messages.storage_pb2 import DescribeProducersRequest, PartitionOfTopic, PartitionProducers
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topic_names import topic_name_problem
-from barnabas.rpc.v1.storage_pb2 import DescribeProducersRequest, PartitionOfTopic, PartitionProducers
 
 
 async def handle(request: Request) -> Answer:

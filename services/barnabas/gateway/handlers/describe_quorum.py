@@ -13,7 +13,7 @@ from typing import Any, Final
 from barnabas.gateway.inside.controller_calls import call_controller
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse, QuorumReplica
+from barnabas.messages.controller_pb2 import DescribeQuorumRequest, DescribeQuorumResponse, QuorumReplica
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 _LISTENER: Final = "CONTROLLER"

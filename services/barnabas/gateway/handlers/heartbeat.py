@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.rpc.v1.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
+from barnabas.messages.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
 
 
 async def handle(request: Request) -> Answer:

@@ -12,13 +12,13 @@ from typing import Any, Final
 from barnabas.gateway.inside.controller_calls import call_controller, wait_for_image
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
-from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     ConfigOperation,
     ConfigResourceChange,
     IncrementalAlterConfigsRequest,
     ResourceResult,
 )
+from barnabas.metadata.image import MetadataImage
 
 _SET: Final = 0
 _DELETE: Final = 1

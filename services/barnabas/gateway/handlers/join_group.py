@@ -12,7 +12,7 @@ from typing import Any, Final
 from barnabas.gateway.inside.group_calls import call_coordinator, client_identity, rebalance_deadline_seconds
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import GroupProtocol, JoinGroupRequest, JoinGroupResponse
+from barnabas.messages.coordinator_pb2 import GroupProtocol, JoinGroupRequest, JoinGroupResponse
 
 _KNOWN_MEMBER_ID_FROM: Final = 4
 _NULLABLE_PROTOCOL_FROM: Final = 7

@@ -7,7 +7,7 @@ from typing import Final
 from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.rpc.v1.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember
+from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember
 
 _MANY_MEMBERS_FROM: Final = 3
 

@@ -15,9 +15,9 @@ from barnabas.gateway.inside.group_calls import not_answered
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError
+from barnabas.messages.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
-from barnabas.rpc.v1.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 async def handle(request: Request) -> Answer:

@@ -15,7 +15,7 @@ from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
-from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
+from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
 
 _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamps that older versions do not have."""

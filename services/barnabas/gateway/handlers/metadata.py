@@ -14,11 +14,11 @@ from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, N
 from barnabas.gateway.inside.topic_creation import create_missing_topics
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from barnabas.metadata.leaders import NO_LEADER_TO_SHOW
 from barnabas.metadata.topic_names import topic_name_problem
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 
 _BY_ID_FROM: Final = 12
 _IDS_ASKED_BUT_NOT_ANSWERED: Final = (10, 11)

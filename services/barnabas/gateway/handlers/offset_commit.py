@@ -13,8 +13,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
-from barnabas.metadata.image import MetadataImage, TopicImage
-from barnabas.rpc.v1.coordinator_pb2 import (
+from barnabas.messages.coordinator_pb2 import (
     OffsetCommitPartition,
     OffsetCommitPartitionResult,
     OffsetCommitRequest,
@@ -22,6 +21,7 @@ from barnabas.rpc.v1.coordinator_pb2 import (
     OffsetCommitTopic,
     OffsetCommitTopicResult,
 )
+from barnabas.metadata.image import MetadataImage, TopicImage
 
 _NOT_FOUND_FROM: Final = 9
 _TOPIC_ID_FROM: Final = 10

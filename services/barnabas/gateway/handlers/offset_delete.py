@@ -11,8 +11,8 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchTopic
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchTopic
 
 
 async def handle(request: Request) -> Answer:

@@ -14,13 +14,13 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
-from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.coordinator_pb2 import (
+from barnabas.messages.coordinator_pb2 import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
     OffsetFetchTopicResult,
 )
+from barnabas.metadata.image import MetadataImage
 
 _ERROR_OF_THE_WHOLE_FROM: Final = 2
 _MANY_GROUPS_FROM: Final = 8

@@ -13,7 +13,7 @@ from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     EpochEndOffset,
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochRequest,

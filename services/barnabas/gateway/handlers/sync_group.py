@@ -12,7 +12,7 @@ from barnabas.gateway.inside.group_calls import LONGEST_REBALANCE_SECONDS, call_
 from barnabas.gateway.limits import JOIN_GRACE_SECONDS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
+from barnabas.messages.coordinator_pb2 import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
 
 _PROTOCOL_FROM: Final = 5
 

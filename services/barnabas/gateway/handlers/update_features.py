@@ -14,8 +14,8 @@ from barnabas.gateway.inside.controller_calls import (
     wait_for_image,
 )
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.messages.controller_pb2 import FeatureUpdate, UpdateFeaturesRequest
 from barnabas.metadata.image import MetadataImage
-from barnabas.rpc.v1.controller_pb2 import FeatureUpdate, UpdateFeaturesRequest
 
 _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2

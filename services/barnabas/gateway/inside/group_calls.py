@@ -10,8 +10,8 @@ from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import LinkError
+from barnabas.messages.coordinator_pb2 import ClientIdentity
 from barnabas.metadata.leaders import NOBODY_COORDINATES
-from barnabas.rpc.v1.coordinator_pb2 import ClientIdentity
 
 if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink

@@ -7,8 +7,8 @@ import asyncio
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
+from barnabas.messages.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 class ProducerIds:

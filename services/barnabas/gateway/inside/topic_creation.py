@@ -11,9 +11,9 @@ from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError
+from barnabas.messages.controller_pb2 import CreateTopicsRequest, NewTopic
+from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
-from barnabas.rpc.v1.controller_pb2 import CreateTopicsRequest, NewTopic
-from barnabas.rpc.v1.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
 
 _DEFAULT: Final = -1
 _EARLIEST: Final = -2

@@ -15,7 +15,7 @@ from barnabas.storage import limits
 
 if TYPE_CHECKING:
     from barnabas.kernel.tracing import Span
-    from barnabas.rpc.v1.storage_pb2 import FetchRequest
+    from barnabas.messages.storage_pb2 import FetchRequest
     from barnabas.storage.replica.replica import Replica
 
 READ_COMMITTED: Final = 1

@@ -11,14 +11,14 @@ from barnabas.kernel.logs import get_logger
 from barnabas.links.local_storage import Read, Sought
 from barnabas.log.log_slice import LogSlice
 from barnabas.log.partition_log import PartitionLog
-from barnabas.rpc.fetch_frames import PartitionFetched
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
     FetchRequest,
     PartitionFetch,
     PartitionFetchResult,
 )
+from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED

@@ -23,10 +23,8 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
 from barnabas.log.append import AppendInfo
 from barnabas.log.errors import WouldBlock
-from barnabas.records.validate import InvalidRecords, RecordError
-from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.v1 import storage_pb2
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages import storage_pb2
+from barnabas.messages.storage_pb2 import (
     AppendFrame,
     AppendRequest,
     AppendResult,
@@ -34,6 +32,8 @@ from barnabas.rpc.v1.storage_pb2 import (
     PartitionAppend,
     PartitionAppendResult,
 )
+from barnabas.records.validate import InvalidRecords, RecordError
+from barnabas.rpc.answers import AnswerQueue
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import LaneItem
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim, claim_of

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

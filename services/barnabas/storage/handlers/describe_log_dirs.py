@@ -13,7 +13,7 @@ from functools import partial
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirDescription,

@@ -5,7 +5,7 @@ Answered from memory.
 
 from __future__ import annotations
 
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionOfTopic,

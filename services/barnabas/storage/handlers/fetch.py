@@ -14,9 +14,9 @@ from time import perf_counter
 
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
+from barnabas.messages.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.fetch_frames import EncodedResult, encode_fetch_results, encode_result
-from barnabas.rpc.v1.storage_pb2 import FetchFrame, FetchRequest
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.cold_reads import ColdReads

@@ -18,7 +18,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.timestamp_lookup import TimestampedOffset
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

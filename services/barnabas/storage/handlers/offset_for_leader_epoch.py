@@ -5,7 +5,7 @@ Answered from memory: the greatest epoch known that is at most the one asked for
 
 from __future__ import annotations
 
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     EpochEndOffset,
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochRequest,

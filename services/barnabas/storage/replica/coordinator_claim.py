@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.metadata_pb2 import CoordinatorRecord, PartitionRecord
-from barnabas.rpc.v1.storage_pb2 import CoordinatorIdentity, PartitionAppend
+from barnabas.messages.metadata_pb2 import CoordinatorRecord, PartitionRecord
+from barnabas.messages.storage_pb2 import CoordinatorIdentity, PartitionAppend
 
 
 @dataclass(frozen=True, slots=True)

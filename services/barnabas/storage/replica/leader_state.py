@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.messages.metadata_pb2 import PartitionRecord
 
 UNKNOWN_OFFSET: Final = -1
 LONG_AGO: Final = float("-inf")

@@ -19,7 +19,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.refused_sequences import RefusedSequences
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import TopicCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane

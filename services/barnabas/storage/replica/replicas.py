@@ -21,11 +21,11 @@ from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.errors import LogStoreError
 from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.validators import ConfigValue
 from barnabas.records.batch import Buffer
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane

@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.delete import handle_delete_group, handle_offset_delete
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.messages import coordinator_pb2 as pb
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
 from barnabas.links.storage_link import StorageLink
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
+from barnabas.messages.storage_pb2 import ListOffsetsResponse, ListOffsetsResult
 from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 from barnabas.records.record import encode_batch
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
-from barnabas.rpc.v1.storage_pb2 import ListOffsetsResponse, ListOffsetsResult
 
 TOPIC_ID = b"t" * 16
 NOW_MS = 1_700_000_000_000

@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.core.records import GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard, join_of
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.messages import coordinator_pb2 as pb
 
 clients = st.sampled_from("abcde")
 

@@ -8,7 +8,7 @@ from log_in_memory import LogInMemory
 from barnabas.coordinator import limits
 from barnabas.kernel.clock import Listener, ManualClock
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.messages import coordinator_pb2 as pb
 
 
 class JumpingClock(ManualClock):

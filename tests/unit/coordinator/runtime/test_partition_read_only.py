@@ -13,7 +13,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.records import OffsetRecord
 from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.messages import coordinator_pb2 as pb
 
 READ_ONLY = PartitionState.READ_ONLY
 REFUSED = ErrorCode.coordinator_load_in_progress

@@ -13,8 +13,8 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import coordinator_pb2 as pb
 from barnabas.records.record import encode_batch
-from barnabas.rpc.v1 import coordinator_pb2 as pb
 
 
 @pytest.fixture(autouse=True)

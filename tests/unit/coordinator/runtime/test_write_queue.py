@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.core.decision import Waiter
 from barnabas.coordinator.runtime.write_queue import WriteQueue
+from barnabas.messages.coordinator_pb2 import HeartbeatResponse
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import RecordParts, decode_records
-from barnabas.rpc.v1.coordinator_pb2 import HeartbeatResponse
 
 
 def encoded(value: bytes, timestamp: int = 1) -> RecordParts:

@@ -9,8 +9,8 @@ from gateway_harness import node_record
 
 from barnabas.gateway.clients.listeners import Endpoint, Listener, parse_listeners, visible_brokers
 from barnabas.kernel.service import StartError
+from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
 from barnabas.metadata.image import MetadataImage, gateway_key
-from barnabas.rpc.v1.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
 
 
 def image(*records: MetadataRecord) -> MetadataImage:

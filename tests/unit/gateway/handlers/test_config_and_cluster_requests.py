@@ -16,10 +16,10 @@ from gateway_harness import (
 )
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.controller_pb2 import IncrementalAlterConfigsResponse, ResourceResult
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.topic_settings import INTERNAL, TOPIC_SETTINGS
-from barnabas.rpc.v1.controller_pb2 import IncrementalAlterConfigsResponse, ResourceResult
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_CLUSTER, DESCRIBE_PARTITIONS = 32, 44, 60, 75
 

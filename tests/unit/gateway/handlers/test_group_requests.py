@@ -12,7 +12,7 @@ from gateway_harness import Gateway, coordinator_record, request_frame, small_cl
 from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import coordinator_pb2 as pb
+from barnabas.messages import coordinator_pb2 as pb
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 11, 12, 13, 14, 15, 16
 UNKNOWN_ID = uuid.UUID(int=5).bytes

@@ -15,7 +15,7 @@ from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.held import Held
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import DeadlinePassed, NotSentInTime
-from barnabas.rpc.v1.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult
+from barnabas.messages.storage_pb2 import DeleteRecordsResponse, DeleteRecordsResult
 
 PRODUCE, FETCH, DELETE_RECORDS = 0, 1, 21
 SILENT = None

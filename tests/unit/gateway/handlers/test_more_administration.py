@@ -10,8 +10,8 @@ import pytest
 from gateway_harness import ONE_BROKER_LISTENER, Gateway, config_record, topic_id
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1 import controller_pb2, coordinator_pb2
-from barnabas.rpc.v1 import storage_pb2 as pb
+from barnabas.messages import controller_pb2, coordinator_pb2
+from barnabas.messages import storage_pb2 as pb
 
 DELETE_RECORDS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, DELETE_GROUPS = 21, 33, 35, 42
 ELECT_LEADERS, ALTER_REASSIGNMENTS = 43, 45

@@ -8,7 +8,7 @@ import pytest
 from gateway_harness import Gateway
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.storage_pb2 import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

@@ -24,8 +24,8 @@ from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Answer, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 from barnabas.records.record import encode_batch
-from barnabas.rpc.v1.storage_pb2 import AppendResult, PartitionAppendResult
 
 PRODUCE: Final = 0
 VERSION: Final = 9

@@ -9,11 +9,11 @@ import pytest
 from gateway_harness import Gateway, small_cluster
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages.metadata_pb2 import ClientQuotaRecord, FeatureRecord, MetadataRecord
 from barnabas.metadata.client_quotas import QuotaEntity, client_quota_key, entity_parts
 from barnabas.metadata.features import METADATA_VERSION
 from barnabas.metadata.image import feature_key
-from barnabas.rpc.v1 import controller_pb2 as pb
-from barnabas.rpc.v1.metadata_pb2 import ClientQuotaRecord, FeatureRecord, MetadataRecord
 
 API_VERSIONS, DESCRIBE_QUOTAS, ALTER_QUOTAS, DESCRIBE_SCRAM, DESCRIBE_QUORUM, UPDATE_FEATURES = (
     18,

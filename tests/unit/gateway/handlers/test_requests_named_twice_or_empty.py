@@ -10,22 +10,22 @@ from gateway_harness import FakeStream, Gateway, topic_id
 
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     CreatedTopic,
     CreateTopicsResponse,
     DeleteTopicsResponse,
     DescribeQuorumResponse,
     ResourceResult,
 )
-from barnabas.rpc.v1.coordinator_pb2 import OffsetDeleteResponse
-from barnabas.rpc.v1.storage_pb2 import (
+from barnabas.messages.coordinator_pb2 import OffsetDeleteResponse
+from barnabas.messages.storage_pb2 import (
     AppendResult,
     ListOffsetsResponse,
     ListOffsetsResult,
     PartitionAppendResult,
     PartitionFetchResult,
 )
+from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 8, 19, 20
 DELETE_RECORDS, INIT_PRODUCER_ID, ELECT_LEADERS, REASSIGN, OFFSET_DELETE = 21, 22, 43, 45, 47

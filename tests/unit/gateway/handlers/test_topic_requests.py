@@ -11,7 +11,7 @@ from gateway_harness import Gateway, topic_id, topic_records
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused, Unreachable
-from barnabas.rpc.v1.controller_pb2 import (
+from barnabas.messages.controller_pb2 import (
     CreatedTopic,
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -19,8 +19,8 @@ from barnabas.rpc.v1.controller_pb2 import (
     DeleteTopicsResponse,
     ResourceResult,
 )
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
-from barnabas.rpc.v1.storage_pb2 import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.messages.storage_pb2 import ListOffsetsRequest, ListOffsetsResponse
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 

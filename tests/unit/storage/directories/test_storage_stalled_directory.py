@@ -27,8 +27,8 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.files import SystemFiles
 from barnabas.log.checkpoints import checkpoint_file
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.messages import storage_pb2 as pb
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.v1 import storage_pb2 as pb
 from barnabas.storage import limits
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler

@@ -19,8 +19,8 @@ import pytest
 from barnabas.kernel.clock import ManualClock
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.producers.refused_sequences import RefusedSequences
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
-from barnabas.rpc.v1.storage_pb2 import FetchRequest, PartitionFetch
+from barnabas.messages.metadata_pb2 import PartitionRecord
+from barnabas.messages.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from barnabas.rpc.v1.metadata_pb2 import PartitionRecord
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.storage.replica.leader_state import UNKNOWN_OFFSET, LeaderState, Proposal
 
 LEADER: Final = 1

@@ -12,8 +12,8 @@ import pytest
 from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.controller_pb2 import SeenLeaderEpoch
 from barnabas.metadata.leaders import LEADER_EPOCH_MAX
-from barnabas.rpc.v1.controller_pb2 import SeenLeaderEpoch
 from barnabas.storage import limits
 
 PARTITIONS = 3

@@ -21,7 +21,7 @@ from storage_harness import StorageHarness, batch, run_node, topic_config, topic
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.rpc.v1.storage_pb2 import AppendRequest, AppendResult, PartitionAppendResult
+from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppendResult
 from barnabas.storage import limits
 from barnabas.storage.replica.replica import Replica
 

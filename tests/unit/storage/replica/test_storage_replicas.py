@@ -12,8 +12,8 @@ from storage_harness import NODE_ID, StorageHarness, batch, run_node, topic_conf
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
+from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import MetadataImage, topic_key
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.replica.replica import Replica

@@ -17,8 +17,8 @@ from barnabas.kernel.files import Files
 from barnabas.log import log_directory
 from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
 from barnabas.log.checkpoints.stray import StrayKey, parse_stray_name
+from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import partition_key, topic_key
-from barnabas.rpc.v1.metadata_pb2 import MetadataRecord
 from barnabas.storage import limits
 
 

@@ -15,8 +15,8 @@ from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node
 from barnabas.kernel.config import ConfigError
 from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
-from barnabas.rpc.v1.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.metrics import StorageCollector
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
+from barnabas.messages.coordinator_pb2 import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
 
 NO_GENERATION = -1
 

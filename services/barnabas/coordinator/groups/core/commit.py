@@ -10,7 +10,7 @@ from barnabas.coordinator.groups.core.records import NO_TIMESTAMP, OffsetAndMeta
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import (
+from barnabas.messages.coordinator_pb2 import (
     OffsetCommitPartition,
     OffsetCommitPartitionResult,
     OffsetCommitRequest,

@@ -8,7 +8,7 @@ from barnabas.coordinator.groups.core.group import Group, Member
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import (
+from barnabas.messages.coordinator_pb2 import (
     ClientIdentity,
     GroupDescription,
     GroupMemberDescription,

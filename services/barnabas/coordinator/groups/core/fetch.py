@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata
 from barnabas.coordinator.groups.core.shard import GroupShard
-from barnabas.rpc.v1.coordinator_pb2 import (
+from barnabas.messages.coordinator_pb2 import (
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchResponse,

@@ -7,7 +7,7 @@ from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
+from barnabas.messages.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
 
 
 def handle_heartbeat(

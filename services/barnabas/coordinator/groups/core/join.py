@@ -12,7 +12,7 @@ from barnabas.coordinator.groups.core.shard import GroupShard, session_of
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.coordinator.groups.core.waiting import park_join, protocols_of
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest
+from barnabas.messages.coordinator_pb2 import JoinGroupRequest
 
 
 def handle_join(shard: GroupShard, request: JoinGroupRequest, waiter: Waiter, decision: Decision) -> None:

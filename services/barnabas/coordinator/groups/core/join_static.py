@@ -15,7 +15,7 @@ from barnabas.coordinator.groups.core.shard import GroupShard, session_of
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.coordinator.groups.core.waiting import park_join, protocols_of
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
+from barnabas.messages.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
 
 
 def join_known_instance(

@@ -12,7 +12,7 @@ from barnabas.coordinator.groups.core.rebalance import (
 from barnabas.coordinator.groups.core.shard import GroupShard, session_of
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
+from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember, LeftMember
 
 
 def handle_leave(shard: GroupShard, request: LeaveGroupRequest, waiter: Waiter, decision: Decision) -> None:

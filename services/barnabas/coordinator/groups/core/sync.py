@@ -12,7 +12,7 @@ from barnabas.coordinator.groups.core.shard import GroupShard, sync_of
 from barnabas.coordinator.groups.core.states import GroupEvent, GroupState
 from barnabas.coordinator.groups.core.waiting import park_sync
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import SyncGroupRequest
+from barnabas.messages.coordinator_pb2 import SyncGroupRequest
 
 _MEMBER_OVERHEAD_BYTES = 64
 """Lengths, timeouts and the like of one member in a generation's record, generously."""

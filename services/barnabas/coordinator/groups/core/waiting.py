@@ -6,7 +6,7 @@ from barnabas.coordinator.groups.core.answers import join_error, sync_error
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group, Protocols
 from barnabas.kernel.errors import ErrorCode
-from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest
+from barnabas.messages.coordinator_pb2 import JoinGroupRequest
 
 
 def park_join(group: Group, member_id: str, waiter: Waiter, decision: Decision) -> None:

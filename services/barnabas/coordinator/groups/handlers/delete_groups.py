@@ -11,7 +11,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.delete import handle_delete_group
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.messages.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 async def _handle(coordinator: Coordinator, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

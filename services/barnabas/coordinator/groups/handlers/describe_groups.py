@@ -12,7 +12,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.describe import describe_group
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import DescribeGroupsRequest, DescribeGroupsResponse, GroupDescription
+from barnabas.messages.coordinator_pb2 import DescribeGroupsRequest, DescribeGroupsResponse, GroupDescription
 
 
 async def _handle(coordinator: Coordinator, request: DescribeGroupsRequest) -> DescribeGroupsResponse:

@@ -6,7 +6,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
+from barnabas.messages.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
 
 
 async def _handle(coordinator: Coordinator, request: HeartbeatRequest) -> HeartbeatResponse:

@@ -7,7 +7,7 @@ from barnabas.coordinator.groups.core.answers import join_error
 from barnabas.coordinator.groups.core.join import handle_join
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
+from barnabas.messages.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
 
 
 async def _handle(coordinator: Coordinator, request: JoinGroupRequest) -> JoinGroupResponse:

@@ -6,7 +6,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.leave import handle_leave
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse
 
 
 async def _handle(coordinator: Coordinator, request: LeaveGroupRequest) -> LeaveGroupResponse:

@@ -8,7 +8,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.describe import list_groups
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import ListGroupsRequest, ListGroupsResponse
+from barnabas.messages.coordinator_pb2 import ListGroupsRequest, ListGroupsResponse
 
 
 async def _handle(coordinator: Coordinator, request: ListGroupsRequest) -> ListGroupsResponse:

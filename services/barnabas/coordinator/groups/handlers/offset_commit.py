@@ -10,7 +10,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.commit import commit_response, handle_commit
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.messages.coordinator_pb2 import OffsetCommitRequest, OffsetCommitResponse
 
 
 async def _handle(coordinator: Coordinator, request: OffsetCommitRequest) -> OffsetCommitResponse:

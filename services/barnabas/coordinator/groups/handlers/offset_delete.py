@@ -6,7 +6,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.delete import handle_offset_delete
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse
+from barnabas.messages.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse
 
 
 async def _handle(coordinator: Coordinator, request: OffsetDeleteRequest) -> OffsetDeleteResponse:

@@ -6,7 +6,7 @@ from barnabas.coordinator.coordinator import Coordinator
 from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.messages.coordinator_pb2 import OffsetFetchRequest, OffsetFetchResponse
 
 
 async def _handle(coordinator: Coordinator, request: OffsetFetchRequest) -> OffsetFetchResponse:

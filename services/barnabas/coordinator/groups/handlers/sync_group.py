@@ -7,7 +7,7 @@ from barnabas.coordinator.groups.core.answers import sync_error
 from barnabas.coordinator.groups.core.sync import handle_sync
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.rpc.v1.coordinator_pb2 import SyncGroupRequest, SyncGroupResponse
+from barnabas.messages.coordinator_pb2 import SyncGroupRequest, SyncGroupResponse
 
 
 async def _handle(coordinator: Coordinator, request: SyncGroupRequest) -> SyncGroupResponse:

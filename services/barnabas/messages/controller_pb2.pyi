@@ -3,7 +3,7 @@
 isort:skip_file
 The controller: owner of the cluster's metadata."""
 
-from barnabas.rpc.v1 import metadata_pb2 as _metadata_pb2
+from barnabas.messages import metadata_pb2 as _metadata_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
