@@ -85,7 +85,7 @@ class LogDirectory:
         self._closed_properly: dict[PartitionKey, bool] = {}
         """Of what this process has begun to open; the others are as they were found."""
         self._outdated: set[PartitionKey] = set()
-        """Partitions that are gone, of which the checkpoints on disk may speak yet."""
+        """Partitions that are gone, or have lost their end, while the checkpoints on disk may say otherwise yet."""
         self._identified: dict[PartitionKey, uuid.UUID] = {}
         """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
         self._cache = cache
@@ -181,27 +181,31 @@ class LogDirectory:
                 raise LogStoreError(f"{present.directory} is open under topic id {present.topic_id}")
             return present
         if key in self._outdated:
-            # A partition of the same name must not inherit a recovery point that says its data is safe.
+            # What is appended from here on must not inherit a recovery point that says its data is safe.
             self.write_checkpoints()
         # What this process has opened before, or failed to, was closed properly only if `close_partition` did it.
         is_clean = self._closed_properly.get(key, self.was_clean)
         self._closed_properly[key] = False
-        log = PartitionLog.open(
-            self.path,
-            topic,
-            partition,
-            topic_id,
-            config,
-            self._environment,
-            recovery_point=self.recovery_points.get(key, 0),
-            log_start_offset=self.log_start_offsets.get(key, 0),
-            clean_shutdown=is_clean,
-            first_dirty_offset=self.cleaner_offsets.get(key, -1),
-            is_identified=self._identified.pop(key, None) == topic_id,
-            cache=self._cache,
-            flush_times=self.flush_times,
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        )
+        try:
+            log = PartitionLog.open(
+                self.path,
+                topic,
+                partition,
+                topic_id,
+                config,
+                self._environment,
+                recovery_point=self.recovery_points.get(key, 0),
+                log_start_offset=self.log_start_offsets.get(key, 0),
+                clean_shutdown=is_clean,
+                first_dirty_offset=self.cleaner_offsets.get(key, -1),
+                is_identified=self._identified.pop(key, None) == topic_id,
+                cache=self._cache,
+                flush_times=self.flush_times,
+                producer_id_expiration_ms=producer_id_expiration_ms,
+            )
+        except BaseException:
+            self._cache.forget_log(self._file(directory_name(*key)))
+            raise
         known = self.recovery_points.get(key, 0)
         self.logs[key] = log
         # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
@@ -212,6 +216,8 @@ class LogDirectory:
             except KafkaError:
                 del self.logs[key]
                 log.release()
+                with self._checkpoint_lock:
+                    self._outdated.add(key)
                 raise
         return log
 

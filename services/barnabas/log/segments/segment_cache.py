@@ -16,6 +16,11 @@ OPEN_SEGMENTS_MAX = 256
 class Releasable(Protocol):
     """What the cache closes."""
 
+    @property
+    def directory(self) -> str:
+        """That of its log."""
+        ...
+
     def release(self) -> None: ...
 
 
@@ -46,3 +51,11 @@ class SegmentCache:
         """`segment` is released by others, or has become active."""
         with self._lock:
             self._used.pop(id(segment), None)
+
+    def forget_log(self, directory: str) -> None:
+        """Release all segments of a log: it could not be opened, and nobody else knows of them."""
+        with self._lock:
+            keys = [key for key, segment in self._used.items() if segment.directory == directory]
+            released = [self._used.pop(key) for key in keys]
+        for segment in released:
+            segment.release()
