@@ -24,7 +24,7 @@ from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.controller.whole_decisions import settle_decision
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
-from barnabas.kernel.cancellation import cancelled_all_the_same
+from barnabas.kernel.cancellation import run_apart
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.messages.controller_pb2 import (
@@ -87,18 +87,11 @@ class ActiveController:
     async def run(self, election: Election, leadership: Leadership) -> None:
         """Lead until cancelled. Raises LeadershipLost, or WrongCluster when the config names another cluster."""
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.writer.run(), name="metadata writer")
-                tasks.create_task(election.keep(leadership), name="lease")
-                tasks.create_task(self._sessions.watch_for_silence(), name="silent services")
-                await self._prepare()
-                self._sessions.restore(self.image)
-                self.is_ready = True
+            await run_apart(self._lead(election, leadership))
         except ExceptionGroup as group:
             expected = group.subgroup((LeadershipLost, WrongCluster))
             if expected is None or len(expected.exceptions) < len(group.exceptions):
                 raise
-            cancelled_all_the_same()
             raise expected.exceptions[0] from None
         finally:
             self.is_ready = False
@@ -106,6 +99,15 @@ class ActiveController:
             self._fanout.end_all("this controller stepped down")
             for task in self._removals:
                 task.cancel()
+
+    async def _lead(self, election: Election, leadership: Leadership) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.writer.run(), name="metadata writer")
+            tasks.create_task(election.keep(leadership), name="lease")
+            tasks.create_task(self._sessions.watch_for_silence(), name="silent services")
+            await self._prepare()
+            self._sessions.restore(self.image)
+            self.is_ready = True
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         """Register the caller, then everything it must know.

@@ -1,16 +1,28 @@
-"""What asyncio's TaskGroup forgets up to Python 3.12."""
+"""Task groups that a task outlives: what asyncio's TaskGroup gets wrong up to Python 3.12."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def cancelled_all_the_same() -> None:
-    """Raise CancelledError if the current task was asked to end.
+async def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` in a task of its own, and return or raise what it does; cancelling the caller cancels it.
 
-    For who goes on after an error that left a TaskGroup. Where the task is cancelled while the group waits for its
-    other tasks to end, the group raises the error alone, and nobody asks a second time.
+    For who goes on after an error that left a TaskGroup. Where a part fails while the group already waits for the
+    others, the group cancels its own task and never takes that back (`Task.cancelling` stays above 0); where its task
+    is cancelled in that moment, it raises the part's error alone, and nobody asks a second time. Here the former ends
+    with the task of `work`, and the latter raises CancelledError.
     """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+    caller = asyncio.current_task()
+    assert caller is not None
+    cancelled_before = caller.cancelling()
+    try:
+        return await asyncio.create_task(work)
+    except Exception:
+        if caller.cancelling() > cancelled_before:
+            raise asyncio.CancelledError from None
+        raise

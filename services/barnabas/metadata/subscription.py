@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from barnabas.kernel.cancellation import cancelled_all_the_same
+from barnabas.kernel.cancellation import run_apart
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
@@ -121,7 +121,7 @@ class MetadataSubscription:
     async def _watch(self) -> str:
         """Follow the active link until that ends, and return why it did. Raises RegistrationRefused."""
         try:
-            await self._replay_stream()
+            await run_apart(self._replay_stream())
         except HistoryRefused as error:
             self._on_refused(str(error))
             return str(error)
@@ -157,7 +157,6 @@ class MetadataSubscription:
                 if heartbeats is not None:
                     heartbeats.cancel()
         except ExceptionGroup as group:
-            cancelled_all_the_same()
             raise group.exceptions[0] from None
 
     def _on_refused(self, reason: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.metrics import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
-from barnabas.controller.store.protocol import Store
+from barnabas.controller.store.protocol import LeaseLost, Store
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import system_environment
@@ -298,6 +298,34 @@ async def test_a_standby_names_the_active_one_and_takes_over(
                 async with watching(second.address, node_request()) as survivor:
                     assert facts(survivor.image) == facts(before)
                     assert (await create(survivor, "payments")).result.error_code == 0
+
+
+async def test_a_controller_that_lost_its_lease_leads_again_and_can_be_stopped(
+    open_store: StoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, is_lost = await open_store(), False
+    keep = store.keep_lease_alive
+
+    async def keep_or_lose(lease_id: int) -> None:
+        nonlocal is_lost
+        if is_lost:
+            is_lost = False
+            raise LeaseLost(f"lease {lease_id} is gone")
+        await keep(lease_id)
+
+    monkeypatch.setattr(store, "keep_lease_alive", keep_or_lose)
+    config = config_for(tmp_path, broker_session_timeout_ms=10_000)
+    async with running_controller(config, store, over_grpc()) as running:
+        for topic in ("orders", "payments"):
+            await settled(running)
+            former, is_lost = running.controller.active, True
+            assert former is not None
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                while running.controller.active in (former, None):
+                    assert not running.ended.done(), "it ended with the lease"
+                    await asyncio.sleep(0.02)
+            async with watching(running.address, node_request()) as node:
+                assert (await create(node, topic)).result.error_code == 0
 
 
 async def test_metrics_say_who_is_active_and_what_is_offline(running: RunningController) -> None:
