@@ -13,12 +13,12 @@ from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.links.stream_metrics import StreamCollector
 from barnabas.messages.controller_pb2 import WatchRequest
 from barnabas.messages.metadata_pb2 import CoordinatorRecord
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
-from barnabas.rpc.stream_metrics import StreamCollector
 
 STOP_GRACE_SECONDS = 0.5
 """How long calls may still be answered once the service is to stop."""

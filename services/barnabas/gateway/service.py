@@ -20,12 +20,12 @@ from barnabas.gateway.telemetry.service import client_telemetry
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.local_storage import LocalStorage
+from barnabas.links.stream_counts import StorageStreamCounts
+from barnabas.links.stream_metrics import StreamCollector
 from barnabas.messages.controller_pb2 import WatchRequest
 from barnabas.messages.metadata_pb2 import GatewayRecord
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
-from barnabas.rpc.stream_counts import StorageStreamCounts
-from barnabas.rpc.stream_metrics import StreamCollector
 
 log = get_logger("gateway")
 

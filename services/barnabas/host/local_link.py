@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
+from barnabas.links.deadlines import Deadlines
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
+from barnabas.links.storage_messages import AppendBatches, FetchedResult
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequest
-from barnabas.rpc.append_frames import AppendBatches
-from barnabas.rpc.deadlines import Deadlines
-from barnabas.rpc.fetch_frames import FetchedResult
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
 if TYPE_CHECKING:

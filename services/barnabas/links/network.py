@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink, ControllerService
     from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
     from barnabas.links.storage_link import StorageLink, StorageService
-    from barnabas.rpc.stream_counts import StorageStreamCounts
+    from barnabas.links.stream_counts import StorageStreamCounts
 
 
 class Server(Protocol):

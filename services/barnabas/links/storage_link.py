@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.links.storage_messages import AppendBatches, FetchedResult
     from barnabas.messages.storage_pb2 import (
         AppendFrame,
         AppendRequest,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
     )
-    from barnabas.rpc.append_frames import AppendBatches
-    from barnabas.rpc.fetch_frames import FetchedResult
 
 
 class Requests(Protocol):

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
+from barnabas.links.stream_counts import StreamCounts
 from barnabas.rpc import limits
-from barnabas.rpc.stream_counts import StreamCounts
 
 ResultT = TypeVar("ResultT")
 

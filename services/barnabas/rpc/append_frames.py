@@ -10,29 +10,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from barnabas.kernel.varint import unsigned_varint
+from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
 from barnabas.rpc.field_tags import length_delimited_tag
 
 _REQUEST: Final = length_delimited_tag(AppendFrame, "requests")
 _PARTITION: Final = length_delimited_tag(AppendRequest, "partitions")
 _RECORDS: Final = length_delimited_tag(PartitionAppend, "records")
-
-
-class AppendBatches:
-    """An AppendRequest whose record batches are beside it: `head` has no partitions, `partitions` no records."""
-
-    __slots__ = ("correlation_id", "head", "partitions", "records")
-
-    def __init__(self, head: AppendRequest) -> None:
-        self.head = head
-        self.partitions: list[PartitionAppend] = []
-        self.records: list[bytes] = []
-        self.correlation_id = 0
-
-    def add(self, partition: PartitionAppend, records: bytes) -> None:
-        """One more partition and what is to be appended to it."""
-        self.partitions.append(partition)
-        self.records.append(records)
 
 
 def encode_append_frame(requests: Sequence[AppendRequest | AppendBatches]) -> bytes:

@@ -27,10 +27,10 @@ import grpc
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
+from barnabas.links.deadlines import Deadlines
 from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
+from barnabas.links.stream_counts import StreamCounts
 from barnabas.rpc import limits
-from barnabas.rpc.deadlines import Deadlines
-from barnabas.rpc.stream_counts import StreamCounts
 
 log = get_logger("rpc.coalesced")
 

@@ -10,10 +10,10 @@ message's fields in any order); field numbers and wire types are those of storag
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.kernel.varint import unsigned_varint
+from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.storage_pb2 import FetchResult, FetchResultFrame, PartitionFetchResult
 from barnabas.rpc.field_tags import length_delimited_tag
 
@@ -29,21 +29,6 @@ _RECORDS_TAG: Final = length_delimited_tag(PartitionFetchResult, "records")
 
 WALKED_BYTES_MIN: Final = 4096
 """A smaller partition's result is decoded as it is: copying its records costs less than looking for them."""
-
-
-class PartitionFetched(NamedTuple):
-    """One partition's result. The records are in `records`, whether or not they are in `fields` as well."""
-
-    fields: PartitionFetchResult
-    records: bytes | memoryview = b""
-
-
-@dataclass(slots=True)
-class FetchedResult:
-    """The results of one FetchRequest, in its order."""
-
-    correlation_id: int
-    partitions: list[PartitionFetched]
 
 
 class EncodedResult(NamedTuple):

@@ -12,8 +12,8 @@ from barnabas.rpc.server import RpcServer
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink
     from barnabas.links.coordinator_link import CoordinatorLink
+    from barnabas.links.stream_counts import StorageStreamCounts
     from barnabas.rpc.storage_streams import StorageConnection
-    from barnabas.rpc.stream_counts import StorageStreamCounts
 
 
 class GrpcNetwork:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerService
     from barnabas.links.coordinator_link import CoordinatorService
     from barnabas.links.storage_link import StorageService
-    from barnabas.rpc.stream_counts import StorageStreamCounts
+    from barnabas.links.stream_counts import StorageStreamCounts
 
 
 class RpcServer:

@@ -10,10 +10,10 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.links.storage_link import StorageService
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import AppendFrame, AppendResultFrame, FetchFrame
 from barnabas.rpc.answers import PeerStalled
 from barnabas.rpc.storage_streams import INSIDE
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 log = get_logger("rpc.storage")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from barnabas.links.storage_messages import AppendBatches, FetchedResult
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import (
     DESCRIPTOR,
     AppendRequest,
@@ -13,12 +15,11 @@ from barnabas.messages.storage_pb2 import (
     FetchRequest,
 )
 from barnabas.rpc import limits
-from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
+from barnabas.rpc.append_frames import encode_append_frame
 from barnabas.rpc.calls import ServiceCalls, method_path
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
-from barnabas.rpc.fetch_frames import FetchedResult, decode_fetch_results
-from barnabas.rpc.stream_counts import StorageStreamCounts
+from barnabas.rpc.fetch_frames import decode_fetch_results
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import Calls

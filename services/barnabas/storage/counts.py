@@ -10,8 +10,8 @@ from collections import Counter
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import SECONDS_BUCKETS, Histogram
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.log.flush_times import FlushTimes
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 NODE_FAULTS = frozenset(
     {

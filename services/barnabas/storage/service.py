@@ -15,6 +15,7 @@ from barnabas.kernel.allocator import collection_put_off
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.errors import LinkError
+from barnabas.links.stream_metrics import StreamCollector
 from barnabas.log.errors import LogStoreError
 from barnabas.messages.controller_pb2 import RaiseLeaderEpochsRequest, SeenLeaderEpoch, WatchRequest
 from barnabas.messages.metadata_pb2 import NodeRecord
@@ -22,7 +23,6 @@ from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
-from barnabas.rpc.stream_metrics import StreamCollector
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane, open_lanes

@@ -31,6 +31,7 @@ from barnabas.gateway.telemetry.metrics import TelemetryMetrics
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import no_network, seeded_environment
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
@@ -51,7 +52,6 @@ from barnabas.metadata.image import (
     topic_key,
 )
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.stream_counts import StorageStreamCounts
 from barnabas.wire import responses
 from barnabas.wire.schema import API_VERSIONS_KEY, is_flexible, response_schema
 

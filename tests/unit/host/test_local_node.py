@@ -12,6 +12,7 @@ from barnabas.host.local_link import LocalAppends
 from barnabas.host.local_node import LocalNode
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
 from barnabas.links.local_storage import Placed
+from barnabas.links.storage_messages import AppendBatches
 from barnabas.log.append import AppendInfo
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
@@ -22,7 +23,6 @@ from barnabas.messages.storage_pb2 import (
     PartitionAppend,
     PartitionAppendResult,
 )
-from barnabas.rpc.append_frames import AppendBatches
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
 TOPIC = b"t" * 16

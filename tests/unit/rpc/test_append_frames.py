@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.storage_pb2 import AppendFrame, AppendRequest, PartitionAppend
-from barnabas.rpc.append_frames import AppendBatches, encode_append_frame
+from barnabas.rpc.append_frames import encode_append_frame
 
 heads = st.builds(
     AppendRequest,

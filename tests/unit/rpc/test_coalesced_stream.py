@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import (
     AppendFrame,
     AppendRequest,
@@ -23,7 +24,6 @@ from barnabas.messages.storage_pb2 import (
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.server import RpcServer
 from barnabas.rpc.storage_streams import StorageConnection
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 
 class Servicer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.links.storage_messages import PartitionFetched
 from barnabas.messages.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
@@ -12,7 +13,7 @@ from barnabas.messages.storage_pb2 import (
     FetchResultFrame,
     PartitionFetchResult,
 )
-from barnabas.rpc.fetch_frames import PartitionFetched, encode_fetch_results, encode_result
+from barnabas.rpc.fetch_frames import encode_fetch_results, encode_result
 
 int64 = st.integers(-1, 2**63 - 1)
 

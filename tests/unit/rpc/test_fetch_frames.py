@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.links.storage_messages import FetchedResult
 from barnabas.messages.storage_pb2 import (
     AbortedTransaction,
     EpochEndOffset,
@@ -14,7 +15,7 @@ from barnabas.messages.storage_pb2 import (
     FetchResultFrame,
     PartitionFetchResult,
 )
-from barnabas.rpc.fetch_frames import WALKED_BYTES_MIN, FetchedResult, decode_fetch_results
+from barnabas.rpc.fetch_frames import WALKED_BYTES_MIN, decode_fetch_results
 
 int64 = st.integers(-1, 2**63 - 1)
 small_records = st.binary(max_size=20)

@@ -13,6 +13,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
+from barnabas.links.storage_messages import FetchedResult
 from barnabas.messages.metadata_pb2 import (
     ClusterRecord,
     ConfigRecord,
@@ -43,7 +44,6 @@ from barnabas.metadata.image import (
     topic_key,
 )
 from barnabas.records.record import encode_batch
-from barnabas.rpc.fetch_frames import FetchedResult
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane

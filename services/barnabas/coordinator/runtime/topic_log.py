@@ -12,6 +12,8 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import LinkError
+from barnabas.links.storage_messages import PartitionFetched
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
@@ -25,8 +27,6 @@ from barnabas.messages.storage_pb2 import (
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES, led_partition
 from barnabas.records.batch import iterate_headers
-from barnabas.rpc.fetch_frames import PartitionFetched
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 if TYPE_CHECKING:
     from barnabas.links.network import Network

@@ -19,13 +19,13 @@ from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, PRODUCER_ID_AT, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
-from barnabas.rpc.append_frames import AppendBatches
 from barnabas.wire.produce import (
     TOPIC_ID_FROM,
     LeaderEndpoint,

@@ -19,9 +19,9 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
 from barnabas.links.storage_link import Fetches
+from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
-from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 from barnabas.wire.fetch import FetchedPartition
 
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)

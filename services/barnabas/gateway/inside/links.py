@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from barnabas.kernel.errors import KafkaError
 from barnabas.links.local_storage import LocalStorage
 from barnabas.links.storage_link import StorageLink
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink

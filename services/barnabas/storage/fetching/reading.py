@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.links.local_storage import Read, Sought
+from barnabas.links.storage_messages import PartitionFetched
 from barnabas.log.log_slice import LogSlice
 from barnabas.log.partition_log import PartitionLog
 from barnabas.messages.storage_pb2 import (
@@ -18,7 +19,6 @@ from barnabas.messages.storage_pb2 import (
     PartitionFetch,
     PartitionFetchResult,
 )
-from barnabas.rpc.fetch_frames import PartitionFetched
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED

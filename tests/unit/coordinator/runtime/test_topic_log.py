@@ -17,13 +17,13 @@ from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRe
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import Unreachable
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages import storage_pb2 as pb
 from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage, node_key, partition_key, topic_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import encode_batch
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 TOPIC_ID = b"t" * 16
 EPOCH = 3

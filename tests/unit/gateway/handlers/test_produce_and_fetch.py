@@ -12,13 +12,13 @@ from gateway_harness import FakeStream, Gateway, request_frame, topic_id
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
+from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.storage_pb2 import (
     AppendResult,
     PartitionAppendResult,
     PartitionFetchResult,
 )
 from barnabas.records.record import encode_batch
-from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 
 PRODUCE, FETCH = 0, 1
 UNKNOWN_ID = uuid.UUID(int=9).bytes

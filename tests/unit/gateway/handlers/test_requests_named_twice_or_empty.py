@@ -10,6 +10,7 @@ from gateway_harness import FakeStream, Gateway, topic_id
 
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.controller_pb2 import (
     CreatedTopic,
     CreateTopicsResponse,
@@ -25,7 +26,6 @@ from barnabas.messages.storage_pb2 import (
     PartitionAppendResult,
     PartitionFetchResult,
 )
-from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 8, 19, 20
 DELETE_RECORDS, INIT_PRODUCER_ID, ELECT_LEADERS, REASSIGN, OFFSET_DELETE = 21, 22, 43, 45, 47

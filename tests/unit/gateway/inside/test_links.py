@@ -13,12 +13,12 @@ from gateway_harness import node_record
 
 from barnabas.gateway.inside.links import Links
 from barnabas.links.errors import Unreachable
+from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.messages.storage_pb2 import AppendRequest
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.rpc.stream_counts import StorageStreamCounts
 
 
 class Metadata:

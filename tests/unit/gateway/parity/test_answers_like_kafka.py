@@ -11,6 +11,7 @@ from gateway_harness import FakeStream, Gateway, topic_id
 from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.gateway.parity.differences import DIFFERENCES, Difference
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.controller_pb2 import (
     DeletedTopic,
     DeleteTopicsResponse,
@@ -22,7 +23,6 @@ from barnabas.messages.coordinator_pb2 import (
     OffsetCommitTopicResult,
 )
 from barnabas.messages.storage_pb2 import PartitionFetchResult
-from barnabas.rpc.fetch_frames import FetchedResult, PartitionFetched
 
 FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, SYNC_GROUP = 1, 3, 8, 10, 14
 DELETE_TOPICS, INIT_PRODUCER_ID, CREATE_PARTITIONS, DESCRIBE_CLUSTER = 20, 22, 37, 60

@@ -1,12 +1,11 @@
-"""What is counted of streams, and the names of calls' spans."""
+"""What is counted of streams, and how it is shown."""
 
 from __future__ import annotations
 
 import pytest
 
-from barnabas.rpc.stream_counts import MessageCounts, StorageStreamCounts
-from barnabas.rpc.stream_metrics import StreamCollector
-from barnabas.rpc.traced_calls import span_name
+from barnabas.links.stream_counts import MessageCounts, StorageStreamCounts
+from barnabas.links.stream_metrics import StreamCollector
 
 
 def test_items_and_bytes_of_messages() -> None:
@@ -48,15 +47,3 @@ def test_streams_that_are_gone_wait_for_nothing() -> None:
     assert shown("barnabas_stream_waiting_requests") == before + 3
     del stream
     assert shown("barnabas_stream_waiting_requests") == before
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        ("/barnabas.rpc.v1.Storage/ListOffsets", "storage.list_offsets"),
-        ("/barnabas.rpc.v1.GroupCoordinator/JoinGroup", "coordinator.join_group"),
-        ("/barnabas.rpc.v1.Controller/CreateTopics", "controller.create_topics"),
-    ],
-)
-def test_spans_of_calls_have_readable_names(method: str, name: str) -> None:
-    assert span_name(method) == name

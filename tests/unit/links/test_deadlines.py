@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.rpc import deadlines as deadlines_module
-from barnabas.rpc.deadlines import TICK_SECONDS, Deadlines
+from barnabas.links import deadlines as deadlines_module
+from barnabas.links.deadlines import TICK_SECONDS, Deadlines
 
 
 class VirtualLoop:

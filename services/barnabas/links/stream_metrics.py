@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.kernel.histograms import histogram_family
-from barnabas.rpc.stream_counts import StorageStreamCounts, StreamCounts
+from barnabas.links.stream_counts import StorageStreamCounts, StreamCounts
 
 
 class StreamCollector(Collector):
