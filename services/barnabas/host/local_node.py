@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
     )
-    from barnabas.storage.handlers.fetch import FetchHandler
     from barnabas.storage.replica.replicas import Replicas
     from barnabas.storage.servicer import StorageServicer
 
@@ -33,7 +32,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 class LocalNode:
-    """What a `StorageConnection` is to a node elsewhere: `appends`, `fetches`, and `stub` for the look-ups.
+    """What a `StorageConnection` is to a node elsewhere: `appends`, `fetches`, and the calls of storage.proto.
 
     While the node does not serve yet, or no longer, it is a node that cannot be reached.
     """
@@ -44,18 +43,16 @@ class LocalNode:
         self.node_id = node_id
         self.appends = LocalAppends()
         self.fetches = LocalFetches()
-        self.stub = LocalCalls()
+        self._servicer: StorageServicer | None = None
         self._replicas: Replicas | None = None
-        self._fetches: FetchHandler | None = None
 
     @asynccontextmanager
     async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
         """The node serves while the context is open; a fault of ours that would leave fetches waiting ends it."""
         self.appends.open(servicer.appends)
         unanswered = self.fetches.open(servicer.fetches)
-        self.stub.open(servicer)
+        self._servicer = servicer
         self._replicas = replicas
-        self._fetches = servicer.fetches
         try:
             async with asyncio.TaskGroup() as tasks:
                 woken = tasks.create_task(unanswered.serve_woken(), name="woken fetches")
@@ -63,9 +60,9 @@ class LocalNode:
                 woken.cancel()
         finally:
             unanswered.close()
-            self._replicas = self._fetches = None
-            for part in (self.appends, self.fetches, self.stub):
-                part.close()
+            self._servicer = self._replicas = None
+            self.appends.close()
+            self.fetches.close()
 
     def append_at_once(
         self, topic_id: bytes, partition: int, records: memoryview, acks: int
@@ -85,33 +82,16 @@ class LocalNode:
         self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
     ) -> list[Read] | None:
         """See `LocalStorage`."""
-        if self._fetches is None:
+        if self._servicer is None:
             return None
+        fetches = self._servicer.fetches
         began = perf_counter()
-        reads = self._fetches.reader.read_at_once(
+        reads = fetches.reader.read_at_once(
             sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
         )
         if reads is not None:
-            self._fetches.read_times.observe(perf_counter() - began)
+            fetches.read_times.observe(perf_counter() - began)
         return reads
-
-    async def close(self) -> None:
-        """The gateway needs it no longer; the node goes on."""
-
-
-class LocalCalls:
-    """The unary calls of storage.proto, answered by the node's own methods."""
-
-    def __init__(self) -> None:
-        self._servicer: StorageServicer | None = None
-
-    def open(self, servicer: StorageServicer) -> None:
-        """The node serves from now on."""
-        self._servicer = servicer
-
-    def close(self) -> None:
-        """The node serves no longer."""
-        self._servicer = None
 
     async def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
@@ -142,6 +122,9 @@ class LocalCalls:
         if self._servicer is None:
             raise Unreachable("the storage node in this process does not serve")
         return self._servicer
+
+    async def close(self) -> None:
+        """The gateway needs it no longer; the node goes on."""
 
 
 async def _in_time(answer: Awaitable[ResponseT], timeout: float | None) -> ResponseT:

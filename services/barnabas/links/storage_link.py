@@ -84,11 +84,17 @@ class Fetches(Requests, Protocol):
         ...
 
 
-class Calls(Protocol):
-    """Requests with one answer each, under their names in storage.proto; `timeout` in seconds.
-
-    They fail with a `LinkError`, after `timeout` at the latest.
+class StorageLink(Protocol):
+    """One storage node. Calls have their names in storage.proto, and fail with a `LinkError`, after `timeout` seconds
+    at the latest.
     """
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def appends(self) -> Appends: ...
+    @property
+    def fetches(self) -> Fetches: ...
 
     def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
@@ -109,19 +115,6 @@ class Calls(Protocol):
     def DescribeProducers(
         self, request: DescribeProducersRequest, *, timeout: float | None = None
     ) -> Awaitable[DescribeProducersResponse]: ...
-
-
-class StorageLink(Protocol):
-    """One storage node."""
-
-    @property
-    def address(self) -> str: ...
-    @property
-    def appends(self) -> Appends: ...
-    @property
-    def fetches(self) -> Fetches: ...
-    @property
-    def stub(self) -> Calls: ...
 
     async def close(self) -> None:
         """What waits fails."""

@@ -12,8 +12,8 @@ from barnabas.rpc.server import RpcServer
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink
     from barnabas.links.coordinator_link import CoordinatorLink
+    from barnabas.links.storage_link import StorageLink
     from barnabas.links.stream_counts import StorageStreamCounts
-    from barnabas.rpc.storage_streams import StorageConnection
 
 
 class GrpcNetwork:
@@ -26,15 +26,16 @@ class GrpcNetwork:
         *,
         reads_for_clients: bool = True,
         append_bytes_max: int | None = None,
-    ) -> StorageConnection:
+    ) -> StorageLink:
         from barnabas.rpc.storage_streams import StorageConnection
 
-        return StorageConnection(
+        connection = StorageConnection(
             address,
             counts,
             reads_for_clients=reads_for_clients,
             append_bytes_max=append_bytes_max or limits.STREAM_UNANSWERED_BYTES_MAX,
         )
+        return cast("StorageLink", connection)
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
         from barnabas.messages.coordinator_pb2 import DESCRIPTOR

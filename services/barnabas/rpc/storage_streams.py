@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from barnabas.links.storage_messages import AppendBatches, FetchedResult
 from barnabas.links.stream_counts import StorageStreamCounts
@@ -21,9 +21,6 @@ from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.fetch_frames import decode_fetch_results
 
-if TYPE_CHECKING:
-    from barnabas.links.storage_link import Calls
-
 _SERVICE: Final = DESCRIPTOR.services_by_name["Storage"]
 _APPEND: Final = method_path(_SERVICE.methods_by_name["Append"])
 _FETCH: Final = method_path(_SERVICE.methods_by_name["Fetch"])
@@ -32,11 +29,11 @@ INSIDE: Final = ("barnabas-reads-for", "coordinator")
 """Metadata of a Fetch stream whose reads are not for clients, and not counted as theirs."""
 
 
-class StorageConnection:
+class StorageConnection(ServiceCalls):
     """Owns the channels and streams to one storage node.
 
-    Appends and fetches have a connection each, so that neither waits behind the other's flow control. `stub` is
-    for the unary look-ups and shares the fetches' connection.
+    Appends and fetches have a connection each, so that neither waits behind the other's flow control. The calls share
+    the fetches' connection.
     """
 
     def __init__(
@@ -60,7 +57,7 @@ class StorageConnection:
             _APPEND, None, counts.appends.received.counting(AppendResultFrame.FromString)
         )
         encode_appends = counts.appends.sent.counting_encoder(encode_append_frame)
-        self.stub = cast("Calls", ServiceCalls(self._fetch_channel, _SERVICE))
+        super().__init__(self._fetch_channel, _SERVICE)
         self.appends: CoalescedStream[AppendRequest | AppendBatches, AppendResult] = CoalescedStream(
             lambda: open_appends(None),
             lambda requests, _hurried, _withdrawn: encode_appends(requests),

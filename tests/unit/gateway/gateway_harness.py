@@ -9,7 +9,6 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 from kio.index import load_request_schema
@@ -149,7 +148,7 @@ class FakeMetadata:
         return self.image
 
 
-class FakeStub:
+class FakeLink:
     """The calls of a link: each is answered by the function of its name in `answers`, or its outcome is unknown."""
 
     def __init__(self, **answers: Callable[[Any], Any]) -> None:
@@ -208,18 +207,18 @@ class FakeStream:
 
 
 class FakeLinks(Links):
-    """Real look-ups in the image, fake connections: `nodes` by node id, `coordinator_stubs` by address."""
+    """Real look-ups in the image, fake connections: `nodes` by node id, `coordinators` by address."""
 
     def __init__(self, metadata: FakeMetadata) -> None:
         super().__init__(cast(MetadataSubscription, metadata), no_network(), StorageStreamCounts())
         self.nodes: dict[int, Any] = {}
-        self.coordinator_stubs: dict[str, FakeStub] = {}
+        self.coordinators: dict[str, FakeLink] = {}
 
     def storage(self, node_id: int) -> Any:
         return self.nodes.get(node_id)
 
     def coordinator_at(self, address: str) -> Any:
-        return self.coordinator_stubs.setdefault(address, FakeStub())
+        return self.coordinators.setdefault(address, FakeLink())
 
 
 class Gateway:
@@ -231,7 +230,7 @@ class Gateway:
         listener: Listener = LISTENER,
         forwarder: TelemetryForwarder | None = None,
     ) -> None:
-        self.controller = FakeStub()
+        self.controller = FakeLink()
         self.metadata = FakeMetadata(small_cluster() if records is None else records, self.controller)
         self.links = FakeLinks(self.metadata)
         self.clock = ManualClock()
@@ -253,17 +252,17 @@ class Gateway:
         self.client = Client(1, "10.1.2.3", "127.0.0.1", listener)
 
     @property
-    def coordinator(self) -> FakeStub:
-        stub: FakeStub = self.links.coordinator_at("c1")
-        return stub
+    def coordinator(self) -> FakeLink:
+        link: FakeLink = self.links.coordinator_at("c1")
+        return link
 
     def node(self, node_id: int, appends: FakeStream | None = None, fetches: FakeStream | None = None) -> Any:
         """Make a storage node reachable."""
-        connection = SimpleNamespace(
-            appends=appends or FakeStream(), fetches=fetches or FakeStream(), stub=FakeStub()
-        )
-        self.links.nodes[node_id] = connection
-        return connection
+        link: Any = FakeLink()
+        link.appends = appends or FakeStream()
+        link.fetches = fetches or FakeStream()
+        self.links.nodes[node_id] = link
+        return link
 
     async def ask(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
         pieces = await self.dispatcher.serve(request_frame(api_key, version, body), self.client)

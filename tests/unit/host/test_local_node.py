@@ -86,7 +86,7 @@ async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
     with pytest.raises(Unreachable):
         await node.fetches.send(FetchRequest())
     with pytest.raises(Unreachable):
-        await node.stub.ListOffsets(ListOffsetsRequest())
+        await node.ListOffsets(ListOffsetsRequest())
     assert node.append_at_once(TOPIC, 0, b"batch", -1) is None
 
 
@@ -159,9 +159,9 @@ async def test_a_look_up_is_late_as_over_the_network() -> None:
     node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer):
         with pytest.raises(DeadlinePassed):
-            await node.stub.ListOffsets(ListOffsetsRequest(), timeout=0)
+            await node.ListOffsets(ListOffsetsRequest(), timeout=0)
         servicer.may_answer.set()
-        assert await node.stub.ListOffsets(ListOffsetsRequest(), timeout=60) == ListOffsetsResponse()
+        assert await node.ListOffsets(ListOffsetsRequest(), timeout=60) == ListOffsetsResponse()
 
 
 @pytest.mark.parametrize(

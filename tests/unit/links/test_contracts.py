@@ -11,7 +11,7 @@ from barnabas.controller.servicer import ControllerServicer
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
-from barnabas.links.storage_link import Calls, StorageService
+from barnabas.links.storage_link import StorageLink, StorageService
 from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2
 from barnabas.storage.servicer import StorageServicer
 
@@ -30,7 +30,7 @@ def calls_of(end: type[Any]) -> set[str]:
     [
         (CONTROLLER, ControllerLink, ControllerService, ControllerServicer),
         (COORDINATOR, CoordinatorLink, CoordinatorService, CoordinatorServicer),
-        (STORAGE, Calls, StorageService, StorageServicer),
+        (STORAGE, StorageLink, StorageService, StorageServicer),
     ],
     ids=["controller", "coordinator", "storage"],
 )

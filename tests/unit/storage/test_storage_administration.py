@@ -22,7 +22,7 @@ async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
 
 async def delete(node: StorageHarness, topic: uuid.UUID, before: int, index: int = 0) -> tuple[int, int]:
     item = pb.DeleteRecordsPartition(topic_id=topic.bytes, partition=index, before_offset=before)
-    response = await node.connection.stub.DeleteRecords(pb.DeleteRecordsRequest(partitions=[item]))
+    response = await node.connection.DeleteRecords(pb.DeleteRecordsRequest(partitions=[item]))
     (result,) = response.results
     return result.error_code, result.low_watermark
 
@@ -56,7 +56,7 @@ async def test_what_may_not_be_deleted(node: StorageHarness) -> None:
 
 
 async def log_dirs(node: StorageHarness, **asked: Any) -> list[pb.LogDirDescription]:
-    response = await node.connection.stub.DescribeLogDirs(pb.DescribeLogDirsRequest(**asked))
+    response = await node.connection.DescribeLogDirs(pb.DescribeLogDirsRequest(**asked))
     return list(response.log_dirs)
 
 
@@ -86,7 +86,7 @@ async def test_log_directories(node: StorageHarness, monkeypatch: pytest.MonkeyP
 
 async def producers(node: StorageHarness, topic: uuid.UUID) -> pb.PartitionProducers:
     item = pb.PartitionOfTopic(topic_id=topic.bytes, partition=0)
-    response = await node.connection.stub.DescribeProducers(pb.DescribeProducersRequest(partitions=[item]))
+    response = await node.connection.DescribeProducers(pb.DescribeProducersRequest(partitions=[item]))
     (result,) = response.results
     return result
 

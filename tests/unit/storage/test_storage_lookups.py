@@ -37,9 +37,7 @@ async def find(
     item = ListOffsetsPartition(
         topic_id=topic.bytes, partition=index, current_leader_epoch=epoch, timestamp_ms=timestamp_ms
     )
-    response = await node.connection.stub.ListOffsets(
-        ListOffsetsRequest(partitions=[item], isolation_level=level)
-    )
+    response = await node.connection.ListOffsets(ListOffsetsRequest(partitions=[item], isolation_level=level))
     result = response.results[0]
     return result.error_code, result.offset, result.timestamp_ms, result.leader_epoch
 
@@ -109,7 +107,7 @@ async def test_ends_of_leader_epochs(node: StorageHarness) -> None:
         )
         for index, epoch in ((0, 1), (0, 2), (0, 3), (0, 9), (5, 1))
     ]
-    response = await node.connection.stub.OffsetForLeaderEpoch(OffsetForLeaderEpochRequest(partitions=items))
+    response = await node.connection.OffsetForLeaderEpoch(OffsetForLeaderEpochRequest(partitions=items))
     found = [(each.error_code, each.end.leader_epoch, each.end.end_offset) for each in response.results]
     unknown = int(ErrorCode.unknown_topic_or_partition)
     assert found == [(0, 1, 2), (0, 1, 2), (0, 3, 3), (0, -1, -1), (unknown, -1, -1)]

@@ -96,7 +96,7 @@ class StorageEnds:
                 ]
             )
             try:
-                response = await link.stub.ListOffsets(request, timeout=limits.LAG_LOOK_UP_SECONDS)
+                response = await link.ListOffsets(request, timeout=limits.LAG_LOOK_UP_SECONDS)
             except LinkError as error:
                 log.debug("a storage node does not say where its logs end", reason=str(error))
                 return

@@ -205,7 +205,7 @@ class StorageTopicLog:
         )
         try:
             timeout_seconds = self._config.offsets_commit_timeout_ms / 1000
-            response = await storage.stub.ListOffsets(
+            response = await storage.ListOffsets(
                 ListOffsetsRequest(partitions=[item]), timeout=timeout_seconds
             )
         except LinkError as error:

@@ -16,9 +16,9 @@ from barnabas.messages.storage_pb2 import DeleteRecordsPartition, DeleteRecordsR
 
 
 async def handle(request: Request) -> Answer:
-    async def ask(connection: StorageLink, asked: list[DeleteRecordsPartition]) -> list[DeleteRecordsResult]:
+    async def ask(link: StorageLink, asked: list[DeleteRecordsPartition]) -> list[DeleteRecordsResult]:
         message = DeleteRecordsRequest(partitions=asked)
-        response = await connection.stub.DeleteRecords(message, timeout=request.timeout_seconds)
+        response = await link.DeleteRecords(message, timeout=request.timeout_seconds)
         return list(response.results)
 
     refs = [

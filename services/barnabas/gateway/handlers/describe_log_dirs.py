@@ -62,11 +62,11 @@ def _partitions(image: MetadataImage, topics: Iterable[Any]) -> list[PartitionOf
 async def _ask(
     request: Request, node_id: int, message: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse | None:
-    connection = request.parts.links.storage(node_id)
-    if connection is None:
+    link = request.parts.links.storage(node_id)
+    if link is None:
         return None
     try:
-        return await connection.stub.DescribeLogDirs(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+        return await link.DescribeLogDirs(message, timeout=limits.CALL_TIMEOUT_SECONDS)
     except LinkError:
         return None
 

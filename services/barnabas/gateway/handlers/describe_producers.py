@@ -36,9 +36,9 @@ async def handle(request: Request) -> Answer:
     }
 
 
-async def _ask(connection: StorageLink, asked: list[PartitionOfTopic]) -> list[PartitionProducers]:
+async def _ask(link: StorageLink, asked: list[PartitionOfTopic]) -> list[PartitionProducers]:
     message = DescribeProducersRequest(partitions=asked)
-    response = await connection.stub.DescribeProducers(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    response = await link.DescribeProducers(message, timeout=limits.CALL_TIMEOUT_SECONDS)
     return list(response.results)
 
 

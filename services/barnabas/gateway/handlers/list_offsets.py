@@ -24,9 +24,9 @@ _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 async def handle(request: Request) -> Answer:
     isolation_level = known_isolation_level(request)
 
-    async def ask(connection: StorageLink, asked: list[ListOffsetsPartition]) -> list[ListOffsetsResult]:
+    async def ask(link: StorageLink, asked: list[ListOffsetsPartition]) -> list[ListOffsetsResult]:
         message = ListOffsetsRequest(partitions=asked, isolation_level=isolation_level)
-        response = await connection.stub.ListOffsets(message, timeout=request.timeout_seconds)
+        response = await link.ListOffsets(message, timeout=request.timeout_seconds)
         return list(response.results)
 
     times = Counter(

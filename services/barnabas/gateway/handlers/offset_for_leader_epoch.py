@@ -40,10 +40,10 @@ async def handle(request: Request) -> Answer:
 
 
 async def _ask(
-    connection: StorageLink, asked: list[OffsetForLeaderEpochPartition]
+    link: StorageLink, asked: list[OffsetForLeaderEpochPartition]
 ) -> list[OffsetForLeaderEpochResult]:
     message = OffsetForLeaderEpochRequest(partitions=asked)
-    response = await connection.stub.OffsetForLeaderEpoch(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    response = await link.OffsetForLeaderEpoch(message, timeout=limits.CALL_TIMEOUT_SECONDS)
     return list(response.results)
 
 

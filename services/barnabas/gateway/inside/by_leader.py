@@ -49,12 +49,12 @@ async def call_leaders(
             by_leader.setdefault(record.leader, []).append((index, message))
 
     async def ask_one(leader: int, asked: list[tuple[int, MessageT]]) -> None:
-        connection = request.parts.links.storage(leader)
+        link = request.parts.links.storage(leader)
         try:
-            if connection is None:
+            if link is None:
                 answers: Sequence[ResultT] = [failed(NOBODY_LEADS)] * len(asked)
             else:
-                answers = await ask(connection, [message for _, message in asked])
+                answers = await ask(link, [message for _, message in asked])
         except LinkError:
             answers = [failed(NOBODY_LEADS)] * len(asked)
         for (index, _), answer in zip(asked, answers, strict=True):

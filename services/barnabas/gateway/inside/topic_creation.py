@@ -94,11 +94,11 @@ async def wait_for_leaders(
 async def _wait_for_leader(
     parts: GatewayParts, leader: int, asked: list[ListOffsetsPartition], seconds: float
 ) -> None:
-    connection = parts.links.storage(leader)
-    if connection is None:
+    link = parts.links.storage(leader)
+    if link is None:
         return  # no leader yet, or one that is gone: nobody to wait for
     try:
-        await connection.stub.ListOffsets(ListOffsetsRequest(partitions=asked), timeout=seconds)
+        await link.ListOffsets(ListOffsetsRequest(partitions=asked), timeout=seconds)
     except LinkError:
         return  # the client's own request will tell
 

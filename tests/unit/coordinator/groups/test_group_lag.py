@@ -178,7 +178,7 @@ class FakeNode:
     def __init__(self, records: bytes = b"") -> None:
         self.asked: list[int] = []
         self.records = records
-        self.stub = SimpleNamespace(ListOffsets=self._list_offsets)
+        self.ListOffsets = self._list_offsets
         self.fetches = SimpleNamespace(send=self._fetch)
 
     async def _list_offsets(self, request: Any, timeout: float) -> ListOffsetsResponse:

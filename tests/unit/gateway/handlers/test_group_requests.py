@@ -341,8 +341,8 @@ async def test_list_groups_asks_all_coordinators(version: int) -> None:
     gateway = Gateway([*small_cluster(), coordinator_record("c2")])
     for address, group_id in (("c1", "g"), ("c2", "f")):
         group = pb.ListedGroup(group_id=group_id, protocol_type="consumer", state="Stable", type="classic")
-        stub = gateway.links.coordinator_at(address)
-        stub.answers["ListGroups"] = lambda _, group=group: pb.ListGroupsResponse(groups=[group])
+        link = gateway.links.coordinator_at(address)
+        link.answers["ListGroups"] = lambda _, group=group: pb.ListGroupsResponse(groups=[group])
     answer = await gateway.ask(LIST, version, {"states_filter": ["Stable"], "types_filter": ["classic"]})
     assert (answer.error_code, [group.group_id for group in answer.groups]) == (0, ["f", "g"])
     message = gateway.coordinator.calls[0][1]

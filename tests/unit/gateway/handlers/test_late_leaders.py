@@ -136,11 +136,11 @@ async def test_a_fetch_whose_client_is_gone_is_withdrawn_everywhere(leaders: int
 async def test_a_look_up_keeps_the_clients_timeout(timeout_ms: int) -> None:
     gateway = Gateway()
     node = gateway.node(1)
-    node.stub.answers["DeleteRecords"] = lambda _: DeleteRecordsResponse(results=[DeleteRecordsResult()])
+    node.answers["DeleteRecords"] = lambda _: DeleteRecordsResponse(results=[DeleteRecordsResult()])
     partition = {"partition_index": 0, "offset": 1}
     topics = [{"name": "bills", "partitions": [partition]}]
     await gateway.ask(DELETE_RECORDS, 2, {"topics": topics, "timeout": timeout_ms})
-    assert node.stub.calls[0][2] == timeout_ms / 1000 + limits.ANSWER_GRACE_SECONDS
+    assert node.calls[0][2] == timeout_ms / 1000 + limits.ANSWER_GRACE_SECONDS
 
 
 async def test_a_full_node_holds_the_connections_that_write_to_it() -> None:

@@ -71,7 +71,7 @@ async def test_offset_delete_asks_for_partitions_that_exist() -> None:
 async def test_delete_records_at_the_leaders(version: int) -> None:
     gateway = Gateway()
     first = gateway.node(1)
-    first.stub.answers["DeleteRecords"] = lambda message: pb.DeleteRecordsResponse(
+    first.answers["DeleteRecords"] = lambda message: pb.DeleteRecordsResponse(
         results=[pb.DeleteRecordsResult(low_watermark=item.before_offset) for item in message.partitions]
     )
     partitions = [{"partition_index": index, "offset": 10 + index} for index in (0, 1, 2, 9)]
@@ -91,7 +91,7 @@ async def test_describe_producers() -> None:
         producer_id=7, producer_epoch=2, last_sequence=4, last_timestamp_ms=5, coordinator_epoch=-1,
         current_transaction_start_offset=-1,
     )  # fmt: skip
-    gateway.node(1).stub.answers["DescribeProducers"] = lambda _: pb.DescribeProducersResponse(
+    gateway.node(1).answers["DescribeProducers"] = lambda _: pb.DescribeProducersResponse(
         results=[pb.PartitionProducers(producers=[producer])]
     )
     topics = [{"name": name, "partition_indexes": [0]} for name in ("orders", "unknown", "no name")]
@@ -109,11 +109,11 @@ async def test_describe_producers() -> None:
 
 
 def answering_log_dirs(gateway: Gateway, node_id: int, path: str) -> Any:
-    stub = gateway.node(node_id).stub
+    link = gateway.node(node_id)
     partition = pb.LogDirPartition(topic="orders", partition=node_id - 1, size_bytes=100)
     described = pb.LogDirDescription(path=path, total_bytes=9, usable_bytes=4, partitions=[partition])
-    stub.answers["DescribeLogDirs"] = lambda _: pb.DescribeLogDirsResponse(log_dirs=[described])
-    return stub
+    link.answers["DescribeLogDirs"] = lambda _: pb.DescribeLogDirsResponse(log_dirs=[described])
+    return link
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -33,7 +33,7 @@ async def test_the_leader_says_where_the_epoch_ends(version: int) -> None:
         end = EpochEndOffset(leader_epoch=2, end_offset=41)
         return OffsetForLeaderEpochResponse(results=[OffsetForLeaderEpochResult(end=end)])
 
-    gateway.node(1).stub.answers["OffsetForLeaderEpoch"] = answer
+    gateway.node(1).answers["OffsetForLeaderEpoch"] = answer
     got = await gateway.ask(OFFSET_FOR_LEADER_EPOCH, version, asked("orders", 0))
     (row,) = got.topics[0].partitions
     assert (row.error_code, row.partition, row.leader_epoch, row.end_offset) == (ErrorCode.none, 0, 2, 41)

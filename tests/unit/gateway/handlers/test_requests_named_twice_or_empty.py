@@ -86,7 +86,7 @@ async def test_an_isolation_level_that_does_not_exist(level: int) -> None:
 async def test_list_offsets_of_a_partition_named_twice_and_of_a_topic_without_partitions() -> None:
     gateway = Gateway()
     node = gateway.node(1)
-    node.stub.answers["ListOffsets"] = lambda message: ListOffsetsResponse(
+    node.answers["ListOffsets"] = lambda message: ListOffsetsResponse(
         results=[ListOffsetsResult(offset=7) for _ in message.partitions]
     )
     twice = [{"partition_index": 0, "timestamp": -1}] * 2

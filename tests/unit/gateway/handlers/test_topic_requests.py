@@ -103,7 +103,7 @@ async def test_topics_are_answered_when_their_leaders_have_opened_them() -> None
 
     nodes = [gateway.node(number) for number in (1, 2)]
     for node in nodes:
-        node.stub.answers["ListOffsets"] = answer
+        node.answers["ListOffsets"] = answer
     gateway.metadata.apply(*topic_records("new", [1, 2, 1]))
     creation = {"topics": [new_topic("new")], "timeout": 5_000, "validate_only": False}
     enlargement = {"topics": [{"name": "new", "count": 3}], "timeout": 5_000, "validate_only": False}
@@ -115,7 +115,7 @@ async def test_topics_are_answered_when_their_leaders_have_opened_them() -> None
         assert not asking.done()
         opened.set()
         await asking
-        asked = [[each.partition for each in node.stub.calls[-1][1].partitions] for node in nodes]
+        asked = [[each.partition for each in node.calls[-1][1].partitions] for node in nodes]
         assert asked == [[0, 2], [1]]
 
 
