@@ -31,10 +31,10 @@ def sync_errors() -> Iterator[None]:
 
 
 def exists(files: Files, path: str) -> bool:
-    """Whether the name is known to be there."""
+    """Whether there is a file or a directory of the name. Raises OSError when the disk does not say."""
     try:
         files.stat(path)
-    except OSError:
+    except FileNotFoundError:
         return False
     return True
 

@@ -83,6 +83,14 @@ DISK_USAGE_SECONDS: Final = 10.0
 STOP_SECONDS_MAX: Final = 30.0
 """How long a stopping node waits for a log directory that does not answer before it leaves it to recovery."""
 
+REOPEN_SECONDS_MIN: Final = 1.0
+REOPEN_SECONDS_MAX: Final = 30.0
+"""Pauses until a log is tried again that could not be opened: well within the delivery.timeout.ms of those who produce
+to it, which is 2 minutes by default."""
+
+STILL_FAILING_SECONDS: Final = 600.0
+"""How often it is logged that logs can still not be opened."""
+
 OPEN_BATCH: Final = 16
 """Logs that are created or opened in one go, before those that are ready are put into service."""
 

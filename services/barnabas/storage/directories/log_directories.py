@@ -21,7 +21,7 @@ from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
 from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import LogStoreError
+from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
@@ -187,12 +187,13 @@ class LogDirectories:
         if held is None:
             return path
         directory, home = self._by_path[path], held[0]
-        if not self._is_place_free(directory, topic, index, topic_id):
-            return path
-        if home is directory:
-            return path
-        if exists(self._files, os.path.join(home.path, directory_name(topic, index))):
-            raise LogStoreError(f"{topic}-{index} cannot be taken back: its name is in use in {home.path}")
+        with storage_errors(path):
+            if not self._is_place_free(directory, topic, index, topic_id) or home is directory:
+                return path
+            if exists(self._files, os.path.join(home.path, directory_name(topic, index))):
+                raise LogStoreError(
+                    f"{topic}-{index} cannot be taken back: its name is in use in {home.path}"
+                )
         with self._lock:
             self._taken[directory.path] -= 1
             self._put((topic, index), home)
@@ -287,10 +288,11 @@ class LogDirectories:
     def _take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
         """Raises KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place."""
         held = self._strays.get(stray)
-        if held is None or exists(
-            self._files, os.path.join(directory.path, directory_name(topic, stray.partition))
-        ):
+        if held is None:
             return
+        with storage_errors(directory.path):
+            if exists(self._files, os.path.join(directory.path, directory_name(topic, stray.partition))):
+                return
         if held[0] is not directory:
             raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
         directory.take_back(topic, stray, held[1])

@@ -4,8 +4,9 @@ A replica is opened in a thread; until then appends wait for it in order. Then i
 partition: it leads (`LeaderState`), or it does not. Appends are `Appending`'s, syncs `Durability`'s; both tell the
 replica on the event loop, so that the high watermark moves in one place: `_advance_high_watermark`.
 
-It ends in one of two ways. The disk fails it: it is offline until the next start has recovered its log. Or it is
-removed: the topic was deleted, or other nodes have the partition now.
+A replica whose log cannot be opened is offline until it can: `FailedOpenings` has it tried again. It ends in one of
+two ways. The disk fails it: it is offline until the next start has recovered its log. Or it is removed: the topic was
+deleted, or other nodes have the partition now.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Replica:
         self.error = NOT_LEADER
         """Kafka's error code for all who come while the partition is not led by this node; 0 while it is."""
         self.is_offline = False
-        """Whether the disk failed where what it holds is no longer known."""
+        """Whether the log could not be opened, or the disk failed where what it holds is no longer known."""
         self.watchers: dict[DelayedFetch, int] = {}
         """Waiting fetches and the offset that each wants."""
         self.counts = counts
@@ -137,6 +138,8 @@ class Replica:
         """The log is open; `high_watermark` is the one written down before the last stop."""
         self.log = opened
         self.lane = lane
+        self.is_offline = False
+        self.error = NOT_LEADER
         self.appending.open(opened, lane)
         self._durability = Durability(
             self.name,
@@ -154,7 +157,7 @@ class Replica:
         self._unpark()
 
     def on_open_failed(self) -> None:
-        """The log cannot be opened: the partition is offline."""
+        """The log cannot be opened now: the partition is offline."""
         self.is_offline = True
         self.error = STORAGE_ERROR
         self._unpark()

@@ -30,6 +30,7 @@ from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.directory_work import DirectoryWork, Opened
+from barnabas.storage.directories.failed_openings import is_for_now
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.replica.newer_epochs import NewerEpochs
@@ -73,6 +74,7 @@ class Replicas:
         self._work = {
             path: DirectoryWork(
                 lane,
+                clock,
                 open_all=self._open_all,
                 remove_all=self._remove_all,
                 on_opened=self._on_opened,
@@ -134,7 +136,7 @@ class Replicas:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every log that the metadata asks for is open."""
+        """Whether every log that the metadata asks for is open, or could not be opened."""
         return all(work.is_settled for work in self._work.values())
 
     @property
@@ -210,6 +212,8 @@ class Replicas:
         replica.update_settings(settings)
         replica.follow(record)
         self.newer_epochs.on_followed(replica)
+        if replica.is_offline:
+            self._places[replica].try_again(replica)
 
     def _update_settings(self, resources: Collection[tuple[int, str]]) -> None:
         """Obey what was set on these resources; a broker's settings are the defaults of all topics."""
@@ -360,34 +364,45 @@ class Replicas:
         opened: list[Opened] = []
         for replica in batch:
             try:
-                topic_id = uuid.UUID(bytes=replica.topic_id)
-                home = self._directories.find_home(path, replica.topic, replica.index, topic_id)
-                if home != path:
-                    opened.append(Opened(replica, None, 0, moved_to=home))
-                    continue
-                found, high_watermark = self._directories.open_partition(
-                    path, replica.topic, replica.index, topic_id, replica.settings.log
-                )
-                record: PartitionRecord = replica.record
-                if record.leader == self.node_id:
-                    found.assign_epoch_start(record.leader_epoch)
-                opened.append(Opened(replica, found, high_watermark))
+                opened.append(self._open(path, replica))
             except (LogStoreError, KafkaError) as error:
-                log.error("cannot open a partition", partition=replica.name, reason=str(error))
-                opened.append(Opened(replica, None, 0))
+                if not is_for_now(error):
+                    log.error("cannot open a partition", partition=replica.name, reason=str(error))
+                opened.append(Opened(replica, failure=error))
+            except Exception as error:
+                log.exception("cannot open a partition", partition=replica.name)
+                opened.append(Opened(replica, failure=error))
         return opened
 
+    def _open(self, path: str, replica: Replica) -> Opened:
+        topic_id = uuid.UUID(bytes=replica.topic_id)
+        home = self._directories.find_home(path, replica.topic, replica.index, topic_id)
+        if home != path:
+            return Opened(replica, moved_to=home)
+        found, high_watermark = self._directories.open_partition(
+            path, replica.topic, replica.index, topic_id, replica.settings.log
+        )
+        record: PartitionRecord = replica.record
+        if record.leader == self.node_id:
+            found.assign_epoch_start(record.leader_epoch)
+        return Opened(replica, found, high_watermark)
+
     def _on_opened(self, lane: DirectoryLane, opened: Iterable[Opened]) -> None:
-        for replica, found, high_watermark, moved_to in opened:
+        for replica, found, high_watermark, moved_to, failure in opened:
             if self.find(replica.topic_id, replica.index) is not replica:
                 continue  # removed meanwhile; its files go with the next deletions
+            work = self._places[replica]
             if moved_to:
-                self._places[replica] = work = self._work[moved_to]
-                work.open(replica)
-            elif found is None:
+                work.leave(replica)
+                self._places[replica] = self._work[moved_to]
+                self._places[replica].open(replica)
+            elif failure is not None:
                 replica.on_open_failed()
+                work.on_open_failed(replica, failure)
             else:
+                assert found is not None, "a log is opened, or it is not"
                 replica.on_open(found, high_watermark, lane)
+                work.on_opened(replica)
                 self.newer_epochs.on_followed(replica)
         self._changed.set()
 
