@@ -13,6 +13,7 @@ from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.request import Handler
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.kernel.clock import Clock
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.metadata.subscription import MetadataSubscription
 
 
@@ -29,6 +30,8 @@ class GatewayParts:
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     telemetry: ClientTelemetry
+    lines: RareLines
+    """For what requests find failing."""
     refusal_pace: RefusalPace = field(default_factory=RefusalPace)
 
     @property

@@ -18,6 +18,7 @@ from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.gateway.telemetry.service import client_telemetry
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.local_storage import LocalStorage
 from barnabas.links.stream_counts import StorageStreamCounts
@@ -60,6 +61,7 @@ async def _serve(
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,
+        lines=RareLines(log, environment.clock.monotonic),
     )
     sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, local)
     environment.registry.register(StreamCollector("client", stream_counts))

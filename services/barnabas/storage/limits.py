@@ -56,7 +56,7 @@ PROVEN_SECONDS: Final = 1.0
 """How long after its last append a log directory is still taken for healthy."""
 
 TROUBLE_OVER_SECONDS: Final = 10.0
-"""How long a disk must not have refused before it is taken for well, and how often its trouble is logged."""
+"""How long a disk must not have refused before it is taken for well."""
 
 ANSWER_GRACE_MS: Final = 500
 """How long past its own time-out a request may wait for this node's disk before it is answered without it."""
@@ -87,9 +87,6 @@ REOPEN_SECONDS_MIN: Final = 1.0
 REOPEN_SECONDS_MAX: Final = 30.0
 """Pauses until a log is tried again that could not be opened: well within the delivery.timeout.ms of those who produce
 to it, which is 2 minutes by default."""
-
-STILL_FAILING_SECONDS: Final = 600.0
-"""How often it is logged that logs can still not be opened."""
 
 OPEN_BATCH: Final = 16
 """Logs that are created or opened in one go, before those that are ready are put into service."""

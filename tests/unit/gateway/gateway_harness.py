@@ -29,6 +29,8 @@ from barnabas.gateway.telemetry.export import TelemetryForwarder
 from barnabas.gateway.telemetry.metrics import TelemetryMetrics
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import no_network, seeded_environment
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.metadata_pb2 import (
@@ -247,6 +249,7 @@ class Gateway:
             fetch_sessions=FetchSessions(10, random.Random(1)),
             producer_ids=ProducerIds(subscription),
             telemetry=ClientTelemetry(environment, 1_048_576, TelemetryMetrics(), forwarder),
+            lines=RareLines(get_logger("gateway"), self.clock.monotonic),
         )
         self.dispatcher = Dispatcher(HANDLERS, self.parts, RequestMetrics())
         self.client = Client(1, "10.1.2.3", "127.0.0.1", listener)

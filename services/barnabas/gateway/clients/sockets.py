@@ -150,7 +150,7 @@ class Sockets:
             self._parts.metadata.image, "max.connections", self._parts.config.max_connections
         )
         if len(self._connections) >= limit:
-            log.warning("too many connections", limit=limit)
+            self._parts.lines.warning("too many connections", limit=limit)
             asyncio.get_running_loop().call_soon(connection.close)
         self._connections.add(connection)
         self._connection_metrics.on_opened(listener.name)

@@ -57,7 +57,7 @@ async def _ask(request: Request, address: str, message: ListGroupsRequest) -> Li
     try:
         return await coordinator.ListGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS)
     except LinkError as error:
-        return ListGroupsResponse(error_code=not_answered(error))
+        return ListGroupsResponse(error_code=not_answered(request, error))
 
 
 def _answer(group: ListedGroup) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from barnabas.gateway import limits
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import LinkError
 from barnabas.messages.coordinator_pb2 import ClientIdentity
 from barnabas.metadata.leaders import NOBODY_COORDINATES
@@ -21,8 +20,6 @@ ResponseT = TypeVar("ResponseT")
 LONGEST_REBALANCE_SECONDS: Final = 2**31 / 1000
 """The longest rebalance timeout that the protocol can express (an int32 of milliseconds): for requests that wait for
 a rebalance without naming its timeout. The coordinator ends their wait at the group's own timeout."""
-
-log = get_logger("gateway.groups")
 
 
 async def call_coordinator(
@@ -41,12 +38,12 @@ async def call_coordinator(
     except KafkaError as error:
         return refused(error.code)
     except LinkError as error:
-        return refused(not_answered(error))
+        return refused(not_answered(request, error))
 
 
-def not_answered(error: LinkError) -> ErrorCode:
+def not_answered(request: Request, error: LinkError) -> ErrorCode:
     """The code for a coordinator that gave no answer; the reason is logged here."""
-    log.warning("no answer from the coordinator", reason=str(error))
+    request.parts.lines.warning("no answer from the coordinator", reason=str(error))
     return NOBODY_COORDINATES
 
 

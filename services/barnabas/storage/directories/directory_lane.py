@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.threads import Threads
 from barnabas.storage import limits
 
@@ -87,7 +88,8 @@ class DirectoryLane:
         self._rest_seconds = limits.DIRECT_AGAIN_SECONDS
         self._refused_at = NEVER
         self.is_refusing = False
-        self._warned_at = NEVER
+        self.lines = RareLines(log, now)
+        """For what fails again and again in this directory."""
         self._lock = threading.Lock()
         """For the three below; never held over a call to the disk."""
         self._waiting: OrderedDict[LaneItem, None] = OrderedDict()
@@ -245,17 +247,14 @@ class DirectoryLane:
 
     def on_overdue(self) -> None:
         """Somebody has waited too long for this directory."""
-        now = self._now()
-        if now - self._warned_at >= limits.TROUBLE_OVER_SECONDS:
-            self._warned_at = now
-            began = self._began_at
-            log.warning(
-                "a log directory holds up its appends",
-                log_dir=self.path,
-                waiting=len(self._waiting),
-                waiting_bytes=self.waiting_bytes,
-                seconds=0.0 if began == NEVER else round(now - began, 1),
-            )
+        began = self._began_at
+        self.lines.warning(
+            "a log directory holds up its appends",
+            log_dir=self.path,
+            waiting=len(self._waiting),
+            waiting_bytes=self.waiting_bytes,
+            seconds=0.0 if began == NEVER else round(self._now() - began, 1),
+        )
 
     # -- the end ------------------------------------------------------------------------------------------------
 

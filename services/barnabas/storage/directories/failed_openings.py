@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.small_files import SyncError
 from barnabas.storage import limits
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica
 
 log = get_logger("storage.failed_openings")
-
-NEVER: Final = float("-inf")
 
 
 def is_for_now(error: Exception) -> bool:
@@ -47,9 +46,7 @@ class FailedOpenings:
         """Set while there is something in `_due`."""
         self._opened = 0
         """Logs that were opened since all were."""
-        self._told_at = NEVER
-        self._is_untold = False
-        """Whether logs failed since the last line that had not failed before."""
+        self._lines = RareLines(log, clock.monotonic)
 
     def add(self, replica: Replica, reason: str) -> None:
         """Its log could not be opened for now."""
@@ -58,7 +55,13 @@ class FailedOpenings:
         self._pauses[replica] = pause
         self._due[replica] = self._clock.monotonic() + pause
         self._is_waiting.set()
-        self._tell(replica, reason, is_new=not known)
+        self._lines.error(
+            "cannot open logs, and tries again",
+            log_dir=self._log_dir,
+            logs=len(self._pauses),
+            partition=replica.name,
+            reason=reason,
+        )
 
     def hasten(self, replica: Replica) -> None:
         """If it waits for its time, that has come."""
@@ -78,7 +81,6 @@ class FailedOpenings:
         if self._pauses.pop(replica, None) is not None and not self._pauses:
             log.info("no log waits to be opened any more", log_dir=self._log_dir, opened=self._opened)
             self._opened = 0
-            self._told_at = NEVER
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Move to `ready` what is due, and say so, until cancelled."""
@@ -92,18 +94,3 @@ class FailedOpenings:
                 self._is_waiting.clear()
             if self.ready:
                 on_ready()
-
-    def _tell(self, replica: Replica, reason: str, *, is_new: bool) -> None:
-        """One line now and then, however many logs of the directory fail, and however often."""
-        self._is_untold |= is_new
-        now = self._clock.monotonic()
-        pause = limits.TROUBLE_OVER_SECONDS if self._is_untold else limits.STILL_FAILING_SECONDS
-        if now - self._told_at >= pause:
-            self._told_at, self._is_untold = now, False
-            log.error(
-                "cannot open logs, and tries again",
-                log_dir=self._log_dir,
-                logs=len(self._pauses),
-                partition=replica.name,
-                reason=reason,
-            )

@@ -17,6 +17,7 @@ from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
 from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
@@ -58,12 +59,14 @@ class LogDirectories:
         files: Files,
         directories: Sequence[LogDirectory],
         flush_times: FlushTimes,
+        lines: RareLines,
         *,
         producer_id_expiration_ms: int,
     ) -> None:
         self.flush_times = flush_times
         """Those of all their logs."""
         self._files = files
+        self._lines = lines
         self._directories = list(directories)
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._by_path = {directory.path: directory for directory in self._directories}
@@ -95,7 +98,11 @@ class LogDirectories:
                 stack.callback(directory.abandon)
                 opened.append(directory)
             directories = cls(
-                environment.files, opened, flush_times, producer_id_expiration_ms=producer_id_expiration_ms
+                environment.files,
+                opened,
+                flush_times,
+                RareLines(log, environment.clock.monotonic),
+                producer_id_expiration_ms=producer_id_expiration_ms,
             )
             directories.found = directories._find_partitions()
             directories.find_strays()
@@ -305,14 +312,14 @@ class LogDirectories:
         try:
             directory.write_checkpoints(self._own(directory, high_watermarks))
         except KafkaError as error:
-            log.error("cannot write checkpoints", log_dir=path, reason=error.message)
+            self._lines.error("cannot write checkpoints", path, log_dir=path, reason=error.message)
 
     def write_cleaner_checkpoint(self, path: str) -> None:
         """Write how far a directory's logs are compacted, where that has changed; a failing disk is logged."""
         try:
             self._by_path[path].write_cleaner_checkpoint()
         except KafkaError as error:
-            log.error("cannot write checkpoints", log_dir=path, reason=error.message)
+            self._lines.error("cannot write checkpoints", path, log_dir=path, reason=error.message)
 
     def path_of(self, key: PartitionKey) -> str:
         """The log directory that holds a partition; empty when none does."""

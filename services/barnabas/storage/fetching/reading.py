@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.kernel.logs import get_logger
 from barnabas.links.local_storage import Read, Sought
 from barnabas.links.storage_messages import PartitionFetched
 from barnabas.log.log_slice import LogSlice
@@ -31,8 +30,6 @@ ANSWER_BYTES_TARGET: Final = 8 * 1024 * 1024
 larger leaves the processor's cache between its copies."""
 
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
-
-log = get_logger("storage.reading")
 
 
 @dataclass(slots=True)
@@ -324,7 +321,8 @@ def _failed_read(replica: Replica, error: KafkaError | OSError) -> PartitionFetc
     code = error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
     replica.counts.failed_reads += int(code) in NODE_FAULTS
     if code != ErrorCode.offset_out_of_range:
-        log.error("cannot read", partition=replica.name, reason=str(error))
+        assert replica.lane is not None, "what is read has its log"
+        replica.lane.lines.error("cannot read", partition=replica.name, reason=str(error))
     return _failure(int(code))
 
 

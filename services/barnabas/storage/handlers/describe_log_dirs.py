@@ -12,7 +12,6 @@ from functools import partial
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
-from barnabas.kernel.logs import get_logger
 from barnabas.messages.storage_pb2 import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -23,8 +22,6 @@ from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
 UNKNOWN_BYTES = -1
-
-log = get_logger("storage.describe_log_dirs")
 
 
 class DescribeLogDirsHandler:
@@ -53,29 +50,28 @@ class DescribeLogDirsHandler:
 
     async def _describe(self, lane: DirectoryLane, replicas: Sequence[Replica]) -> LogDirDescription:
         try:
-            return await lane.run(lane.read, partial(_describe, self._files, lane.path, replicas))
+            return await lane.run(lane.read, partial(_describe, self._files, lane, replicas))
         except KafkaError as error:
-            log.error("cannot describe a log directory", log_dir=lane.path, reason=error.message)
-            return _failed(lane.path)
+            return _failed(lane, error.message)
 
 
-def _failed(path: str) -> LogDirDescription:
+def _failed(lane: DirectoryLane, reason: str) -> LogDirDescription:
+    lane.lines.error("cannot describe a log directory", log_dir=lane.path, reason=reason)
     return LogDirDescription(
-        path=os.path.abspath(path),
+        path=os.path.abspath(lane.path),
         total_bytes=UNKNOWN_BYTES,
         usable_bytes=UNKNOWN_BYTES,
         error_code=ErrorCode.kafka_storage_error,
     )
 
 
-def _describe(files: Files, path: str, replicas: Sequence[Replica]) -> LogDirDescription:
+def _describe(files: Files, lane: DirectoryLane, replicas: Sequence[Replica]) -> LogDirDescription:
     try:
-        status = files.statvfs(path)
+        status = files.statvfs(lane.path)
     except OSError as error:
-        log.error("cannot describe a log directory", log_dir=path, reason=str(error))
-        return _failed(path)
+        return _failed(lane, str(error))
     description = LogDirDescription(
-        path=os.path.abspath(path),
+        path=os.path.abspath(lane.path),
         total_bytes=status.f_blocks * status.f_frsize,
         usable_bytes=status.f_bavail * status.f_frsize,
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 from barnabas.log.config import LONG_MAX, LogConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.replica.group_commit import GroupCommit
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.replica.unawaited_flushes import UnawaitedFlushes
@@ -25,17 +25,17 @@ class Durability:
         self,
         name: str,
         opened: PartitionLog,
-        executor: Executor,
+        lane: DirectoryLane,
         *,
         on_synced: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`name` is the partition's; syncs run in `executor`."""
+        """`name` is the partition's; syncs run in the threads of its `lane`."""
         self._log = opened
         self._on_synced = on_synced
         self._on_failed = on_failed
-        self.commit = GroupCommit(opened, executor, self._on_commit, self._on_commit_failed)
-        self._unawaited = UnawaitedFlushes(name, opened, executor, on_failed)
+        self.commit = GroupCommit(opened, lane.flush, self._on_commit, self._on_commit_failed)
+        self._unawaited = UnawaitedFlushes(name, opened, lane, on_failed)
         self._waiting = OffsetWaiters()
         self._is_stopped = False
 

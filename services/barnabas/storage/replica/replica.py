@@ -144,7 +144,7 @@ class Replica:
         self._durability = Durability(
             self.name,
             opened,
-            lane.flush,
+            lane,
             on_synced=self._advance_high_watermark,
             on_failed=self._go_offline,
         )

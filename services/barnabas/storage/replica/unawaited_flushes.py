@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 
-from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
-
-log = get_logger("storage.partition")
+from barnabas.storage.directories.directory_lane import DirectoryLane
 
 
 class UnawaitedFlushes:
@@ -19,14 +16,14 @@ class UnawaitedFlushes:
     `on_failed(error)` is called on the event loop when a sync failed and the log may not hold what it was told.
     """
 
-    __slots__ = ("_executor", "_flushes_finished", "_is_stopped", "_log", "_name", "_on_failed", "_timer")
+    __slots__ = ("_flushes_finished", "_is_stopped", "_lane", "_log", "_name", "_on_failed", "_timer")
 
     def __init__(
-        self, name: str, opened: PartitionLog, executor: Executor, on_failed: Callable[[BaseException], None]
+        self, name: str, opened: PartitionLog, lane: DirectoryLane, on_failed: Callable[[BaseException], None]
     ) -> None:
         self._name = name
         self._log = opened
-        self._executor = executor
+        self._lane = lane
         self._on_failed = on_failed
         self._timer: asyncio.TimerHandle | None = None
         self._flushes_finished = False
@@ -48,7 +45,7 @@ class UnawaitedFlushes:
     def _flush_in_time(self) -> None:
         self._timer = None
         if self._log.unflushed_records and not self._is_stopped:
-            future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush)
+            future = asyncio.get_running_loop().run_in_executor(self._lane.flush, self._log.flush)
             future.add_done_callback(self._on_flushed)
 
     def _on_flushed(self, future: asyncio.Future[int]) -> None:
@@ -59,7 +56,7 @@ class UnawaitedFlushes:
     def _flush_finished(self) -> None:
         """On disk, a finished segment need not be checked after a crash."""
         self._flushes_finished = True
-        future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush_finished)
+        future = asyncio.get_running_loop().run_in_executor(self._lane.flush, self._log.flush_finished)
         future.add_done_callback(self._on_finished_flushed)
 
     def _on_finished_flushed(self, future: asyncio.Future[int]) -> None:
@@ -71,6 +68,8 @@ class UnawaitedFlushes:
             if self._log.is_finished_segment_unflushed:
                 self._flush_finished()  # another was rolled meanwhile
         elif self._log.is_trusted:
-            log.warning("a finished segment is not on disk yet", partition=self._name, reason=str(error))
+            self._lane.lines.warning(
+                "a finished segment is not on disk yet", partition=self._name, reason=str(error)
+            )
         else:
             self._on_failed(error)

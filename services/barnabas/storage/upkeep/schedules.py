@@ -149,21 +149,23 @@ class _DirectoryUpkeep:
         logs = self._logs()
         total = 0
         for start in range(0, len(logs), PARTITIONS_AT_ONCE):
-            total += await self._in_thread(partial(_do_each, work, logs[start : start + PARTITIONS_AT_ONCE]))
+            total += await self._in_thread(
+                partial(_do_each, self._lane, work, logs[start : start + PARTITIONS_AT_ONCE])
+            )
         return total
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._lane.upkeep, work)
 
 
-def _do_each(work: Work, logs: Sequence[tuple[PartitionLog, int]]) -> int:
+def _do_each(lane: DirectoryLane, work: Work, logs: Sequence[tuple[PartitionLog, int]]) -> int:
     total = 0
     for opened, high_watermark in logs:
         try:
             total += work(opened, high_watermark)
         except KafkaError as error:
             # Also a partition that was deleted meanwhile.
-            log.warning("upkeep of a partition failed", log=opened.directory, reason=error.message)
+            lane.lines.warning("upkeep of a partition failed", log=opened.directory, reason=error.message)
     return total
 
 

@@ -378,3 +378,13 @@ async def test_cancelling_a_join_cancels_its_call() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert cancelled.is_set()
+
+
+async def test_a_coordinator_that_is_away_is_one_line_and_not_one_a_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gateway = Gateway()
+    for _ in range(100):
+        for api_key, version in ((HEARTBEAT, 3), (SYNC, 3), (LIST, 4)):
+            await gateway.ask(api_key, version, {})
+    assert [record.message for record in caplog.records] == ["no answer from the coordinator"]

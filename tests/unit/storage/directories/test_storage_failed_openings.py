@@ -256,7 +256,7 @@ async def test_a_directory_that_fails_as_a_whole_comes_back_as_a_whole(
             tries.append((trouble.refusals - met) // 40)
         assert tries[0] > tries[3] >= 1, "the pauses grow, and do not go on growing"
         lines = [record for record in caplog.records if "cannot open" in record.message]
-        assert 1 <= len(lines) <= 3, "one line now and then"
+        assert 1 <= len(lines) <= 5, "one line now and then"
         trouble.end()
         await after(node, limits.REOPEN_SECONDS_MAX)
         assert [record.message for record in caplog.records].count("no log waits to be opened any more") == 1
