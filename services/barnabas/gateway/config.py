@@ -42,7 +42,10 @@ class GatewayConfig:
         104_857_600, "The largest request; a client that announces more is disconnected.", unit="bytes"
     )
     queued_max_request_bytes: int = setting(
-        268_435_456, "Over this much in unanswered requests the gateway stops reading sockets.", unit="bytes"
+        268_435_456,
+        "Over this much in unanswered requests the gateway stops reading sockets; half of it may be answers that "
+        "clients do not read.",
+        unit="bytes",
     )
     connections_max_idle_ms: int = setting(600_000, "A connection silent for this long is closed.", unit="ms")
     max_connections: int = setting(10_000, "More connections than this are closed at once.")

@@ -28,6 +28,23 @@ MID_FRAME_BUDGETS_MAX: Final = 2
 """Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of
 a frame, each in its turn, would otherwise fill the memory in the end."""
 
+ANSWER_SHARES: Final = 2
+"""Answers that clients do not take may have this part of queued.max.request.bytes."""
+
+FETCHES_IN_ROOM: Final = 4
+"""A Fetch is answered with this part of what is left of that at the most, beyond its first batch: where many clients
+do not take their answers, those of all become smaller before anybody has to wait."""
+
+FETCH_BYTES_MIN: Final = 64 * 1024
+"""What a Fetch is answered with however little is left, if anything is."""
+
+UNREAD_SECONDS_MAX: Final = 0.5
+"""Where nothing is left and others wait, a client that has taken next to nothing of its answer for so long is closed:
+those who wait are answered within ANSWER_GRACE_SECONDS."""
+
+READ_BYTES_PER_SECOND_MIN: Final = 64 * 1024
+"""What it has to take not to be."""
+
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a connection that the gateway ends may take to bring away what is written: a client that reads nothing would
 otherwise keep it, and all that it holds, for ever."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from barnabas.gateway.clients.budget import RefusalPace
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
+from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
 from barnabas.gateway.inside.producer_ids import ProducerIds
@@ -33,6 +34,7 @@ class GatewayParts:
     lines: RareLines
     """For what requests find failing."""
     refusal_pace: RefusalPace = field(default_factory=RefusalPace)
+    unread_answers: UnreadAnswers = field(default_factory=UnreadAnswers)
 
     @property
     def gateway_id(self) -> str:

@@ -109,12 +109,13 @@ class PlainFetches:
                     want.last_fetched_epoch,
                 )
             )
-        if plain.max_bytes < 0:
+        bytes_max = self._parts.unread_answers.fetch_bytes_max()
+        if plain.max_bytes < 0 or not bytes_max:
             return None
         return self._read(
             sought,
             min_bytes=plain.min_bytes,
-            max_bytes=min(plain.max_bytes, self._parts.config.fetch_max_bytes),
+            max_bytes=min(plain.max_bytes, self._parts.config.fetch_max_bytes, bytes_max),
             committed=plain.isolation_level == IsolationLevel.READ_COMMITTED,
         )
 

@@ -8,6 +8,7 @@ from barnabas.gateway.clients.budget import node_share_bytes
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.listeners import parse_listeners
 from barnabas.gateway.clients.sockets import Sockets
+from barnabas.gateway.clients.unread_answers import UnreadAnswers, answer_share_bytes
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.faults.rule import FaultRefused
@@ -51,17 +52,19 @@ async def _serve(
     )
     environment, stream_counts = context.environment, StorageStreamCounts()
     network, share_bytes = environment.network, node_share_bytes(config.queued_max_request_bytes)
+    unread_answers = UnreadAnswers(answer_share_bytes(config.queued_max_request_bytes))
     metadata = MetadataSubscription(network, config.controllers, lambda: WatchRequest(gateway=registration))
     parts = GatewayParts(
         config=config,
         handlers=HANDLERS,
         clock=environment.clock,
         metadata=metadata,
-        links=Links(metadata, network, stream_counts, local, share_bytes),
+        links=Links(metadata, network, stream_counts, local, share_bytes, unread_answers),
         fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, environment.random),
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,
         lines=RareLines(log, environment.clock.monotonic),
+        unread_answers=unread_answers,
     )
     sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, local)
     environment.registry.register(StreamCollector("client", stream_counts))

@@ -17,6 +17,7 @@ from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequ
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
 if TYPE_CHECKING:
+    from barnabas.links.storage_link import AnswerRoom
     from barnabas.storage.fetching.reading import ReadOutcome
     from barnabas.storage.handlers.append import AppendHandler
     from barnabas.storage.handlers.fetch import FetchHandler
@@ -140,15 +141,24 @@ class LocalAppends(_LocalRequests[AppendRequest | AppendBatches, AppendResult]):
 
 
 class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
-    """Fetches; what was read is handed over as it is."""
+    """Fetches; what was read is handed over as it is. Nothing is read while there is no `room`."""
 
     _unanswered: UnansweredFetches | None = None
+    room: AnswerRoom | None = None
 
     def open(self, handler: FetchHandler) -> UnansweredFetches:
         """The node serves from now on, as long as the `serve_woken` of what is returned runs."""
-        self._unanswered = UnansweredFetches(handler, self._deliver, _no_wait, is_client=True)
-        self._begin = self._unanswered.take
+        self._unanswered = UnansweredFetches(handler, self._deliver, self._wait_for_room, is_client=True)
+        self._begin = self._take
         return self._unanswered
+
+    def _take(self, request: FetchRequest) -> None:
+        assert self._unanswered is not None, "it serves"
+        self._unanswered.take(request, at_once=self.room is None or not self.room.is_full)
+
+    async def _wait_for_room(self) -> None:
+        if self.room is not None:
+            await self.room.wait_for_room()
 
     def hurry(self, request: FetchRequest) -> None:
         """Have the request answered with whatever there is by now."""
@@ -165,11 +175,9 @@ class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
 
     def _deliver(self, request: FetchRequest, outcome: ReadOutcome) -> None:
         key = request.correlation_id
+        if self.room is not None:
+            self.room.on_read(outcome.size_bytes)
         self._settle(key, FetchedResult(key, outcome.answers))
-
-
-async def _no_wait() -> None:
-    """What is read here is held by the gateway, within its own limits."""
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

@@ -13,6 +13,7 @@ from barnabas.links.errors import DeadlinePassed, Unreachable
 from barnabas.links.local_storage import Placed, Read, Sought
 
 if TYPE_CHECKING:
+    from barnabas.links.storage_link import AnswerRoom
     from barnabas.messages.storage_pb2 import (
         DeleteRecordsRequest,
         DeleteRecordsResponse,
@@ -63,6 +64,10 @@ class LocalNode:
             self._servicer = self._replicas = None
             self.appends.close()
             self.fetches.close()
+
+    def read_within(self, room: AnswerRoom) -> None:
+        """See `LocalStorage`."""
+        self.fetches.room = room
 
     def append_at_once(
         self, topic_id: bytes, partition: int, records: memoryview, acks: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from barnabas.links.storage_link import StorageLink
+from barnabas.links.storage_link import AnswerRoom, StorageLink
 
 
 class Placed(NamedTuple):
@@ -47,6 +47,10 @@ class LocalStorage(StorageLink, Protocol):
 
     @property
     def node_id(self) -> int: ...
+
+    def read_within(self, room: AnswerRoom) -> None:
+        """What is sent as a Fetch is read where there is room, from now on. (A read at once asks for it itself.)"""
+        ...
 
     def append_at_once(
         self, topic_id: bytes, partition: int, records: memoryview, acks: int

@@ -84,6 +84,23 @@ class Fetches(Requests, Protocol):
         ...
 
 
+class AnswerRoom(Protocol):
+    """What bounds the bytes that are read for clients, for all links of a gateway together."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be read now."""
+        ...
+
+    def on_read(self, size_bytes: int) -> None:
+        """So much was read."""
+        ...
+
+    async def wait_for_room(self) -> None:
+        """Return once something may be read."""
+        ...
+
+
 class StorageLink(Protocol):
     """One storage node. Calls have their names in storage.proto, and fail with a `LinkError`, after `timeout` seconds
     at the latest.

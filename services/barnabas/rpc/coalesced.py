@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -77,10 +77,13 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         counts: StreamCounts | None = None,
         unanswered_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
         is_ordered: bool = False,
+        on_results: Callable[[Sequence[ResultT]], Awaitable[None]] | None = None,
     ) -> None:
         """`counts` are those of all streams of its kind. `is_ordered`: what is behind a request that cannot be sent in
-        time is not sent either, so that the peer never has a later one without it.
+        time is not sent either, so that the peer never has a later one without it. `on_results` is given
+        each message's and returns when there is room for those of another.
         """
+        self._on_results = on_results
         self._is_ordered = is_ordered
         self._counts = StreamCounts() if counts is None else counts
         self._counts.open.add(self)
@@ -276,13 +279,17 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         frames: AsyncIterator[Any] = call
         async for frame in frames:
             self.is_silent = False
-            for result in self._counts.received.counted(self._results_of(frame)):
+            results = self._results_of(frame)
+            for result in self._counts.received.counted(results):
                 entry = self._waiting.get(result.correlation_id)
                 if entry is None:
                     continue  # it was withdrawn
                 self._forget(result.correlation_id, entry)
                 if not entry.future.done():
                     entry.future.set_result(result)
+            if self._on_results is not None:
+                await self._on_results(results)
+            del frame, results  # large, and the next may be long in coming
         raise OutcomeUnknown(f"{self._name}: the peer ended the stream")
 
     async def _write(self, call: Any) -> None:

@@ -12,7 +12,7 @@ from barnabas.rpc.server import RpcServer
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink
     from barnabas.links.coordinator_link import CoordinatorLink
-    from barnabas.links.storage_link import StorageLink
+    from barnabas.links.storage_link import AnswerRoom, StorageLink
     from barnabas.links.stream_counts import StorageStreamCounts
 
 
@@ -26,6 +26,7 @@ class GrpcNetwork:
         *,
         reads_for_clients: bool = True,
         append_bytes_max: int | None = None,
+        answer_room: AnswerRoom | None = None,
     ) -> StorageLink:
         from barnabas.rpc.storage_streams import StorageConnection
 
@@ -34,6 +35,7 @@ class GrpcNetwork:
             counts,
             reads_for_clients=reads_for_clients,
             append_bytes_max=append_bytes_max or limits.STREAM_UNANSWERED_BYTES_MAX,
+            answer_room=answer_room,
         )
         return cast("StorageLink", connection)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from barnabas.links.storage_messages import AppendBatches, FetchedResult
 from barnabas.links.stream_counts import StorageStreamCounts
@@ -20,6 +22,9 @@ from barnabas.rpc.calls import ServiceCalls, method_path
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.fetch_frames import decode_fetch_results
+
+if TYPE_CHECKING:
+    from barnabas.links.storage_link import AnswerRoom
 
 _SERVICE: Final = DESCRIPTOR.services_by_name["Storage"]
 _APPEND: Final = method_path(_SERVICE.methods_by_name["Append"])
@@ -43,10 +48,12 @@ class StorageConnection(ServiceCalls):
         *,
         reads_for_clients: bool = True,
         append_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
+        answer_room: AnswerRoom | None = None,
     ) -> None:
         """`counts` are those of all the service's connections; its own where nobody looks at them.
 
-        `append_bytes_max` is what may be unanswered of appends before further ones are refused.
+        `append_bytes_max` is what may be unanswered of appends before further ones are refused. Results of fetches are
+        taken from the node where there is `answer_room`.
         """
         counts = counts or StorageStreamCounts()
         metadata = None if reads_for_clients else (INSIDE,)
@@ -80,6 +87,7 @@ class StorageConnection(ServiceCalls):
             lambda results: results,
             name=f"fetches from {address}",
             counts=counts.fetches,
+            on_results=None if answer_room is None else partial(_keep_within, answer_room),
         )
 
     async def close(self) -> None:
@@ -87,3 +95,9 @@ class StorageConnection(ServiceCalls):
         await self.fetches.close()
         for channel in (self._append_channel, self._fetch_channel):
             await channel.close(grace=None)
+
+
+async def _keep_within(room: AnswerRoom, results: Sequence[FetchedResult]) -> None:
+    """Count what came, and return when more may come."""
+    room.on_read(sum(len(fetched.records) for result in results for fetched in result.partitions))
+    await room.wait_for_room()

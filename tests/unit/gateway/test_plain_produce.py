@@ -240,6 +240,9 @@ async def test_what_a_client_does_not_read_is_kept_for_it_once() -> None:
         return b"(" + frame[2:] + b")"
 
     class FullTransport(FakeTransport):
+        def get_write_buffer_size(self) -> int:
+            return 0
+
         def writelines(self, pieces: Any) -> None:
             super().writelines(pieces)
             connection.pause_writing()

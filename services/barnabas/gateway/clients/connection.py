@@ -14,6 +14,7 @@ from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.turns import ALONE, Turn, Turns
+from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes
@@ -41,12 +42,13 @@ class CloseConnection(Exception):
 class _Slot:
     """An answer's place in the order of the connection."""
 
-    __slots__ = ("frame", "frame_bytes", "is_done", "pieces", "times", "turn")
+    __slots__ = ("frame", "held_bytes", "is_done", "pieces", "times", "turn")
 
     def __init__(self, frame: Frame, received: float, turn: Turn) -> None:
         self.frame = frame
-        self.frame_bytes = len(frame)
-        self.times = RequestTimes(received, self.frame_bytes)
+        self.held_bytes = len(frame)
+        """Of the request until it is answered, and of an answer that has to wait for others."""
+        self.times = RequestTimes(received, self.held_bytes)
         self.turn = turn
         self.is_done = False
         self.pieces: Pieces = None
@@ -76,11 +78,13 @@ class Connection(asyncio.Protocol):
         requests: RequestMetrics,
         pauses: ConnectionMetrics,
         answers_at_once: Mapping[bytes, AnswerAtOnce] = MappingProxyType({}),
+        unread: UnreadAnswers | None = None,
     ) -> None:
         """`answers_at_once` by the API key that a frame begins with."""
         self._make_client = make_client
         self._serve = serve
         self._budget = budget
+        self._unread = UnreadAnswers() if unread is None else unread
         self._on_lost = on_lost
         self._requests = requests
         self._pauses = pauses
@@ -97,6 +101,8 @@ class Connection(asyncio.Protocol):
         """Of a frame that has not come whole; they count for the gateway's budget as well."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._writable = True
+        self._unread_bytes = 0
+        """Of the answers that the client does not take: they count until all of them have left."""
         self._writing_paused_at = 0.0
         self._not_read: Reason | None = None
         self._paused_at = 0.0
@@ -134,7 +140,7 @@ class Connection(asyncio.Protocol):
             received = perf_counter()
             if self._writable and not (self._slots or self._frames or self._not_read or self._client.gaps):
                 frames = self._write_at_once(frames, received)
-                if not frames and self._reader.buffered_bytes == self.partial_bytes:
+                if not frames and self._writable and self._reader.buffered_bytes == self.partial_bytes:
                     return  # nothing else has changed
             for frame in frames:
                 self._unanswered_bytes += len(frame)
@@ -150,6 +156,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._give_back_unread()
         self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._send_answers()
         self._start_requests()
@@ -168,6 +175,7 @@ class Connection(asyncio.Protocol):
             self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._budget.give_back(self._unanswered_bytes + self.partial_bytes)
         self._unanswered_bytes = self.partial_bytes = 0
+        self._give_back_unread()
         self._reader.clear()
         self._frames.clear()
         self._slots.clear()
@@ -180,7 +188,14 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether the gateway waits for the client, not the client for it."""
+        if not self._writable:
+            return True
         return not self._slots and not self._frames and self._not_read is None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the socket has not taken of the answers that were written."""
+        return self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         """Close after what is written has left, or after CLOSING_SECONDS_MAX."""
@@ -200,6 +215,11 @@ class Connection(asyncio.Protocol):
         """Too many bytes wait for the rest of frames that does not come, that of this one among them."""
         self._give_up("the rest of a request did not come while others had to wait for it")
 
+    def give_up_unread(self) -> None:
+        """The client does not take its answers, and others have to wait for the memory that they are in."""
+        self._give_up("the client does not read its answers, and too much waits for clients that do not")
+        self._transport.abort()
+
     # --- requests
 
     def _write_at_once(self, frames: list[Frame], received: float) -> list[Frame]:
@@ -216,13 +236,31 @@ class Connection(asyncio.Protocol):
                 small.append(answer)
                 continue
             # It may be large: what the client does not read of it is the most that is kept for it.
-            self._transport.writelines([*small, *answer])
+            self._write([*small, *answer])
             small = []
             if not self._writable:
                 break
         if small:
-            self._transport.write(small[0] if len(small) == 1 else b"".join(small))
+            self._write(small[0] if len(small) == 1 else b"".join(small))
         return frames[answered:]
+
+    def _write(self, answer: bytes | list[bytes | memoryview]) -> None:
+        """Hand it to the socket; what that does not take now counts until it has."""
+        if isinstance(answer, bytes):
+            self._transport.write(answer)
+        else:
+            self._transport.writelines(answer)
+        if not self._writable:
+            unread = max(_size_of(answer), self.unsent_bytes)
+            self._unread_bytes += unread
+            self._budget.take(unread)
+            self._unread.take(unread, self)
+
+    def _give_back_unread(self) -> None:
+        unread, self._unread_bytes = self._unread_bytes, 0
+        if unread:
+            self._unread.give_back(unread, self)
+            self._budget.give_back(unread)
 
     def _start_requests(self) -> None:
         held = self._client.held
@@ -263,6 +301,8 @@ class Connection(asyncio.Protocol):
         finally:
             slot.turn.pass_on()
         slot.is_done = True
+        if slot.pieces is not None and not self._closing and self._slots[0] is not slot:
+            self._hold(slot, _size_of(slot.pieces))
         self._unfinished -= 1
         self._unfinished_others -= slot.turn is ALONE
         self._send_answers()
@@ -270,17 +310,21 @@ class Connection(asyncio.Protocol):
         if self._client.held.refusals:
             self._pause_or_resume()  # the next one has started
 
+    def _hold(self, slot: _Slot, answer_bytes: int) -> None:
+        """The answer has to wait for those before it."""
+        slot.held_bytes += answer_bytes
+        self._unanswered_bytes += answer_bytes
+        self._budget.take(answer_bytes)
+
     def _send_answers(self) -> None:
         sent = perf_counter()
         while self._slots and self._slots[0].is_done and self._writable and not self._closing:
             written = sent
             slot = self._slots.popleft()
-            if isinstance(slot.pieces, bytes):
-                self._transport.write(slot.pieces)
-            elif slot.pieces is not None:
-                self._transport.writelines(slot.pieces)
-            self._unanswered_bytes -= slot.frame_bytes
-            self._budget.give_back(slot.frame_bytes)
+            if slot.pieces is not None:
+                self._write(slot.pieces)
+            self._unanswered_bytes -= slot.held_bytes
+            self._budget.give_back(slot.held_bytes)
             sent = perf_counter()
             self._requests.observe(slot.times, written, sent)
         self._pause_or_resume()
@@ -301,6 +345,8 @@ class Connection(asyncio.Protocol):
         held = self._client.held
         if held.is_muted:
             return Reason.MUTED
+        if not self._writable:
+            return Reason.ANSWERS_UNREAD
         unanswered = len(self._slots) + len(self._frames)
         if not unanswered:
             # A connection that waits for nothing may always send its next request, or the gateway could never drain.
@@ -352,3 +398,7 @@ class Connection(asyncio.Protocol):
         self._budget.mid_frame.leave(self)
         for task in self._tasks:
             task.cancel()
+
+
+def _size_of(answer: bytes | list[bytes | memoryview]) -> int:
+    return len(answer) if isinstance(answer, bytes) else sum(map(len, answer))

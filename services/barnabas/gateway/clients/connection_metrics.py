@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.held import Reason
+from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.kernel.pauses import PauseTimes
 
 _PREFIX: Final = "kafka_server_socketservermetrics_connection_"
@@ -21,12 +22,15 @@ _GATEWAY: Final = "barnabas_gateway_"
 class ConnectionMetrics(Collector):
     """Owns the counts of connections, by listener, and of their pauses."""
 
-    def __init__(self, budget: ByteBudget, listeners: Iterable[str] = ()) -> None:
+    def __init__(
+        self, budget: ByteBudget, listeners: Iterable[str] = (), unread: UnreadAnswers | None = None
+    ) -> None:
         self.reading = {reason: PauseTimes() for reason in Reason}
         """Sockets that are not read."""
         self.writing = PauseTimes()
         """Clients that do not take their answers."""
         self._budget = budget
+        self._unread = UnreadAnswers() if unread is None else unread
         self._opened = dict.fromkeys(listeners, 0)
         self._closed = dict.fromkeys(listeners, 0)
 
@@ -50,19 +54,28 @@ class ConnectionMetrics(Collector):
             closed.add_metric([listener], ended)
         yield from (count, created, closed)
         for name, text, value in (
-            ("unanswered_request_bytes", "Bytes of requests not answered yet", self._budget.used_bytes),
+            (
+                "unanswered_request_bytes",
+                "Bytes of requests not answered yet, and of answers that wait",
+                self._budget.used_bytes,
+            ),
             ("unanswered_request_bytes_max", "Above it no socket is read", max(0, self._budget.bytes_max)),
+            ("unread_answer_bytes", "Bytes of answers that clients do not take", self._unread.used_bytes),
+            ("unread_answer_bytes_max", "Above it nothing is read for clients", self._unread.bytes_max),
         ):
             yield GaugeMetricFamily(_GATEWAY + name, text, value=value)
         paused = GaugeMetricFamily(
             f"{_GATEWAY}paused_connections", "Connections that are not being read now", labels=["reason"]
         )
-        for reason, pauses in self.reading.items():
-            paused.add_metric([reason.value], pauses.running)
-        yield paused
+        # Who does not read its answers is held back by nobody but its client; that is a pause of writing.
         reading: dict[tuple[str, ...], PauseTimes] = {
-            (reason.value,): pauses for reason, pauses in self.reading.items()
+            (reason.value,): pauses
+            for reason, pauses in self.reading.items()
+            if reason is not Reason.ANSWERS_UNREAD
         }
+        for values, pauses in reading.items():
+            paused.add_metric(values, pauses.running)
+        yield paused
         yield from _pauses("reading", ["reason"], reading)
         yield from _pauses("writing", [], {(): self.writing})
 

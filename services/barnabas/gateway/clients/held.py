@@ -14,6 +14,8 @@ class Reason(enum.Enum):
 
     MUTED = "muted"
     """For a time, as the client is throttled."""
+    ANSWERS_UNREAD = "answers unread"
+    """Its client does not take what it asked for; as in Kafka, nothing more is read of it until it has."""
     NODE_FULL = "node full"
     """It writes to a storage node that has its share or more to answer."""
     NOBODY_LEADS = "nobody leads"

@@ -60,7 +60,9 @@ class Sockets:
         parts.clock.on_jump(self._on_jump)
         self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
         self._metrics = RequestMetrics()
-        self._connection_metrics = ConnectionMetrics(self._budget, (listener.name for listener in listeners))
+        self._connection_metrics = ConnectionMetrics(
+            self._budget, (listener.name for listener in listeners), parts.unread_answers
+        )
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
         self._answers_at_once: dict[bytes, AnswerAtOnce] = {}
         if local is not None and not is_tracing():
@@ -133,6 +135,7 @@ class Sockets:
             self._metrics,
             self._connection_metrics,
             self._answers_at_once,
+            self._parts.unread_answers,
         )
         return connection
 

@@ -53,6 +53,9 @@ class FetchRead:
         self._request = request
         self._wanted = wanted
         self._image = request.image
+        self._unread = request.parts.unread_answers
+        self._held_bytes = 0
+        """Of results that are there while others are waited for."""
         self._results: list[FetchedPartition | None] = [None] * len(wanted)
 
     async def run(self) -> list[tuple[PartitionKey, FetchedPartition | None]]:
@@ -123,11 +126,12 @@ class FetchRead:
         return max(0, milliseconds(self._request.body.max_wait))
 
     def _message(self) -> FetchRequest:
-        body = self._request.body
+        body, config = self._request.body, self._request.parts.config
+        room_bytes = max(limits.FETCH_BYTES_MIN, self._unread.fetch_bytes_max())
         return FetchRequest(
             max_wait_ms=self._max_wait_ms(),
             min_bytes=max(0, body.min_bytes),
-            max_bytes=min(body.max_bytes, self._request.parts.config.fetch_max_bytes),
+            max_bytes=min(body.max_bytes, config.fetch_max_bytes, room_bytes),
             isolation_level=body.isolation_level,
             traceparent=current_traceparent(),
         )
@@ -160,7 +164,7 @@ class FetchRead:
 
         They get a moment for it, and those that answered nobody lately not even that.
         """
-        tasks = {asyncio.ensure_future(self._finish(read)): read for read in reads}
+        tasks = {asyncio.ensure_future(self._finish_counted(read)): read for read in reads}
         try:
             _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in pending:
@@ -178,6 +182,15 @@ class FetchRead:
         finally:
             for task in tasks:
                 task.cancel()
+            self._unread.give_back(self._held_bytes)
+
+    async def _finish_counted(self, read: _NodeRead) -> None:
+        """What is there of one node counts while others are waited for."""
+        await self._finish(read)
+        found = (self._results[index] for index in read.indexes)
+        size_bytes = sum(len(result.records) for result in found if result is not None)
+        self._held_bytes += size_bytes
+        self._unread.take(size_bytes)
 
     def _fetched(self, want: WantedPartition, fetched: PartitionFetched) -> FetchedPartition:
         got = fetched.fields

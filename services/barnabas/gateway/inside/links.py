@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.links.local_storage import LocalStorage
-from barnabas.links.storage_link import StorageLink
+from barnabas.links.storage_link import AnswerRoom, StorageLink
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
@@ -34,16 +34,21 @@ class Links:
         stream_counts: StorageStreamCounts,
         local: LocalStorage | None = None,
         node_bytes_max: int | None = None,
+        answer_room: AnswerRoom | None = None,
     ) -> None:
         """`local` is the storage node in this process, if there is one: it is called, not connected to.
 
-        `node_bytes_max` is what may wait for one storage node before further records for it are refused.
+        `node_bytes_max` is what may wait for one storage node before further records for it are refused. What is read
+        for clients is read where there is `answer_room`.
         """
         self._metadata = metadata
         self._network = network
         self._stream_counts = stream_counts
         self._local = local
         self._node_bytes_max = node_bytes_max
+        self._answer_room = answer_room
+        if local is not None and answer_room is not None:
+            local.read_within(answer_room)
         self._storage: dict[int, StorageLink] = {}
         self._coordinators: dict[str, CoordinatorLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -63,7 +68,10 @@ class Links:
         link = self._storage.get(node_id)
         if link is None or link.address != node.address:
             link = self._storage[node_id] = self._network.connect_storage(
-                node.address, self._stream_counts, append_bytes_max=self._node_bytes_max
+                node.address,
+                self._stream_counts,
+                append_bytes_max=self._node_bytes_max,
+                answer_room=self._answer_room,
             )
         return link
 

@@ -102,15 +102,19 @@ class UnansweredFetches:
         if fetch is not None:
             fetch.hurry()
 
-    def take(self, request: FetchRequest) -> None:
-        """Answer `request` now or later."""
+    def take(self, request: FetchRequest, *, at_once: bool = True) -> None:
+        """Answer `request` now or later; not `at_once`: read it when there is room."""
         request.min_bytes = self._handler.reader.enough_bytes(request.min_bytes, request.max_bytes)
         fetch = DelayedFetch(request, self._on_complete)
         if request.traceparent:
             fetch.span = start_span("storage.fetch", traceparent=request.traceparent)
         fetch.hurried = request.max_wait_ms <= 0
         self._fetches[request.correlation_id] = fetch
-        self._read(fetch)
+        if at_once:
+            self._read(fetch)
+        else:
+            self._woken.append(fetch)
+            self._wake.set()
 
     def withdraw(self, correlation_id: int) -> None:
         """Nobody waits for the answer: the client has closed its connection, say."""

@@ -15,6 +15,7 @@ from barnabas.gateway.clients.connection import CloseConnection, Connection
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.turns import Turn
+from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes
@@ -31,6 +32,11 @@ class FakeTransport(asyncio.Transport):
         self.written: list[bytes] = []
         self.paused = False
         self.closed = False
+        self.aborted = False
+        self.unsent_bytes = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
@@ -49,6 +55,9 @@ class FakeTransport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.aborted = True
+
 
 class Served:
     """A connection whose requests a test answers: `started` in order, `answer(name)` to finish one."""
@@ -61,6 +70,7 @@ class Served:
         self.transport = FakeTransport()
         self.budget = ByteBudget(budget_bytes, lambda: self.connection.budget_has_room())
         self.pauses = ConnectionMetrics(self.budget)
+        self.unread = UnreadAnswers()
         self.client = Client(1, "10.1.1.1", "127.0.0.1", LISTENER)
         self.connection = Connection(
             lambda _: self.client,
@@ -70,6 +80,7 @@ class Served:
             frame_bytes_max=100_000_000,
             requests=RequestMetrics(),
             pauses=self.pauses,
+            unread=self.unread,
         )
         self.connection.connection_made(self.transport)
 
@@ -261,9 +272,10 @@ async def test_pauses_of_reading_and_writing_are_counted() -> None:
     served.connection.pause_writing()
     assert (writing.pauses, writing.running) == (1, 1)
     await served.send(PRODUCE, "c", size=80)
-    assert (reading.pauses, reading.running) == (2, 1)
+    unread = served.pauses.reading[Reason.ANSWERS_UNREAD]
+    assert (reading.pauses, unread.pauses, unread.running) == (1, 1, 1)
     served.connection.connection_lost(None)
-    assert (reading.running, writing.running) == (0, 0)
+    assert (reading.running, unread.running, writing.running) == (0, 0, 0)
 
 
 async def test_answers_are_measured_when_they_leave() -> None:
@@ -314,3 +326,77 @@ async def test_a_connection_whose_records_nobody_took_sends_one_request_at_a_tim
     served.client.held.refusals = 0
     await served.send(PRODUCE, "c", "d")
     assert (served.started[2:], served.transport.paused) == (["c", "d"], False)
+
+
+class Full(FakeTransport):
+    """A client that takes nothing: its socket is full with whatever is written."""
+
+    connection: Connection
+
+    def write(self, data: Any) -> None:
+        super().write(data)
+        self.unsent_bytes += len(data)
+        self.connection.pause_writing()
+
+    def writelines(self, pieces: Any) -> None:
+        self.write(b"".join(pieces))
+
+    def take_all(self) -> None:
+        self.unsent_bytes = 0
+        self.connection.resume_writing()
+
+
+def deaf() -> tuple[Served, Full]:
+    served, transport = Served(), Full()
+    transport.connection = served.connection
+    served.transport = served.connection._transport = transport
+    return served, transport
+
+
+async def test_an_answer_that_is_not_taken_counts_until_it_is_and_nothing_more_is_read() -> None:
+    served, transport = deaf()
+    await served.send(OTHER, "a", size=10)
+    await served.answer("a", [b"A" * 70, b"A" * 30])
+    assert (served.budget.used_bytes, served.unread.used_bytes) == (100, 100)
+    assert (transport.paused, served.connection.is_idle) == (True, True), "the gateway waits for its client"
+    assert served.pauses.reading[Reason.ANSWERS_UNREAD].running == 1
+    transport.unsent_bytes = 1
+    assert served.unread.used_bytes == 100, "it is in memory whole until its last byte has left"
+    transport.take_all()
+    assert (served.budget.used_bytes, served.unread.used_bytes, transport.paused) == (0, 0, False)
+
+
+async def test_an_answer_on_the_spot_that_is_not_taken_counts_as_well() -> None:
+    served, transport = deaf()
+    served.connection._answers_at_once = {b"\0\3": lambda frame, _: [b"A" * 50]}
+    await served.send(OTHER, "a", "b")
+    assert (len(transport.written), transport.paused, served.unread.used_bytes) == (1, True, 50)
+    assert served.started == []
+    served.connection.connection_lost(None)
+    assert (served.budget.used_bytes, served.unread.used_bytes) == (0, 0)
+
+
+async def test_an_answer_that_waits_for_those_before_it_counts() -> None:
+    served = Served()
+    await served.send(PRODUCE, "a", "b", size=10)
+    await served.answer("b", b"B" * 100)
+    assert served.budget.used_bytes == 12 + 12 + 100
+    await served.answer("a", b"A")
+    assert served.budget.used_bytes == 0
+    await served.send(PRODUCE, "c", "d")
+    await served.answer("d", b"D" * 100)
+    served.connection.connection_lost(None)
+    assert served.budget.used_bytes == 0
+
+
+async def test_who_does_not_read_while_others_wait_is_closed_at_once(warnings: list[dict[str, Any]]) -> None:
+    served, transport = deaf()
+    await served.send(OTHER, "a", size=10)
+    await served.answer("a", b"A" * 100)
+    served.connection.close()
+    served.connection.give_up_unread()
+    assert (transport.closed, transport.aborted) == (True, True), (
+        "what it waits for as it closes is not waited for"
+    )
+    served.connection.connection_lost(None)
+    assert (served.budget.used_bytes, served.unread.used_bytes) == (0, 0)

@@ -174,6 +174,10 @@ def muted(served: Served) -> None:
     served.client.held.mute(1.0)
 
 
+def unread(served: Served) -> None:
+    served.connection.pause_writing()
+
+
 def gateway_bytes(served: Served) -> None:
     served.budget.take(1000)
 
@@ -186,6 +190,7 @@ def nothing(_: Served) -> None: ...
     [
         (nothing, 0, None),
         (muted, 0, Reason.MUTED),
+        (unread, 0, Reason.ANSWERS_UNREAD),
         (node_full, 0, Reason.NODE_FULL),
         (nobody_leads, 0, Reason.NOBODY_LEADS),
         (gateway_bytes, 0, Reason.GATEWAY_BYTES),
@@ -215,7 +220,10 @@ async def test_each_reason_has_its_name(
         for sample in family.samples
         if sample.name == "barnabas_gateway_paused_connections"
     }
-    assert shown == {each.value: float(each is reason) for each in Reason}
+    # Who does not read is in a pause of writing, and no producer that is held back.
+    assert shown == {
+        each.value: float(each is reason) for each in Reason if each is not Reason.ANSWERS_UNREAD
+    }
 
 
 async def test_one_reason_follows_another(passing: Time) -> None:
