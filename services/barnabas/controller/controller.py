@@ -13,6 +13,7 @@ from barnabas.controller.presence import Presence
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.messages.controller_pb2 import DescribeQuorumResponse
 from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
@@ -30,11 +31,13 @@ class Controller:
         self.environment = environment
         self._store = store
         self._address = address
+        self._lines = RareLines(log, environment.clock.monotonic)
         self._presence = Presence(
             store,
             address,
             config.controller_id,
             config.election_lease_ms,
+            self._lines,
             shared=bool(config.etcd_endpoints),
         )
         process_id = str(environment.new_id())
@@ -100,14 +103,14 @@ class Controller:
             except LeadershipLost as error:
                 log.warning("stepped down", reason=str(error))
             except HistoryRefused as error:
-                log.error(
+                self._lines.error(
                     "this controller does not lead: the store is not the one that it led with; restart the controller "
                     "to go on with this store",
                     reason=str(error),
                 )
                 pause = STORE_RETRY_SECONDS_MAX
             except StoreError as error:
-                log.warning("could not load the metadata", reason=str(error))
+                self._lines.warning("could not load the metadata", reason=str(error))
                 pause = STORE_RETRY_SECONDS_MIN
             finally:
                 if self._active is not None:

@@ -13,7 +13,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.controller.limits import STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
+from barnabas.controller.limits import (
+    LEASES_OF_THE_FORMER_MAX,
+    STORE_RETRY_SECONDS_MAX,
+    STORE_RETRY_SECONDS_MIN,
+)
 from barnabas.controller.store.protocol import (
     Compare,
     CompareFailed,
@@ -27,6 +31,7 @@ from barnabas.controller.store.protocol import (
     StoreError,
 )
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 
 ELECTION_KEY: Final = "election"
 """Holds process id and address of the active controller; not part of the metadata."""
@@ -69,7 +74,12 @@ class Election:
         self._process_id = process_id
         self._lease_ms = lease_ms
         self._now = now
+        self._lines = RareLines(log, now)
         self.active_address = ""
+        self._former = ""
+        """The other process that was seen last under our address."""
+        self._is_doubted = False
+        """Whether it was said that it is not gone."""
 
     async def campaign(self) -> Leadership:
         """Wait until this controller is the active one."""
@@ -80,7 +90,7 @@ class Election:
             except RevisionCompacted:
                 continue
             except StoreError as error:
-                log.warning("the metadata store does not answer", reason=str(error))
+                self._lines.warning("the metadata store does not answer", reason=str(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, STORE_RETRY_SECONDS_MAX)
                 continue
@@ -124,7 +134,7 @@ class Election:
         else:
             process_id, _, address = holder.value.decode().rpartition("@")
             if process_id != self._process_id:
-                await self._stand_by(address, snapshot.revision)
+                await self._stand_by(process_id, address, snapshot.revision)
                 return None
             # A former term of this process, which could not give its lease back: that term has ended.
             compare = ModRevisionEquals(ELECTION_KEY, holder.mod_revision)
@@ -138,17 +148,40 @@ class Election:
             return None
         return Leadership(lease, revision)
 
-    async def _stand_by(self, active_address: str, revision: int) -> None:
+    async def _stand_by(self, process_id: str, active_address: str, revision: int) -> None:
         """Return when the election key changes."""
+        doubt: asyncio.TimerHandle | None = None
         if active_address == self._address:
-            log.warning(
-                "another process is active under the address of this controller: unless that was its former process, "
-                "give each controller an advertised_address of its own",
-                address=active_address,
-            )
+            self._expect_end(process_id)
+            # Anew whenever the store was away: no lease ends meanwhile.
+            loop, seconds = asyncio.get_running_loop(), LEASES_OF_THE_FORMER_MAX * self._lease_ms / 1000
+            doubt = loop.call_later(seconds, self._doubt_end, process_id)
         elif active_address != self.active_address:
             log.info("standing by", active=active_address)
         self.active_address = active_address
-        async with aclosing(self._store.watch(revision + 1, ELECTION_KEY)) as watch:  # type: ignore[type-var]
-            await anext(watch, None)
+        try:
+            async with aclosing(self._store.watch(revision + 1, ELECTION_KEY)) as watch:  # type: ignore[type-var]
+                await anext(watch, None)
+        finally:
+            if doubt is not None:
+                doubt.cancel()
         self.active_address = ""
+
+    def _expect_end(self, process_id: str) -> None:
+        """Another process holds the key under our address: as a rule the one that was here before, and is gone."""
+        if process_id != self._former:
+            self._former, self._is_doubted = process_id, False
+            log.info(
+                "waiting for the lease of this controller's former process to end", address=self._address
+            )
+
+    def _doubt_end(self, process_id: str) -> None:
+        """It has kept its lease for longer than one that is gone could."""
+        if not self._is_doubted and process_id == self._former:
+            self._is_doubted = True
+            log.warning(
+                "another process is active under the address of this controller: give each controller an "
+                "advertised_address of its own",
+                address=self._address,
+                process=process_id,
+            )

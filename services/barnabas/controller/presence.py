@@ -23,6 +23,7 @@ from barnabas.controller.store.protocol import (
     StoreError,
 )
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 
 PRESENCE_PREFIX: Final = "controllers/"
 """`controllers/<id>` holds the controller's address; not part of the metadata."""
@@ -39,11 +40,14 @@ class Presence:
     `shared` says whether other controllers use the same store: without them there is nothing to tell anyone.
     """
 
-    def __init__(self, store: Store, address: str, wanted_id: int, lease_ms: int, *, shared: bool) -> None:
+    def __init__(
+        self, store: Store, address: str, wanted_id: int, lease_ms: int, lines: RareLines, *, shared: bool
+    ) -> None:
         self._store = store
         self._address = address
         self._wanted_id = wanted_id
         self._lease_ms = lease_ms
+        self._lines = lines
         self._shared = shared
         self._lease: Lease | None = None
         self.controller_id = wanted_id if wanted_id >= 0 else FIRST_ID
@@ -58,7 +62,7 @@ class Presence:
             except (CompareFailed, LeaseLost):
                 continue
             except StoreError as error:
-                log.warning("the metadata store does not answer", reason=str(error))
+                self._lines.warning("the metadata store does not answer", reason=str(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, STORE_RETRY_SECONDS_MAX)
             else:

@@ -17,6 +17,7 @@ from barnabas.controller.servicer import ControllerServicer
 from barnabas.controller.store.protocol import Store, StoreError
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.service import ServiceContext, StartError
 
 log = get_logger("controller")
@@ -94,14 +95,14 @@ def _measure(controller: Controller) -> None:
 
 async def _open(store: Store, config: ControllerConfig, context: ServiceContext) -> bool:
     """Open the store; etcd may come up later than we do, a file will not. False when asked to stop meanwhile."""
-    pause = STORE_RETRY_SECONDS_MIN
+    pause, lines = STORE_RETRY_SECONDS_MIN, RareLines(log, context.environment.clock.monotonic)
     while not context.stopping.is_set():
         try:
             await store.open()
         except StoreError as error:
             if not config.etcd_endpoints:
                 raise StartError(str(error)) from error
-            log.warning("waiting for the metadata store", reason=str(error))
+            lines.warning("waiting for the metadata store", reason=str(error))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(context.stopping.wait(), pause)
             pause = min(pause * 2, STORE_RETRY_SECONDS_MAX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from barnabas.controller.core.quorum import LEADER_EPOCH_MAX, Progress, describe_quorum
@@ -10,6 +11,8 @@ from barnabas.controller.fanout import Receiver
 from barnabas.controller.presence import FIRST_ID, PRESENCE_PREFIX, Presence
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.messages.controller_pb2 import MetadataDelta
 
 StoreFactory = Callable[[], Awaitable[Store]]
@@ -65,7 +68,8 @@ async def test_a_receiver_knows_how_far_it_is() -> None:
 
 
 def presence(store: Store, address: str, wanted_id: int = -1, *, shared: bool = True) -> Presence:
-    return Presence(store, address, wanted_id, 1000, shared=shared)
+    lines = RareLines(get_logger("controller"), time.monotonic)
+    return Presence(store, address, wanted_id, 1000, lines, shared=shared)
 
 
 async def test_controllers_of_one_store_take_different_ids(open_store: StoreFactory) -> None:
