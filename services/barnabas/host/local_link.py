@@ -7,20 +7,17 @@ Record batches are handed over as they are, and so are the bytes that were read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from barnabas.links.deadlines import Deadlines
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import AppendBatches, FetchedResult
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequest
-from barnabas.storage.handlers.fetch import UnansweredFetches
 
 if TYPE_CHECKING:
-    from barnabas.links.storage_link import AnswerRoom
-    from barnabas.storage.fetching.reading import ReadOutcome
-    from barnabas.storage.handlers.append import AppendHandler
-    from barnabas.storage.handlers.fetch import FetchHandler
+    from barnabas.links.storage_link import AnswerRoom, StorageService, TakenFetches
+    from barnabas.links.storage_messages import PartitionFetched
 
 RequestT = TypeVar("RequestT", bound=Any)
 ResultT = TypeVar("ResultT")
@@ -127,12 +124,12 @@ class LocalAppends(_LocalRequests[AppendRequest | AppendBatches, AppendResult]):
         """See `links.storage_link.Appends`."""
         return True
 
-    def open(self, handler: AppendHandler) -> None:
+    def open(self, node: StorageService) -> None:
         """The node serves from now on."""
 
         def begin(batches: AppendRequest | AppendBatches) -> None:
             assert isinstance(batches, AppendBatches), "a gateway sends batches beside their request"
-            handler.handle(cast(AppendRequest, _AppendRequest(batches)), self._on_result)
+            node.Append(cast(AppendRequest, _AppendRequest(batches)), self._on_result)
 
         self._begin = begin
 
@@ -143,18 +140,18 @@ class LocalAppends(_LocalRequests[AppendRequest | AppendBatches, AppendResult]):
 class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
     """Fetches; what was read is handed over as it is. Nothing is read while there is no `room`."""
 
-    _unanswered: UnansweredFetches | None = None
+    _taken: TakenFetches | None = None
     room: AnswerRoom | None = None
 
-    def open(self, handler: FetchHandler) -> UnansweredFetches:
+    def open(self, node: StorageService) -> TakenFetches:
         """The node serves from now on, as long as the `serve_woken` of what is returned runs."""
-        self._unanswered = UnansweredFetches(handler, self._deliver, self._wait_for_room, is_client=True)
+        self._taken = node.Fetch(self._deliver, self._wait_for_room, is_client=True)
         self._begin = self._take
-        return self._unanswered
+        return self._taken
 
     def _take(self, request: FetchRequest) -> None:
-        assert self._unanswered is not None, "it serves"
-        self._unanswered.take(request, at_once=self.room is None or not self.room.is_full)
+        assert self._taken is not None, "it serves"
+        self._taken.take(request, at_once=self.room is None or not self.room.is_full)
 
     async def _wait_for_room(self) -> None:
         if self.room is not None:
@@ -162,22 +159,24 @@ class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
 
     def hurry(self, request: FetchRequest) -> None:
         """Have the request answered with whatever there is by now."""
-        if self._unanswered is not None:
-            self._unanswered.hurry(request.correlation_id)
+        if self._taken is not None:
+            self._taken.hurry(request.correlation_id)
 
     def withdraw(self, request: FetchRequest) -> None:
         """Nobody waits for the request any more."""
-        if self._unanswered is not None:
-            self._unanswered.withdraw(request.correlation_id)
+        if self._taken is not None:
+            self._taken.withdraw(request.correlation_id)
         future = self._forget(request.correlation_id)
         if future is not None and not future.done():
             future.cancel()
 
-    def _deliver(self, request: FetchRequest, outcome: ReadOutcome) -> None:
+    def _deliver(
+        self, request: FetchRequest, partitions: Sequence[PartitionFetched], size_bytes: int
+    ) -> None:
         key = request.correlation_id
         if self.room is not None:
-            self.room.on_read(outcome.size_bytes)
-        self._settle(key, FetchedResult(key, outcome.answers))
+            self.room.on_read(size_bytes)
+        self._settle(key, FetchedResult(key, partitions))
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

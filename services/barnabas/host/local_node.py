@@ -50,17 +50,17 @@ class LocalNode:
     @asynccontextmanager
     async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
         """The node serves while the context is open; a fault of ours that would leave fetches waiting ends it."""
-        self.appends.open(servicer.appends)
-        unanswered = self.fetches.open(servicer.fetches)
+        self.appends.open(servicer)
+        taken = self.fetches.open(servicer)
         self._servicer = servicer
         self._replicas = replicas
         try:
             async with asyncio.TaskGroup() as tasks:
-                woken = tasks.create_task(unanswered.serve_woken(), name="woken fetches")
+                woken = tasks.create_task(taken.serve_woken(), name="woken fetches")
                 yield
                 woken.cancel()
         finally:
-            unanswered.close()
+            taken.close()
             self._servicer = self._replicas = None
             self.appends.close()
             self.fetches.close()

@@ -6,23 +6,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.links.storage_messages import AppendBatches, FetchedResult
+    from barnabas.links.storage_messages import AppendBatches, FetchedResult, PartitionFetched
     from barnabas.messages.storage_pb2 import (
-        AppendFrame,
         AppendRequest,
         AppendResult,
-        AppendResultFrame,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,
         DescribeLogDirsResponse,
         DescribeProducersRequest,
         DescribeProducersResponse,
-        FetchFrame,
         FetchRequest,
         ListOffsetsRequest,
         ListOffsetsResponse,
@@ -138,23 +135,48 @@ class StorageLink(Protocol):
         ...
 
 
+class TakenFetches(Protocol):
+    """The fetches of one peer, at the node that answers them; they are named by their correlation ids."""
+
+    def take(self, request: FetchRequest, *, at_once: bool = True) -> None:
+        """Answer `request` now or later; not `at_once`: read it when there is room."""
+        ...
+
+    def hurry(self, correlation_id: int) -> None:
+        """The answer is wanted at once, with whatever there is."""
+        ...
+
+    def withdraw(self, correlation_id: int) -> None:
+        """Nobody waits for the answer."""
+        ...
+
+    async def serve_woken(self) -> None:
+        """Answer fetches whose wait is over, until cancelled."""
+        ...
+
+    def close(self) -> None:
+        """Forget all fetches: nobody is there to answer."""
+        ...
+
+
 class StorageService(Protocol):
     """A storage node, to those who serve it to others."""
 
-    async def Append(
-        self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
-    ) -> None:
-        """Serve one stream until the peer ends it; what `frames` and `write` raise when it is gone ends it, too."""
+    def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
+        """Append what `request` holds, behind what was given before; `answer` is called once, now or later."""
         ...
 
-    async def Fetch(
+    def Fetch(
         self,
-        frames: AsyncIterator[FetchFrame],
-        write: Callable[[bytes], Awaitable[None]],
+        answer: Callable[[FetchRequest, Sequence[PartitionFetched], int], None],
+        wait_for_room: Callable[[], Awaitable[None]],
         *,
         is_client: bool,
-    ) -> None:
-        """As `Append`; `write` takes encoded FetchResultFrames. `is_client`: what is read goes to clients."""
+    ) -> TakenFetches:
+        """What one peer's fetches are given to. `answer` is called once for each, with the results and the bytes read.
+
+        Nothing more is read before `wait_for_room` returns. `is_client`: what is read goes to clients.
+        """
         ...
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,4 +38,4 @@ class FetchedResult:
     """The results of one FetchRequest, in its order."""
 
     correlation_id: int
-    partitions: list[PartitionFetched]
+    partitions: Sequence[PartitionFetched]

@@ -29,6 +29,7 @@ import grpc.aio
 from barnabas.kernel.logs import get_logger
 from barnabas.links.deadlines import Deadlines
 from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
+from barnabas.links.limits import UNANSWERED_BYTES_MAX
 from barnabas.links.stream_counts import StreamCounts
 from barnabas.rpc import limits
 
@@ -75,7 +76,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         *,
         name: str,
         counts: StreamCounts | None = None,
-        unanswered_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
+        unanswered_bytes_max: int = UNANSWERED_BYTES_MAX,
         is_ordered: bool = False,
         on_results: Callable[[Sequence[ResultT]], Awaitable[None]] | None = None,
     ) -> None:

@@ -17,13 +17,21 @@ FRAME_BYTES_TARGET: Final = 1024 * 1024
 FRAME_ITEMS_MAX: Final = 512
 """A coalesced frame is closed once it holds this many requests or results."""
 
-STREAM_UNANSWERED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What one stream may hold in requests without a result before further ones are refused, where its owner says nothing
-else; a gateway gives each storage node less."""
-
 STREAM_IN_FLIGHT_BYTES_MAX: Final = 32 * 1024 * 1024
 """What may be written to one stream and not be answered; the rest waits in the queue. It bounds what lies in the
 buffers of gRPC and the kernel for a peer that does not answer. One request may be larger, and travels alone."""
+
+APPEND_ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Results of one Append stream that may wait to be written before its next frame is taken."""
+
+APPEND_ANSWER_BYTES: Final = 64
+"""What one partition's append result counts against that limit."""
+
+RECORD_ERROR_BYTES: Final = 128
+"""What a record that is to blame for a refusal counts against it."""
+
+FETCH_ANSWERS_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Bytes of results of one Fetch stream that may wait to be written before further fetches of it are read."""
 
 STALLED_WRITE_SECONDS_MAX: Final = 8.0
 """A stream whose peer takes no byte of a frame for this long is given up."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from barnabas.rpc import limits
+from barnabas.links.limits import UNANSWERED_BYTES_MAX
 from barnabas.rpc.calls import ServiceCalls
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.server import RpcServer
@@ -34,7 +34,7 @@ class GrpcNetwork:
             address,
             counts,
             reads_for_clients=reads_for_clients,
-            append_bytes_max=append_bytes_max or limits.STREAM_UNANSWERED_BYTES_MAX,
+            append_bytes_max=append_bytes_max or UNANSWERED_BYTES_MAX,
             answer_room=answer_room,
         )
         return cast("StorageLink", connection)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import grpc
@@ -10,9 +11,18 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.links.storage_link import StorageService
-from barnabas.links.stream_counts import StorageStreamCounts
-from barnabas.messages.storage_pb2 import AppendFrame, AppendResultFrame, FetchFrame
-from barnabas.rpc.answers import PeerStalled
+from barnabas.links.storage_messages import PartitionFetched
+from barnabas.links.stream_counts import StorageStreamCounts, StreamCounts
+from barnabas.messages.storage_pb2 import (
+    AppendFrame,
+    AppendResult,
+    AppendResultFrame,
+    FetchFrame,
+    FetchRequest,
+)
+from barnabas.rpc import limits
+from barnabas.rpc.answers import AnswerQueue, PeerStalled
+from barnabas.rpc.fetch_frames import EncodedResult, encode_fetch_results, encode_result
 from barnabas.rpc.storage_streams import INSIDE
 
 log = get_logger("rpc.storage")
@@ -28,12 +38,12 @@ def stream_handlers(
 
     async def append(frames: AsyncIterator[AppendFrame], context: Any) -> None:
         await context.send_initial_metadata(_AT_ONCE)
-        await _until_gone(service.Append(frames, context.write))
+        await _until_gone(_serve_appends(service, frames, context.write, counts.appends))
 
     async def fetch(frames: AsyncIterator[FetchFrame], context: Any) -> None:
         await context.send_initial_metadata(_AT_ONCE)
         is_client = INSIDE not in (context.invocation_metadata() or ())
-        await _until_gone(service.Fetch(frames, context.write, is_client=is_client))
+        await _until_gone(_serve_fetches(service, frames, context.write, counts.fetches, is_client))
 
     appends, fetches = counts.appends, counts.fetches
     return {
@@ -54,3 +64,81 @@ async def _until_gone(serving: Awaitable[None]) -> None:
         await serving
     except* (grpc.aio.BaseError, grpc.aio.InternalError, PeerStalled) as group:
         log.debug("a peer went away", reason=str(group.exceptions[0]))
+
+
+async def _serve_appends(
+    service: StorageService,
+    frames: AsyncIterator[AppendFrame],
+    write: Callable[[AppendResultFrame], Awaitable[None]],
+    counts: StreamCounts,
+) -> None:
+    answers: AnswerQueue[AppendResult] = AnswerQueue(
+        lambda results: AppendResultFrame(results=results),
+        bytes_max=limits.APPEND_ANSWERS_BYTES_MAX,
+        counts=counts,
+    )
+
+    def answer(result: AppendResult) -> None:
+        answers.put(result, _size_bytes(result))
+
+    async def take_requests() -> None:
+        async for frame in frames:
+            await answers.wait_for_room()
+            counts.received.count(frame.requests)
+            for request in frame.requests:
+                service.Append(request, answer)
+
+    await _until_done(take_requests(), answers.write_forever(write))
+
+
+def _size_bytes(result: AppendResult) -> int:
+    """About what an answer holds; the records to blame can be many."""
+    blamed = sum(len(each.record_errors) for each in result.partitions)
+    return limits.APPEND_ANSWER_BYTES * len(result.partitions) + limits.RECORD_ERROR_BYTES * blamed
+
+
+async def _serve_fetches(
+    service: StorageService,
+    frames: AsyncIterator[FetchFrame],
+    write: Callable[[bytes], Awaitable[None]],
+    counts: StreamCounts,
+    is_client: bool,
+) -> None:
+    answers: AnswerQueue[EncodedResult] = AnswerQueue(
+        counts.sent.counting_encoder(encode_fetch_results),
+        bytes_max=limits.FETCH_ANSWERS_BYTES_MAX,
+        counts=counts,
+    )
+
+    def answer(request: FetchRequest, partitions: Sequence[PartitionFetched], _: int) -> None:
+        result = encode_result(request.correlation_id, partitions)
+        answers.put(result, result.size)
+
+    fetches = service.Fetch(answer, answers.wait_for_room, is_client=is_client)
+
+    async def take_requests() -> None:
+        async for frame in frames:
+            counts.received.count(frame.requests)
+            for request in frame.requests:
+                await answers.wait_for_room()
+                fetches.take(request)
+            for correlation_id in frame.hurry:
+                fetches.hurry(correlation_id)
+            for correlation_id in frame.withdraw:
+                fetches.withdraw(correlation_id)
+
+    try:
+        await _until_done(take_requests(), answers.write_forever(write), fetches.serve_woken())
+    finally:
+        fetches.close()
+
+
+async def _until_done(first: Coroutine[Any, Any, None], *others: Coroutine[Any, Any, None]) -> None:
+    """Run all until `first` returns, then cancel the others. Raises a group with what one of them raised."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(other) for other in others]
+        try:
+            await first
+        finally:
+            for task in running:
+                task.cancel()

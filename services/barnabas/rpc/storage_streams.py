@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.links.limits import UNANSWERED_BYTES_MAX
 from barnabas.links.storage_messages import AppendBatches, FetchedResult
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import (
@@ -16,7 +17,6 @@ from barnabas.messages.storage_pb2 import (
     FetchFrame,
     FetchRequest,
 )
-from barnabas.rpc import limits
 from barnabas.rpc.append_frames import encode_append_frame
 from barnabas.rpc.calls import ServiceCalls, method_path
 from barnabas.rpc.coalesced import CoalescedStream
@@ -47,7 +47,7 @@ class StorageConnection(ServiceCalls):
         counts: StorageStreamCounts | None = None,
         *,
         reads_for_clients: bool = True,
-        append_bytes_max: int = limits.STREAM_UNANSWERED_BYTES_MAX,
+        append_bytes_max: int = UNANSWERED_BYTES_MAX,
         answer_room: AnswerRoom | None = None,
     ) -> None:
         """`counts` are those of all the service's connections; its own where nobody looks at them.

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-APPEND_ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Results of one Append stream that may wait to be written before its next frame is taken."""
-
-APPEND_ANSWER_BYTES: Final = 64
-"""What one partition's append result counts against that limit."""
-
-RECORD_ERROR_BYTES: Final = 128
-"""What a record that is to blame for a refusal counts against it."""
-
-FETCH_ANSWERS_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Bytes of results of one Fetch stream that may wait to be written before further fetches of it are read."""
-
 WAITING_FETCHES_MAX: Final = 100_000
 """Fetches of all streams that may wait for data; one more is answered at once with what there is."""
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+from barnabas.links.storage_messages import PartitionFetched
 from barnabas.messages.storage_pb2 import (
-    AppendFrame,
-    AppendResultFrame,
+    AppendRequest,
+    AppendResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    FetchFrame,
+    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
@@ -23,7 +24,7 @@ from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
 from barnabas.storage.handlers.describe_producers import DescribeProducersHandler
-from barnabas.storage.handlers.fetch import FetchHandler
+from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 
@@ -49,19 +50,17 @@ class StorageServicer:
         self._describe_log_dirs = describe_log_dirs
         self._describe_producers = describe_producers
 
-    async def Append(
-        self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
-    ) -> None:
-        await self.appends.serve(frames, write)
+    def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
+        self.appends.handle(request, answer)
 
-    async def Fetch(
+    def Fetch(
         self,
-        frames: AsyncIterator[FetchFrame],
-        write: Callable[[bytes], Awaitable[None]],
+        answer: Callable[[FetchRequest, Sequence[PartitionFetched], int], None],
+        wait_for_room: Callable[[], Awaitable[None]],
         *,
         is_client: bool,
-    ) -> None:
-        await self.fetches.serve(frames, write, is_client=is_client)
+    ) -> UnansweredFetches:
+        return UnansweredFetches(self.fetches, answer, wait_for_room, is_client=is_client)
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._list_offsets.handle(request)

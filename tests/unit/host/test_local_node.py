@@ -34,7 +34,7 @@ class FakeAppends:
     def __init__(self) -> None:
         self.taken: list[tuple[Any, Any]] = []
 
-    def handle(self, request: Any, answer: Any) -> None:
+    def Append(self, request: Any, answer: Any) -> None:
         self.taken.append((request, answer))
 
     def answer(self, number: int = 0, base_offset: int = 7) -> None:
@@ -51,6 +51,13 @@ class FakeServicer:
         self.fetches = SimpleNamespace(reader=SimpleNamespace(nothing_new=None))
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
+
+    def Append(self, request: Any, answer: Any) -> None:
+        self.appends.Append(request, answer)
+
+    def Fetch(self, answer: Any, wait_for_room: Any, *, is_client: bool) -> UnansweredFetches:
+        handler: Any = self.fetches
+        return UnansweredFetches(handler, answer, wait_for_room, is_client=is_client)
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         self.asked.set()

@@ -11,42 +11,55 @@ import pytest
 
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.stream_counts import StorageStreamCounts
-from barnabas.messages.storage_pb2 import (
-    AppendFrame,
-    AppendRequest,
-    AppendResult,
-    AppendResultFrame,
-    FetchFrame,
-    FetchRequest,
-    FetchResult,
-    FetchResultFrame,
-)
+from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequest
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.server import RpcServer
 from barnabas.rpc.storage_streams import StorageConnection
 
 
+class Hurried:
+    """Answers fetches only when they are hurried."""
+
+    def __init__(self, answer: Callable[[FetchRequest, list[Any], int], None]) -> None:
+        self._answer = answer
+        self._fetches: dict[int, FetchRequest] = {}
+
+    def take(self, request: FetchRequest) -> None:
+        self._fetches[request.correlation_id] = request
+
+    def hurry(self, correlation_id: int) -> None:
+        self._answer(self._fetches.pop(correlation_id), [], 0)
+
+    async def serve_woken(self) -> None:
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        self._fetches.clear()
+
+
 class Servicer:
-    """Answers appends in reverse within a frame, and fetches only when they are hurried."""
+    """Answers appends that came together in reverse, and fetches only when they are hurried."""
 
     def __init__(self) -> None:
-        self.frames: list[int] = []
+        self.counts = StorageStreamCounts()
         self.order: list[int] = []
+        self._together: list[tuple[AppendRequest, Callable[[AppendResult], None]]] = []
 
-    async def Append(self, frames: AsyncIterator[AppendFrame], write: Callable[[Any], Any]) -> None:
-        async for frame in frames:
-            self.frames.append(len(frame.requests))
-            self.order += [request.timeout_ms for request in frame.requests]
-            results = [AppendResult(correlation_id=r.correlation_id) for r in reversed(frame.requests)]
-            await write(AppendResultFrame(results=results))
+    def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
+        self.order.append(request.timeout_ms)
+        if not self._together:
+            asyncio.get_running_loop().call_soon(self._answer)
+        self._together.append((request, answer))
 
-    async def Fetch(
-        self, frames: AsyncIterator[FetchFrame], write: Callable[[Any], Any], *, is_client: bool
-    ) -> None:
-        async for frame in frames:
-            if frame.hurry:
-                results = [FetchResult(correlation_id=number) for number in frame.hurry]
-                await write(FetchResultFrame(results=results).SerializeToString())
+    def _answer(self) -> None:
+        while self._together:
+            request, answer = self._together.pop()
+            answer(AppendResult(correlation_id=request.correlation_id))
+
+    def Fetch(
+        self, answer: Callable[[FetchRequest, list[Any], int], None], _: Any, *, is_client: bool
+    ) -> Hurried:
+        return Hurried(answer)
 
 
 @pytest.fixture
@@ -60,7 +73,7 @@ async def start(address: str) -> AsyncIterator[Callable[[], Any]]:
 
     async def start_server() -> tuple[RpcServer, Servicer]:
         server, servicer = RpcServer(address), Servicer()
-        await server.serve_storage(cast(Any, servicer), StorageStreamCounts())
+        await server.serve_storage(cast(Any, servicer), servicer.counts)
         servers.append(server)
         return server, servicer
 
@@ -78,7 +91,9 @@ async def test_requests_keep_their_order_and_find_their_results(
     results = await asyncio.gather(*futures)
     assert [result.correlation_id for result in results] == list(range(1, 2001))
     assert servicer.order == list(range(2000))
-    assert len(servicer.frames) < 100, "requests that wait together go out together"
+    assert sum(servicer.counts.appends.received.items.counts) < 100, (
+        "requests that wait together go out together"
+    )
     await connection.close()
 
 

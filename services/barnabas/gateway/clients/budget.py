@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.mid_frame import MidFrameLine
-from barnabas.rpc import limits as rpc_limits
+from barnabas.links.limits import UNANSWERED_BYTES_MAX
 
 
 def node_share_bytes(budget_bytes: int) -> int:
     """What may wait for one storage node of a budget of `budget_bytes` (0 or less: no limit)."""
     if budget_bytes <= 0:
-        return rpc_limits.STREAM_UNANSWERED_BYTES_MAX
+        return UNANSWERED_BYTES_MAX
     return budget_bytes // limits.NODE_SHARES
 
 

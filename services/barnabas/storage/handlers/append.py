@@ -13,7 +13,7 @@ Knowingly missing: followers (there is one replica). `replica/leader_state.py` w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Final
@@ -25,22 +25,18 @@ from barnabas.log.append import AppendInfo
 from barnabas.log.errors import WouldBlock
 from barnabas.messages import storage_pb2
 from barnabas.messages.storage_pb2 import (
-    AppendFrame,
     AppendRequest,
     AppendResult,
-    AppendResultFrame,
     PartitionAppend,
     PartitionAppendResult,
 )
 from barnabas.records.validate import InvalidRecords, RecordError
-from barnabas.rpc.answers import AnswerQueue
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import LaneItem
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim, claim_of
 from barnabas.storage.replica.protocol_values import ALL_REPLICAS, NOT_LEADER
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
-from barnabas.storage.streams import serve_until_done
 
 ACKS: Final = frozenset({-1, 0, 1})
 UNANSWERED: Final = -1_000
@@ -52,36 +48,13 @@ Answer = Callable[[AppendResult], None]
 
 
 class AppendHandler:
-    """Serves Append streams; owns the counts of requests."""
+    """Carries out appends; owns the counts of requests."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self.append_times = replicas.counts.append_times
-        self.stream_counts = replicas.counts.streams.appends
         self.waiting = 0
         """Requests whose result waits for a disk, a replica or a log that is being opened."""
-
-    async def serve(
-        self, frames: AsyncIterator[AppendFrame], write: Callable[[AppendResultFrame], Awaitable[None]]
-    ) -> None:
-        """Serve one stream until the peer ends it."""
-        answers: AnswerQueue[AppendResult] = AnswerQueue(
-            lambda results: AppendResultFrame(results=results),
-            bytes_max=limits.APPEND_ANSWERS_BYTES_MAX,
-            counts=self.stream_counts,
-        )
-
-        def answer(result: AppendResult) -> None:
-            answers.put(result, _size_bytes(result))
-
-        async def take_requests() -> None:
-            async for frame in frames:
-                await answers.wait_for_room()
-                self.stream_counts.received.count(frame.requests)
-                for request in frame.requests:
-                    self.handle(request, answer)
-
-        await serve_until_done(take_requests(), answers.write_forever(write))
 
     def handle(self, request: AppendRequest, answer: Answer) -> None:
         """Append what `request` holds; `answer` is called once, now or later."""
@@ -312,9 +285,3 @@ def _refusal(
             for error in record_errors
         ],
     )
-
-
-def _size_bytes(result: AppendResult) -> int:
-    """About what an answer holds; the records to blame can be many."""
-    blamed = sum(len(each.record_errors) for each in result.partitions)
-    return limits.APPEND_ANSWER_BYTES * len(result.partitions) + limits.RECORD_ERROR_BYTES * blamed

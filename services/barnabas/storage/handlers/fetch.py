@@ -9,67 +9,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
-from barnabas.messages.storage_pb2 import FetchFrame, FetchRequest
-from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.fetch_frames import EncodedResult, encode_fetch_results, encode_result
-from barnabas.storage import limits
+from barnabas.links.storage_messages import PartitionFetched
+from barnabas.messages.storage_pb2 import FetchRequest
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.cold_reads import ColdReads
 from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader, ReadOutcome, failed
-from barnabas.storage.streams import serve_until_done
 
 log = get_logger("storage.fetch")
 
-Write = Callable[[bytes], Awaitable[None]]
-"""Writes an encoded FetchResultFrame."""
-
 
 class FetchHandler:
-    """Serves Fetch streams; owns the counts of requests."""
+    """What all fetches share; owns the counts of requests."""
 
     def __init__(self, reader: FetchReader, purgatory: FetchPurgatory, counts: NodeCounts) -> None:
         self.read_times = counts.read_times
-        self.stream_counts = counts.streams.fetches
         self.reader = reader
         self.purgatory = purgatory
         self.cold_reads = 0
-
-    async def serve(self, frames: AsyncIterator[FetchFrame], write: Write, *, is_client: bool = True) -> None:
-        """Serve one stream until the peer ends it; `is_client`: what is read goes to clients."""
-        counts = self.stream_counts
-        answers: AnswerQueue[EncodedResult] = AnswerQueue(
-            counts.sent.counting_encoder(encode_fetch_results),
-            bytes_max=limits.FETCH_ANSWERS_BYTES_MAX,
-            counts=counts,
-        )
-
-        def answer(request: FetchRequest, outcome: ReadOutcome) -> None:
-            result = encode_result(request.correlation_id, outcome.answers)
-            answers.put(result, result.size)
-
-        fetches = UnansweredFetches(self, answer, answers.wait_for_room, is_client=is_client)
-
-        async def take_requests() -> None:
-            async for frame in frames:
-                counts.received.count(frame.requests)
-                for request in frame.requests:
-                    await answers.wait_for_room()
-                    fetches.take(request)
-                for correlation_id in frame.hurry:
-                    fetches.hurry(correlation_id)
-                for correlation_id in frame.withdraw:
-                    fetches.withdraw(correlation_id)
-
-        try:
-            await serve_until_done(take_requests(), answers.write_forever(write), fetches.serve_woken())
-        finally:
-            fetches.close()
 
 
 class UnansweredFetches:
@@ -81,7 +43,7 @@ class UnansweredFetches:
     def __init__(
         self,
         handler: FetchHandler,
-        answer: Callable[[FetchRequest, ReadOutcome], None],
+        answer: Callable[[FetchRequest, Sequence[PartitionFetched], int], None],
         wait_for_room: Callable[[], Awaitable[None]],
         *,
         is_client: bool,
@@ -185,7 +147,7 @@ class UnansweredFetches:
             for replica, size_bytes in outcome.sizes:
                 replica.counts.bytes_out += size_bytes
         fetch.end()
-        self._answer(request, outcome)
+        self._answer(request, outcome.answers, outcome.size_bytes)
 
     def close(self) -> None:
         """Forget all fetches: nobody is there to answer."""

@@ -17,6 +17,7 @@ from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRe
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import Unreachable
+from barnabas.links.storage_messages import PartitionFetched
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages import storage_pb2 as pb
 from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord, TopicRecord
@@ -30,6 +31,7 @@ EPOCH = 3
 LEADER_EPOCH = 8
 COORDINATOR = "c1"
 INCARNATION = "this process"
+LATE = int(ErrorCode.request_timed_out)
 
 
 class OnePartition:
@@ -41,23 +43,20 @@ class OnePartition:
         self.late_reads = 0
         """Reads to come that the disk is too slow for."""
 
-    async def Append(self, frames: AsyncIterator[pb.AppendFrame], write: Callable[..., Any]) -> None:
-        async for frame in frames:
-            for request in frame.requests:
-                (part,) = request.partitions
-                assert request.acks == -1
-                who = request.coordinator
-                assert (who.coordinator_id, who.incarnation_id) == (COORDINATOR, INCARNATION)
-                assert part.leader_epoch == LEADER_EPOCH
-                result = pb.PartitionAppendResult(base_offset=self.end)
-                if part.coordinator_epoch != EPOCH:
-                    result = pb.PartitionAppendResult(error_code=ErrorCode.not_coordinator)
-                elif part.HasField("expected_log_end") and part.expected_log_end != self.end:
-                    result = pb.PartitionAppendResult(error_code=ErrorCode.offset_out_of_range)
-                else:
-                    self._store(part.records)
-                answer = pb.AppendResult(correlation_id=request.correlation_id, partitions=[result])
-                await write(pb.AppendResultFrame(results=[answer]))
+    def Append(self, request: pb.AppendRequest, answer: Callable[[pb.AppendResult], None]) -> None:
+        (part,) = request.partitions
+        assert request.acks == -1
+        who = request.coordinator
+        assert (who.coordinator_id, who.incarnation_id) == (COORDINATOR, INCARNATION)
+        assert part.leader_epoch == LEADER_EPOCH
+        result = pb.PartitionAppendResult(base_offset=self.end)
+        if part.coordinator_epoch != EPOCH:
+            result = pb.PartitionAppendResult(error_code=ErrorCode.not_coordinator)
+        elif part.HasField("expected_log_end") and part.expected_log_end != self.end:
+            result = pb.PartitionAppendResult(error_code=ErrorCode.offset_out_of_range)
+        else:
+            self._store(part.records)
+        answer(pb.AppendResult(correlation_id=request.correlation_id, partitions=[result]))
 
     def _store(self, records: bytes) -> None:
         for position, header in iterate_headers(records):
@@ -66,25 +65,28 @@ class OnePartition:
             self.batches[self.end] = bytes(batch)
             self.end += header.last_offset_delta + 1
 
-    async def Fetch(
-        self, frames: AsyncIterator[pb.FetchFrame], write: Callable[..., Any], *, is_client: bool
-    ) -> None:
+    def Fetch(self, answer: Callable[..., None], _: Any, *, is_client: bool) -> OnePartition:
         assert not is_client
-        async for frame in frames:
-            for request in frame.requests:
-                (part,) = request.partitions
-                records = self.batches.get(part.fetch_offset, b"")
-                result = pb.PartitionFetchResult(records=records, high_watermark=self.end)
-                assert part.current_leader_epoch == LEADER_EPOCH
-                if self.late_reads:
-                    self.late_reads -= 1
-                    result = pb.PartitionFetchResult(
-                        error_code=ErrorCode.request_timed_out, high_watermark=-1
-                    )
-                elif part.fetch_offset < self.start:
-                    result = pb.PartitionFetchResult(error_code=ErrorCode.offset_out_of_range)
-                answer = pb.FetchResult(correlation_id=request.correlation_id, partitions=[result])
-                await write(pb.FetchResultFrame(results=[answer]).SerializeToString())
+        self._answer = answer
+        return self
+
+    def take(self, request: pb.FetchRequest) -> None:
+        (part,) = request.partitions
+        assert part.current_leader_epoch == LEADER_EPOCH
+        result = pb.PartitionFetchResult(high_watermark=self.end)
+        records = self.batches.get(part.fetch_offset, b"")
+        if self.late_reads:
+            self.late_reads -= 1
+            result, records = pb.PartitionFetchResult(error_code=LATE, high_watermark=-1), b""
+        elif part.fetch_offset < self.start:
+            result, records = pb.PartitionFetchResult(error_code=ErrorCode.offset_out_of_range), b""
+        self._answer(request, [PartitionFetched(result, records)], len(records))
+
+    async def serve_woken(self) -> None:
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        """Nothing waits."""
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         offset = {-2: self.start, -1: self.end}[request.partitions[0].timestamp_ms]

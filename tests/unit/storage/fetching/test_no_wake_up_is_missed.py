@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from barnabas.kernel.clock import ManualClock
+from barnabas.links.storage_messages import PartitionFetched
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -24,7 +25,7 @@ from barnabas.messages.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
-from barnabas.storage.fetching.reading import FetchReader, ReadOutcome
+from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
@@ -123,17 +124,17 @@ class Node:
         )
         reader = FetchReader(replicas, bytes_max=1 << 20)
         handler = FetchHandler(reader, self.purgatory, self.counts)
-        self.answers: dict[int, ReadOutcome] = {}
+        self.answers: set[int] = set()
         self.requests: dict[int, FetchRequest] = {}
         self.hurried: set[int] = set()
         self.fetches = UnansweredFetches(handler, self.on_answer, self.wait_for_room, is_client=True)
         self.add_partition(0)
 
-    def on_answer(self, request: FetchRequest, outcome: ReadOutcome) -> None:
+    def on_answer(self, request: FetchRequest, partitions: Sequence[PartitionFetched], _: int) -> None:
         assert request.correlation_id not in self.answers, "answered twice"
         assert request.correlation_id in self.requests, "answered though withdrawn"
-        assert UNKNOWN_SERVER_ERROR not in [each.fields.error_code for each in outcome.answers]
-        self.answers[request.correlation_id] = outcome
+        assert UNKNOWN_SERVER_ERROR not in [each.fields.error_code for each in partitions]
+        self.answers.add(request.correlation_id)
 
     async def wait_for_room(self) -> None:
         for _ in range(self.chance.randrange(3)):
