@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import os
 import threading
 import uuid
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
+from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints import clean_shutdown
 from barnabas.log.checkpoints.checkpoint_file import (
     CLEANER_OFFSET_FILE,
@@ -47,7 +47,7 @@ from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
 from barnabas.log.small_files import exists, is_directory, sync_file_system
 
-logger = logging.getLogger(__name__)
+logger = get_logger("log.directory")
 
 LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
@@ -267,7 +267,11 @@ class LogDirectory:
                 self.write_checkpoints()
             self.write_cleaner_checkpoint()
         except KafkaError as error:
-            logger.warning("checkpoints of a partition that is gone stay for now: %s", error.message)
+            logger.warning(
+                "checkpoints of a partition that is gone stay for now",
+                partition=f"{key[0]}-{key[1]}",
+                reason=error.message,
+            )
 
     def _drop_checkpoints(self, key: PartitionKey) -> bool:
         """Returns whether there were any."""

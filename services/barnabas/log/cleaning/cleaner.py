@@ -7,10 +7,10 @@ what is not decided yet are not touched; appends and reads go on meanwhile.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.logs import get_logger
 from barnabas.log.cleaning.batch_filter import BatchFilter
 from barnabas.log.cleaning.cleanable import LogToClean
 from barnabas.log.cleaning.cleaned_segment import (
@@ -30,7 +30,7 @@ from barnabas.log.segments.segment import Segment
 from barnabas.records.batch import BatchHeader
 from barnabas.records.filtered import read_keyed_records
 
-logger = logging.getLogger(__name__)
+logger = get_logger("log.cleaning")
 
 
 class CleaningAbortedError(Exception):
@@ -78,7 +78,7 @@ def clean(
         raise
     if batches.records_without_key:
         logger.warning(
-            "%s: compaction removed %d records without a key", log.directory, batches.records_without_key
+            "compaction removed records without a key", log=log.directory, records=batches.records_without_key
         )
     log.replacement.finish(view, end_offset)
     return counts

@@ -6,13 +6,13 @@ directory and one walk over what has to be checked serve everything, since a nod
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
+from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.opening.interrupted import finish_interrupted_work
 from barnabas.log.opening.recovery import (
@@ -33,7 +33,7 @@ from barnabas.log.segments.transaction_index import AbortedTransaction
 from barnabas.records.batch import NO_LEADER_EPOCH, BatchHeader
 from barnabas.records.control import decode_marker
 
-logger = logging.getLogger(__name__)
+logger = get_logger("log.opening")
 
 
 class LoadedLog(NamedTuple):
@@ -163,48 +163,42 @@ class _Checker:
 
 def _log_findings(directory: str, report: RecoveryReport, log_end_offset: int) -> None:
     """One line for each thing that whoever runs the node has to know, with what was lost and what was not."""
+    said = logger.bind(log=directory)
     if report.orphans_removed:
-        logger.warning(
-            "%s: removed the empty segments %s of a roll that failed", directory, report.orphans_removed
-        )
+        said.warning("removed the empty segments of a roll that failed", segments=report.orphans_removed)
     if report.bytes_truncated:
-        logger.warning(
-            "%s: truncated %d bytes at offset %d (%s)",
-            directory,
-            report.bytes_truncated,
-            report.truncated_at_offset,
-            report.reason,
+        said.warning(
+            "truncated the log",
+            offset=report.truncated_at_offset,
+            bytes=report.bytes_truncated,
+            reason=report.reason,
         )
     if report.segments_set_aside:
-        logger.error(
-            "%s: %d segments (%d bytes, from offset %d on) stand behind the batch at which the log was truncated; "
-            "they were set aside as *%s files and can be read with a dump tool",
-            directory,
-            len(report.segments_set_aside),
-            report.bytes_set_aside,
-            report.segments_set_aside[0],
-            LOG_SUFFIX + ASIDE_SUFFIX,
+        said.error(
+            "segments stand behind the batch at which the log was truncated; they were set aside and can be read with "
+            "a dump tool",
+            segments=len(report.segments_set_aside),
+            bytes=report.bytes_set_aside,
+            first_offset=report.segments_set_aside[0],
+            files=f"*{LOG_SUFFIX}{ASIDE_SUFFIX}",
         )
     for gap in report.gaps:
-        logger.error(
-            "%s: %d offsets, %d to %d, are lost: the end of their segment is not on the disk",
-            directory,
-            gap.end - gap.start,
-            gap.start,
-            gap.end - 1,
+        said.error(
+            "offsets are lost: the end of their segment is not on the disk",
+            offsets=gap.end - gap.start,
+            first_offset=gap.start,
+            last_offset=gap.end - 1,
         )
     if report.overlaps:
-        logger.error(
-            "%s: segments %s begin before the one before them ends; the later one is read where they overlap",
-            directory,
-            report.overlaps,
+        said.error(
+            "segments begin before the one before them ends; the later one is read where they overlap",
+            segments=report.overlaps,
         )
     if report.lost_below_recovery_point:
-        logger.error(
-            "%s: the log ends at offset %d, but %d offsets more had been synced: the disk has lost them",
-            directory,
-            log_end_offset,
-            report.lost_below_recovery_point,
+        said.error(
+            "the log ends below what had been synced: the disk has lost it",
+            log_end_offset=log_end_offset,
+            offsets=report.lost_below_recovery_point,
         )
 
 
@@ -266,7 +260,12 @@ def _replay(state: ProducerState, segment: Segment, header: BatchHeader, read: C
     try:
         marker = decode_marker(read())
     except KafkaError as error:
-        logger.warning("%s: offset %d: %s", segment.directory, header.base_offset, error)
+        logger.warning(
+            "cannot read a transaction's marker",
+            log=segment.directory,
+            offset=header.base_offset,
+            reason=str(error),
+        )
         return
     if marker is not None:
         record_completion(segment, state.replay_marker(header, marker, header.base_offset))
