@@ -18,7 +18,7 @@ from barnabas.metadata.settings import effects
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS
 from barnabas.storage.config import StorageConfig
 
-SERVICES: Final = Path(__file__).parents[3] / "services" / "barnabas"
+SERVICES: Final = Path(__file__).parents[4] / "services" / "barnabas"
 
 READERS: Final = {
     "storage": (effects.STORAGE, StorageConfig),
