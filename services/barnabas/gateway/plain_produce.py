@@ -50,7 +50,7 @@ class PlainProduces:
         if plain is None:
             return None
         version, correlation_id, acks, _, topic, partition, records = plain
-        if acks not in _ACKNOWLEDGED or len(records) <= _FLAGS_AT or records[_FLAGS_AT] & TRANSACTIONAL_BIT:
+        if not is_plain_batch(acks, records):
             return None
         topic_id = topic if version >= TOPIC_ID_FROM else self._topic_id(topic)
         if topic_id is None:
@@ -77,3 +77,8 @@ class PlainProduces:
                 return None
             found = self._topic_ids[name] = topic.topic_id
         return found
+
+
+def is_plain_batch(acks: int, records: memoryview) -> bool:
+    """Whether the batch is answered, and of no transaction."""
+    return acks in _ACKNOWLEDGED and len(records) > _FLAGS_AT and not records[_FLAGS_AT] & TRANSACTIONAL_BIT

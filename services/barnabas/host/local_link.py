@@ -35,7 +35,7 @@ class _Append(NamedTuple):
 
 
 class _AppendRequest:
-    """An AppendBatches with the fields of an AppendRequest; nothing is copied."""
+    """An AppendBatches with the fields of an AppendRequest; records are copied only out of a frame that they share."""
 
     __slots__ = ("acks", "correlation_id", "partitions", "timeout_ms", "traceparent")
 
@@ -46,7 +46,7 @@ class _AppendRequest:
         self.timeout_ms = head.timeout_ms
         self.traceparent = head.traceparent
         self.partitions = [
-            _Append(each.topic_id, each.partition, each.leader_epoch, records)
+            _Append(each.topic_id, each.partition, each.leader_epoch, bytes(records))
             for each, records in zip(batches.partitions, batches.records, strict=True)
         ]
 

@@ -17,10 +17,10 @@ class AppendBatches:
     def __init__(self, head: AppendRequest) -> None:
         self.head = head
         self.partitions: list[PartitionAppend] = []
-        self.records: list[bytes] = []
+        self.records: list[bytes | memoryview] = []
         self.correlation_id = 0
 
-    def add(self, partition: PartitionAppend, records: bytes) -> None:
+    def add(self, partition: PartitionAppend, records: bytes | memoryview) -> None:
         """One more partition and what is to be appended to it."""
         self.partitions.append(partition)
         self.records.append(records)

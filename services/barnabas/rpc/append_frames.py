@@ -21,7 +21,7 @@ _RECORDS: Final = length_delimited_tag(PartitionAppend, "records")
 
 def encode_append_frame(requests: Sequence[AppendRequest | AppendBatches]) -> bytes:
     """The AppendFrame that holds `requests`."""
-    pieces: list[bytes] = []
+    pieces: list[bytes | memoryview] = []
     for request in requests:
         if isinstance(request, AppendBatches):
             _add_batches(pieces, request)
@@ -31,7 +31,7 @@ def encode_append_frame(requests: Sequence[AppendRequest | AppendBatches]) -> by
     return b"".join(pieces)
 
 
-def _add_batches(pieces: list[bytes], request: AppendBatches) -> None:
+def _add_batches(pieces: list[bytes | memoryview], request: AppendBatches) -> None:
     request.head.correlation_id = request.correlation_id
     head = request.head.SerializeToString()
     at = len(pieces)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from time import perf_counter
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
@@ -31,6 +32,22 @@ AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | None]
 """(frame, when it was read) to its whole answer, for a request that needs no waiting; None for all others."""
 
 
+class Forwarded(Protocol):
+    """A request that was handed over to another service as it was read."""
+
+    result: asyncio.Future[Any]
+
+    def answer(self) -> bytes | None:
+        """Its answer by the `result` that is there; None where it takes more to give one: then `finish` does."""
+        ...
+
+    async def finish(self) -> Pieces: ...
+
+
+Forward = Callable[[Frame, Client, RequestTimes], Forwarded | None]
+"""Hands over a Produce request, unless it must go the general way. Raises CloseConnection."""
+
+
 class CloseConnection(Exception):
     """The request cannot be answered: the connection must end. The message is logged, with the request's identity."""
 
@@ -42,14 +59,15 @@ class CloseConnection(Exception):
 class _Slot:
     """An answer's place in the order of the connection."""
 
-    __slots__ = ("frame", "held_bytes", "is_done", "pieces", "times", "turn")
+    __slots__ = ("frame", "held_bytes", "is_done", "is_produce", "pieces", "times", "turn")
 
-    def __init__(self, frame: Frame, received: float, turn: Turn) -> None:
+    def __init__(self, frame: Frame, received: float, *, is_produce: bool) -> None:
         self.frame = frame
         self.held_bytes = len(frame)
         """Of the request until it is answered, and of an answer that has to wait for others."""
         self.times = RequestTimes(received, self.held_bytes)
-        self.turn = turn
+        self.is_produce = is_produce
+        self.turn = ALONE
         self.is_done = False
         self.pieces: Pieces = None
 
@@ -79,8 +97,9 @@ class Connection(asyncio.Protocol):
         pauses: ConnectionMetrics,
         answers_at_once: Mapping[bytes, AnswerAtOnce] = MappingProxyType({}),
         unread: UnreadAnswers | None = None,
+        forward: Forward | None = None,
     ) -> None:
-        """`answers_at_once` by the API key that a frame begins with."""
+        """`answers_at_once` by the API key that a frame begins with; `forward` may hand over Produce requests."""
         self._make_client = make_client
         self._serve = serve
         self._budget = budget
@@ -89,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._requests = requests
         self._pauses = pauses
         self._answers_at_once = answers_at_once
+        self._forward = forward
         self._reader = FrameReader(frame_bytes_max)
         self._frames: deque[tuple[Frame, float]] = deque()
         """Frames and when they were read, by perf_counter."""
@@ -99,7 +119,8 @@ class Connection(asyncio.Protocol):
         self._unanswered_bytes = 0
         self.partial_bytes = 0
         """Of a frame that has not come whole; they count for the gateway's budget as well."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Future[Any]] = set()
+        """The tasks of requests, and the results of those that were forwarded."""
         self._writable = True
         self._unread_bytes = 0
         """Of the answers that the client does not take: they count until all of them have left."""
@@ -269,18 +290,55 @@ class Connection(asyncio.Protocol):
             if self._unfinished and (not is_produce or self._unfinished_others or held.refusals):
                 return
             frame, received = self._frames.popleft()
-            slot = _Slot(frame, received, Turn(self._turns) if is_produce else ALONE)
+            slot = _Slot(frame, received, is_produce=is_produce)
             del frame  # the request is to hold its bytes no longer than it needs them
             self._slots.append(slot)
             self._unfinished += 1
-            self._unfinished_others += not is_produce
-            task = asyncio.get_running_loop().create_task(self._run(slot))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            if not is_produce:
+                self._unfinished_others += 1
+            elif self._forward is not None and not self._turns.queue and self._is_forwarded(slot):
+                continue
+            else:
+                slot.turn = Turn(self._turns)
+            self._start(slot)
 
-    async def _run(self, slot: _Slot) -> None:
+    def _is_forwarded(self, slot: _Slot) -> bool:
+        """Whether the request was handed over and needs no task; so it is where the connection ends, too."""
+        assert self._forward is not None
         try:
-            slot.pieces = await self._serve(slot.take_frame(), self._client, slot.times, slot.turn)
+            forwarded = self._forward(slot.frame, self._client, slot.times)
+        except CloseConnection as error:
+            self._give_up(str(error), error.identity)
+            return True
+        if forwarded is None:
+            return False
+        slot.take_frame()
+        self._running.add(forwarded.result)
+        forwarded.result.add_done_callback(partial(self._on_result, slot, forwarded))
+        return True
+
+    def _on_result(self, slot: _Slot, forwarded: Forwarded, result: asyncio.Future[Any]) -> None:
+        """There is a result for a request that was forwarded, or the connection has ended."""
+        self._running.discard(result)
+        if self._closing or result.cancelled():
+            return
+        slot.pieces = forwarded.answer()
+        if slot.pieces is None:
+            self._start(slot, forwarded)
+        else:
+            self._on_answer(slot)
+
+    def _start(self, slot: _Slot, forwarded: Forwarded | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(slot, forwarded))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, slot: _Slot, forwarded: Forwarded | None) -> None:
+        try:
+            if forwarded is None:
+                slot.pieces = await self._serve(slot.take_frame(), self._client, slot.times, slot.turn)
+            else:
+                slot.pieces = await forwarded.finish()
         except CloseConnection as error:
             self._give_up(str(error), error.identity)
             return
@@ -300,11 +358,14 @@ class Connection(asyncio.Protocol):
             return
         finally:
             slot.turn.pass_on()
+        self._on_answer(slot)
+
+    def _on_answer(self, slot: _Slot) -> None:
         slot.is_done = True
         if slot.pieces is not None and not self._closing and self._slots[0] is not slot:
             self._hold(slot, _size_of(slot.pieces))
         self._unfinished -= 1
-        self._unfinished_others -= slot.turn is ALONE
+        self._unfinished_others -= not slot.is_produce
         self._send_answers()
         self._start_requests()
         if self._client.held.refusals:
@@ -396,8 +457,8 @@ class Connection(asyncio.Protocol):
         """The connection ends: nothing more is handed over, and nobody waits for an answer."""
         self._turns.close()
         self._budget.mid_frame.leave(self)
-        for task in self._tasks:
-            task.cancel()
+        for running in self._running:
+            running.cancel()
 
 
 def _size_of(answer: bytes | list[bytes | memoryview]) -> int:

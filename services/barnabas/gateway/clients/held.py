@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
+from typing import Any
 
 from barnabas.gateway import limits
 
@@ -55,6 +56,11 @@ class Held:
 
     def __exit__(self, *_: object) -> None:
         self.count -= 1
+
+    def until(self, result: asyncio.Future[Any]) -> None:
+        """A request without a task is in it until there is a result."""
+        self.count += 1
+        result.add_done_callback(self.__exit__)
 
     def mute(self, seconds: float) -> None:
         """Take nothing more of the client's for so long from now, as Kafka does with who is over a quota (KIP-219).

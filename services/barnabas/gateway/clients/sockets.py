@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
-from barnabas.gateway.clients.connection import AnswerAtOnce, Connection
+from barnabas.gateway.clients.connection import AnswerAtOnce, Connection, Forward
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.listeners import Listener
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.forwarded_produce import ForwardedProduces
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
@@ -65,8 +66,11 @@ class Sockets:
         )
         self._dispatcher = Dispatcher(HANDLERS, parts, self._metrics, faults)
         self._answers_at_once: dict[bytes, AnswerAtOnce] = {}
-        if local is not None and not is_tracing():
-            self._answers_at_once = _plain_answers(parts, local, self._metrics, faults)
+        self._forward: Forward | None = None
+        if not is_tracing():
+            self._forward = ForwardedProduces(parts, faults).forward
+            if local is not None:
+                self._answers_at_once = _plain_answers(parts, local, self._metrics, faults)
         for collector in (self._metrics, self._connection_metrics):
             registry.register(collector)
 
@@ -136,6 +140,7 @@ class Sockets:
             self._connection_metrics,
             self._answers_at_once,
             self._parts.unread_answers,
+            self._forward,
         )
         return connection
 

@@ -8,7 +8,7 @@ ApiVersions but not served, as in Kafka 4: librdkafka decides on compression fro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -67,6 +67,18 @@ async def handle(request: Request) -> Answer:
     return await _Produce(request).run()
 
 
+def resume(
+    request: Request, result: asyncio.Future[AppendResult], batches: AppendBatches
+) -> Callable[[], Awaitable[bytes | None]]:
+    """Go on with a request whose only batch was handed over and failed: that opens its gap before this returns.
+
+    Returns what gives the answer. Raises CloseConnection.
+    """
+    produce = _Produce(request)
+    produce.settle(result, batches, [(0, 0)])
+    return produce.finish
+
+
 class _Produce:
     """One produce request on its way: owns the results gathered so far, by place in the request."""
 
@@ -74,7 +86,7 @@ class _Produce:
         self._request = request
         self._results: dict[Place, ProducedPartition] = {}
 
-    async def run(self) -> Answer:
+    async def run(self) -> bytes | None:
         self._prepare()
         turn = self._request.turn
         if not turn.has_come:
@@ -85,6 +97,10 @@ class _Produce:
             await sends[0]
         elif sends:
             await asyncio.gather(*sends)
+        return await self.finish()
+
+    async def finish(self) -> bytes | None:
+        """The answer, once every place has its result."""
         await self._back_off()
         for result in self._results.values():
             if result.error_code:
@@ -225,8 +241,8 @@ class _Produce:
             self._fail(places, request, ErrorCode.not_leader_or_follower)
             return None
         result = stream.send(request, size_bytes, seconds)
-        settle = partial(self._settle, result, request, places)
-        if any(map(_is_sequenced, request.records)):
+        settle = partial(self.settle, result, request, places)
+        if any(map(is_sequenced, request.records)):
             unsettled.add(result, settle, stream, image, request.partitions)
             settle = partial(unsettled.settle, result)
         finishing = _finish(result, settle)
@@ -255,7 +271,7 @@ class _Produce:
         elif seconds > 0:
             await asyncio.sleep(seconds)  # it gets no answer, but the end of its connection
 
-    def _settle(
+    def settle(
         self, result: asyncio.Future[AppendResult], request: AppendBatches, places: list[Place]
     ) -> None:
         """Take over the result of what went to one leader. What failed opens its gap now, before anything else runs."""
@@ -348,7 +364,7 @@ def _attributes(records: bytes | None) -> int:
     return records[_ATTRIBUTES_AT] if records is not None and len(records) > _ATTRIBUTES_AT else 0
 
 
-def _is_sequenced(records: bytes) -> bool:
+def is_sequenced(records: bytes | memoryview) -> bool:
     """Whether the first batch is of an idempotent producer: its id is not negative."""
     return len(records) > PRODUCER_ID_AT and records[PRODUCER_ID_AT] < _NEGATIVE
 
