@@ -47,7 +47,7 @@ class _Server(uvicorn.Server):
 
 def health_application(
     health: Health,
-    render_metrics: Callable[[], bytes],
+    render_metrics: Callable[[], Awaitable[bytes]],
     endpoints: Mapping[str, Endpoint] = MappingProxyType({}),
     measurements: Sequence[Measurement] = (),
 ) -> Starlette:
@@ -58,7 +58,7 @@ def health_application(
 
     async def metrics(_: Request) -> Response:
         await asyncio.gather(*map(_measure, measurements))
-        return Response(render_metrics(), media_type=CONTENT_TYPE_LATEST)
+        return Response(await render_metrics(), media_type=CONTENT_TYPE_LATEST)
 
     async def healthz(_: Request) -> Response:
         return PlainTextResponse("ok\n")

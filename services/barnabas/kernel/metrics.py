@@ -1,4 +1,4 @@
-"""Metrics that every process has, and the page that shows them together with those of its services."""
+"""Metrics that every process has; `metrics_page` shows them together with those of its services."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 import gc
 import platform
 import time
-from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import (
@@ -18,11 +17,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from barnabas import __version__
 
@@ -79,41 +74,3 @@ class ProcessMetrics:
                 self._tasks.set(len(asyncio.all_tasks()))
         finally:
             gc.callbacks.remove(on_collection)
-
-
-class _Families(Collector):
-    """All metrics of several registries; one that several have appears once, with the samples of each.
-
-    What two services count under one name and the same labels is the process' sum: a page may not say it twice.
-    """
-
-    def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
-        self._registries = registries
-
-    def collect(self) -> Iterable[Metric]:
-        families: dict[str, Metric] = {}
-        for registry in self._registries:
-            for metric in registry.collect():
-                family = families.setdefault(
-                    metric.name, Metric(metric.name, metric.documentation, metric.type, metric.unit)
-                )
-                family.samples.extend(metric.samples)
-        for family in families.values():
-            family.samples = _summed(family.samples)
-        return families.values()
-
-
-def _summed(samples: list[Sample]) -> list[Sample]:
-    found: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = {}
-    for sample in samples:
-        key = sample.name, frozenset(sample.labels.items())
-        before = found.get(key)
-        found[key] = sample if before is None else sample._replace(value=before.value + sample.value)
-    return list(found.values())
-
-
-def render(registries: Iterable[CollectorRegistry]) -> bytes:
-    """The page in Prometheus' text format."""
-    page = CollectorRegistry(auto_describe=False)
-    page.register(_Families(registries))
-    return generate_latest(page)

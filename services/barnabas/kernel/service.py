@@ -232,7 +232,8 @@ async def _serve_health(config: ServiceConfig, context: ServiceContext, announce
         async with asyncio.timeout(HTTP_DELAY_SECONDS_MAX):
             await announced.wait()
     from barnabas.kernel.http import health_application, serve_http
-    from barnabas.kernel.metrics import ProcessMetrics, render
+    from barnabas.kernel.metrics import ProcessMetrics
+    from barnabas.kernel.metrics_page import render
 
     process = ProcessMetrics()
     application = health_application(

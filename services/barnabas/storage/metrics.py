@@ -36,6 +36,17 @@ _TOPIC_COUNTERS: Final = (
 )
 """(name, attribute of TopicCounts, documentation)."""
 
+_LOG_GAUGES: Final = (
+    ("size", "Bytes of all segments"),
+    ("logstartoffset", "First offset that may be read"),
+    ("logendoffset", "Offset that the next record gets"),
+    ("numlogsegments", "Segments"),
+)
+"""(name, documentation)."""
+
+LOGS_AT_ONCE: Final = 250
+"""Logs that a scrape looks at before others get their turn."""
+
 
 class StorageCollector(Collector):
     """Reads the state of one node whenever Prometheus scrapes it."""
@@ -53,7 +64,6 @@ class StorageCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        replicas = list(self._replicas.by_partition.values())
         counts = self._replicas.counts
         yield from _topic_counters(counts)
         yield from _node_counters(counts)
@@ -62,8 +72,8 @@ class StorageCollector(Collector):
             "Partitions on disk that the metadata does not know although nobody deleted them",
             value=self._replicas.stray_count,
         )
-        yield from _log_gauges(replicas)
-        yield from _replica_gauges(replicas, self._replicas.node_id)
+        yield from _log_gauges(list(self._replicas.by_partition.values()))
+        yield from _replica_gauges(list(self._replicas.by_partition.values()), self._replicas.node_id)
         yield CounterMetricFamily(
             "barnabas_storage_cold_fetches", "Fetches read from disk", value=self._fetches.cold_reads
         )
@@ -110,16 +120,15 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
         yield histogram_family(name, text, [((), histogram)])
 
 
-def _log_gauges(replicas: Iterable[Replica]) -> Iterator[Metric]:
-    names = (
-        ("size", "Bytes of all segments"),
-        ("logstartoffset", "First offset that may be read"),
-        ("logendoffset", "Offset that the next record gets"),
-        ("numlogsegments", "Segments"),
-    )
+def _log_gauges(replicas: Sequence[Replica]) -> Iterator[Metric]:
+    for start in range(0, max(len(replicas), 1), LOGS_AT_ONCE):
+        yield from _gauges_of_some(replicas[start : start + LOGS_AT_ONCE])
+
+
+def _gauges_of_some(replicas: Iterable[Replica]) -> Sequence[Metric]:
     families = [
         GaugeMetricFamily(f"kafka_log_log_{name}", text, labels=["topic", "partition"])
-        for name, text in names
+        for name, text in _LOG_GAUGES
     ]
     for replica in replicas:
         opened = replica.log
@@ -133,7 +142,7 @@ def _log_gauges(replicas: Iterable[Replica]) -> Iterator[Metric]:
         )
         for family, value in zip(families, values, strict=True):
             family.add_metric([replica.topic, str(replica.index)], value)
-    yield from families
+    return families
 
 
 def _replica_gauges(replicas: Sequence[Replica], node_id: int) -> Iterator[Metric]:

@@ -49,9 +49,13 @@ async def service(folder: Path) -> AsyncIterator[SupervisedService]:
     await running
 
 
+async def no_metrics() -> bytes:
+    return b""
+
+
 async def test_time_is_told_written_and_adds_up(folder: Path, service: SupervisedService) -> None:
     clock, path = MovableClock(), folder / "clock.json"
-    application = health_application(Health(), lambda: b"", endpoints={"/clock": clock.answer_http})
+    application = health_application(Health(), no_metrics, endpoints={"/clock": clock.answer_http})
     control = ClockControl(path, [service])
     async with serve_http(application, f"unix:{folder}/storage-1.http"):
         assert await control.advance(moving(3600)) == 3_600_000
@@ -77,7 +81,7 @@ async def test_one_that_does_not_answer_hears_of_it_with_the_next(
     with pytest.raises(ClockRefused, match="storage-1 does not answer: is it paused"):
         await control.advance(moving(60))
     monkeypatch.undo()
-    application = health_application(Health(), lambda: b"", endpoints={"/clock": clock.answer_http})
+    application = health_application(Health(), no_metrics, endpoints={"/clock": clock.answer_http})
     async with serve_http(application, f"unix:{folder}/storage-1.http"):
         assert await control.advance(moving(0)) == 60_000
     assert clock.advanced_ms == 60_000

@@ -42,6 +42,10 @@ def test_a_family_appears_once_with_everyones_samples() -> None:
     }
 
 
+async def metrics() -> bytes:
+    return b"up 1\n"
+
+
 @pytest.fixture
 async def cluster() -> AsyncIterator[tuple[str, list[SupervisedService], Health]]:
     """An HTTP endpoint of two services, of which only the first answers; and that one's health."""
@@ -53,7 +57,7 @@ async def cluster() -> AsyncIterator[tuple[str, list[SupervisedService], Health]
         ]
         health = Health()
         async with (
-            serve_http(health_application(health, lambda: b"up 1\n"), f"unix:{path}/storage-1.http"),
+            serve_http(health_application(health, metrics), f"unix:{path}/storage-1.http"),
             serve_http(make_application(services), f"unix:{path}/cluster.http"),
         ):
             for name in ("storage-1", "cluster"):

@@ -48,9 +48,13 @@ async def gateway(folder: Path) -> AsyncIterator[SupervisedService]:
     await running
 
 
+async def no_metrics() -> bytes:
+    return b""
+
+
 async def test_a_rule_is_told_written_counted_and_removed(folder: Path, gateway: SupervisedService) -> None:
     told = Faults()
-    application = health_application(Health(), lambda: b"", endpoints={"/faults": told.answer_http})
+    application = health_application(Health(), no_metrics, endpoints={"/faults": told.answer_http})
     control = FaultControl(folder, [gateway])
     async with serve_http(application, f"unix:{folder}/gateway-1.http"):
         number = await control.add(DROP)

@@ -69,7 +69,10 @@ async def test_endpoints_over_a_unix_socket(tmp_path: Path) -> None:
         writer.close()
         return answer
 
-    async with serve_http(health_application(health, lambda: b"metric 1\n"), f"unix:{path}"):
+    async def metrics() -> bytes:
+        return b"metric 1\n"
+
+    async with serve_http(health_application(health, metrics), f"unix:{path}"):
         while not Path(path).exists():
             await asyncio.sleep(0)
         assert "503" in (ready := await get("/readyz")).splitlines()[0]

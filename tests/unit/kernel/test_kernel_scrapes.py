@@ -15,7 +15,8 @@ from barnabas.kernel import http as http_module
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.health import Health
 from barnabas.kernel.http import health_application
-from barnabas.kernel.metrics import ProcessMetrics, render
+from barnabas.kernel.metrics import ProcessMetrics
+from barnabas.kernel.metrics_page import render
 
 
 async def get(application: Starlette, path: str) -> str:
@@ -41,7 +42,10 @@ async def test_measurements_are_taken_before_the_page_is_made() -> None:
         await asyncio.sleep(0)
         taken.append("measured")
 
-    application = health_application(Health(), lambda: taken[-1].encode(), measurements=[measure])
+    async def show() -> bytes:
+        return taken[-1].encode()
+
+    application = health_application(Health(), show, measurements=[measure])
     assert await get(application, "/metrics") == "measured"
     assert await get(application, "/healthz") == "ok\n"
     assert taken == ["measured"]
@@ -58,21 +62,24 @@ async def test_a_measurement_that_fails_or_hangs_does_not_keep_the_page_back(
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    application = health_application(Health(), lambda: b"the page", measurements=[fail, hang])
+    async def show() -> bytes:
+        return b"the page"
+
+    application = health_application(Health(), show, measurements=[fail, hang])
     assert await get(application, "/metrics") == "the page"
 
 
-def page(registries: list[CollectorRegistry]) -> list[Metric]:
-    return list(text_string_to_metric_families(render(registries).decode()))
+async def page(registries: list[CollectorRegistry]) -> list[Metric]:
+    return list(text_string_to_metric_families((await render(registries)).decode()))
 
 
-def test_two_services_of_one_process_share_a_page_and_no_count() -> None:
+async def test_two_services_of_one_process_share_a_page_and_no_count() -> None:
     """As gateway and storage node in one process: both have streams, each its own; what a process has is there once."""
     gateway, storage = seeded_environment(), seeded_environment()
     for environment, end, opened in ((gateway, "client", 1), (storage, "server", 2)):
         counter = Counter("streams_opened", "Streams", ["end"], registry=environment.registry)
         counter.labels(end).inc(opened)
-    families = page([ProcessMetrics().registry, gateway.registry, storage.registry])
+    families = await page([ProcessMetrics().registry, gateway.registry, storage.registry])
     names = [family.name for family in families]
     assert len(names) == len(set(names))
     assert {"python_info", "process_cpu_seconds", "python_gc_collections", "streams_opened"} <= set(names)
@@ -83,12 +90,12 @@ def test_two_services_of_one_process_share_a_page_and_no_count() -> None:
     }
 
 
-def test_what_two_services_count_alike_is_one_series() -> None:
+async def test_what_two_services_count_alike_is_one_series() -> None:
     """Prometheus takes one of two values for a series, and says that there were two."""
     registries = [CollectorRegistry(), CollectorRegistry()]
     for registry, refused in zip(registries, (1, 2), strict=True):
         Counter("refusals", "Refused", registry=registry).inc(refused)
-    (family,) = page(registries)
+    (family,) = await page(registries)
     assert [(sample.labels, sample.value) for sample in family.samples] == [({}, 3)]
 
 
@@ -98,7 +105,7 @@ def test_every_process_says_what_it_is() -> None:
     assert (info.labels["version"], info.value) == (barnabas.__version__, 1)
 
 
-def test_no_series_tells_the_birth_of_another() -> None:
-    names = [family.name for family in page([ProcessMetrics().registry])]
+async def test_no_series_tells_the_birth_of_another() -> None:
+    names = [family.name for family in await page([ProcessMetrics().registry])]
     assert "barnabas_event_loop_lag_seconds" in names
     assert [name for name in names if name.endswith("_created")] == []

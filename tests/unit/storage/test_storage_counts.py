@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
 
+from barnabas.kernel import metrics_page
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.metrics_page import render
 from barnabas.log.flush_times import FlushTimes
 from barnabas.rpc.network import GrpcNetwork
+from barnabas.storage import metrics as storage_metrics
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.metrics import StorageCollector
 
@@ -127,3 +131,27 @@ async def test_syncs_are_timed(node: StorageHarness) -> None:
     before = sum(node.directories.flush_times.histogram.counts)
     await node.append(topic, batch(b"a"))
     assert sum(node.directories.flush_times.histogram.counts) > before
+
+
+async def test_a_scrape_goes_on_while_topics_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_page, "PIECE_SECONDS", 0)
+    monkeypatch.setattr(storage_metrics, "LOGS_AT_ONCE", 3)
+    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+        kept = await node.create_topic("kept", partitions=10)
+        gone = await node.create_topic("gone", partitions=10)
+        registry = CollectorRegistry()
+        registry.register(StorageCollector(node.replicas, node.appends, node.fetches, node.purgatory))
+        scraping, changes = asyncio.create_task(render([registry])), 0
+        while not scraping.done():
+            await asyncio.sleep(0)
+            if changes == 10:
+                node.apply(node.deletion(gone), *topic_records("new", uuid.uuid4(), 10))
+            changes += 1
+        assert changes > 10
+        page = (await scraping).decode()
+        assert page.count("# TYPE kafka_log_log_size gauge") == 1
+        for index in range(10):
+            assert page.count(f'kafka_log_log_size{{partition="{index}",topic="kept"}} 0.0') == 1
+        assert node.replica(kept).is_leader
