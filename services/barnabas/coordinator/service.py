@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.lag import LagMeasurement
+from barnabas.coordinator.groups.metrics import GroupMetrics
 from barnabas.coordinator.groups.partition_ends import StorageEnds
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
-from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
@@ -50,9 +50,9 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
         registration.incarnation_id,
         environment.network,
     )
-    coordinator = Coordinator(config, environment, topic_log, CoordinatorMetrics(environment.registry))
+    coordinator = GroupCoordinator(config, environment, topic_log, GroupMetrics(environment.registry))
     ends = StorageEnds(lambda: subscription.image, topic_log.link_to)
-    lag = LagMeasurement(coordinator.shards, lambda: subscription.image, ends, environment.clock)
+    lag = LagMeasurement(coordinator.partitions.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)
     streams = StreamCollector("client", topic_log.stream_counts)
     for collector in (lag, streams, SubscriptionCollector(subscription)):
@@ -66,7 +66,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(subscription.run(), name="metadata"),
-                tasks.create_task(coordinator.run(), name="coordinator"),
+                tasks.create_task(coordinator.partitions.run(), name="coordinator"),
             ]
             await context.stopping.wait()
             await server.stop(STOP_GRACE_SECONDS)

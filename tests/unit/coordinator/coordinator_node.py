@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from log_in_memory import LogInMemory
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
+from barnabas.coordinator.groups.metrics import GroupMetrics
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
-from barnabas.coordinator.metrics import CoordinatorMetrics
 from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
@@ -43,7 +43,7 @@ class Node:
         environment = seeded_environment(clock=self.clock)
         self.registry = environment.registry
         config = config or CoordinatorConfig(coordinator_id=name, group_initial_rebalance_delay_ms=0)
-        self.coordinator = Coordinator(config, environment, log, CoordinatorMetrics(self.registry))
+        self.coordinator = GroupCoordinator(config, environment, log, GroupMetrics(self.registry))
         self.calls = CoordinatorServicer(self.coordinator)
         self.image = MetadataImage()
 
@@ -85,7 +85,7 @@ class Node:
         self.coordinator.on_image(old, self.image)
 
     def state(self) -> PartitionState:
-        (runtime,) = self.coordinator.runtimes()
+        (runtime,) = self.coordinator.partitions.runtimes()
         return runtime.state
 
     async def commit(self, offset: int, *, generation: int = -1, member_id: str = "") -> ErrorCode:
@@ -141,8 +141,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(*nodes: Node) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(node.coordinator.run()) for node in nodes]
-    await until(lambda: all(node.coordinator.is_loaded() for node in nodes))
+    tasks = [asyncio.create_task(node.coordinator.partitions.run()) for node in nodes]
+    await until(lambda: all(node.coordinator.partitions.is_loaded() for node in nodes))
     try:
         yield
     finally:

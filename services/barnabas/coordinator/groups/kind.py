@@ -10,7 +10,7 @@ from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
-from barnabas.coordinator.metrics import CoordinatorMetrics
+from barnabas.coordinator.groups.metrics import GroupMetrics
 from barnabas.coordinator.runtime.kind import Kind
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
@@ -19,7 +19,7 @@ GroupKind: TypeAlias = Kind[GroupShard, Decision, CoordinatorRecord]
 GroupRuntime: TypeAlias = PartitionRuntime[GroupShard, Decision, CoordinatorRecord]
 
 
-def groups_kind(config: CoordinatorConfig, metrics: CoordinatorMetrics) -> GroupKind:
+def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:
     """Groups under `config`, counted in `metrics`."""
 
     def count(decision: Decision) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.handlers import answer
 from barnabas.coordinator.groups.handlers.delete_groups import DELETE_GROUPS
 from barnabas.coordinator.groups.handlers.describe_groups import DESCRIBE_GROUPS
@@ -23,7 +23,7 @@ class CoordinatorServicer:
     A `links.coordinator_link.CoordinatorService`; owns nothing.
     """
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     async def JoinGroup(self, request: messages.JoinGroupRequest) -> messages.JoinGroupResponse:

@@ -135,7 +135,7 @@ async def test_an_election_does_not_disturb_the_groups(log: LogInMemory) -> None
         reads = log.reads
         node.see("a", 3, leader_epoch=9)
         assert await node.heartbeat(joined.member_id, 1) is ErrorCode.none
-        assert (node.coordinator.is_loaded(), log.reads) == (True, reads)
+        assert (node.coordinator.partitions.is_loaded(), log.reads) == (True, reads)
 
 
 async def test_members_survive_a_move(log: LogInMemory) -> None:
@@ -181,8 +181,8 @@ async def test_a_caller_that_gives_up_is_forgotten(log: LogInMemory) -> None:
         with pytest.raises(asyncio.CancelledError):
             await join
         node.clock.advance(3000)
-        node.coordinator.on_time()
-        (runtime,) = node.coordinator.runtimes()
+        node.coordinator.partitions.on_time()
+        (runtime,) = node.coordinator.partitions.runtimes()
         assert runtime.shard.groups["g"].generation == 1
 
 
@@ -194,12 +194,12 @@ async def test_deadlines_pass_without_requests(log: LogInMemory) -> None:
         join = asyncio.create_task(node.join())
         await asyncio.sleep(0.01)
         node.clock.advance(3000)
-        node.coordinator.on_time()
+        node.coordinator.partitions.on_time()
         joined = await join
         assert (joined.generation_id, joined.leader) == (1, joined.member_id)
         assert await node.heartbeat(joined.member_id, 1) is ErrorCode.none
         node.clock.advance(10_000)
-        node.coordinator.on_time()
+        node.coordinator.partitions.on_time()
         assert await node.heartbeat(joined.member_id, 1) is ErrorCode.unknown_member_id
 
 
@@ -222,11 +222,11 @@ async def test_an_unreadable_log_is_not_served(log: LogInMemory) -> None:
     log.batches[0] = [encode_batch([(1, key, b"\x00\x09", ())])]
     node = Node("a", log)
     node.see("a")
-    task = asyncio.create_task(node.coordinator.run())
+    task = asyncio.create_task(node.coordinator.partitions.run())
     await asyncio.sleep(0.01)
     assert await node.fetch() is ErrorCode.coordinator_load_in_progress
     log.batches[0] = [good]
-    await until(node.coordinator.is_loaded)
+    await until(node.coordinator.partitions.is_loaded)
     assert await node.fetch() == 5
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -240,7 +240,7 @@ async def test_a_bug_costs_a_reload_and_not_the_process(
     async with running(node):
         assert await node.commit(5) is ErrorCode.none
         joined = await node.join()
-        (runtime,) = node.coordinator.runtimes()
+        (runtime,) = node.coordinator.partitions.runtimes()
         with monkeypatch.context() as patch:
             patch.setattr(runtime.shard, "replay", lambda _: 1 / 0)
             assert (
@@ -248,9 +248,9 @@ async def test_a_bug_costs_a_reload_and_not_the_process(
                 is ErrorCode.rebalance_in_progress
             )
             node.clock.advance(60_000)
-            node.coordinator.on_time()
+            node.coordinator.partitions.on_time()
         assert await node.fetch() is ErrorCode.coordinator_load_in_progress
-        await until(node.coordinator.is_loaded)
+        await until(node.coordinator.partitions.is_loaded)
         assert await node.fetch() == 5
 
 

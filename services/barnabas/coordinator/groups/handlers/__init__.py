@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 
@@ -21,12 +21,12 @@ class Handler(Generic[RequestT, ResponseT]):
     """How one kind of request is handled, and what the caller gets when it cannot be."""
 
     name: str
-    handle: Callable[[Coordinator, RequestT], Awaitable[ResponseT]]
+    handle: Callable[[GroupCoordinator, RequestT], Awaitable[ResponseT]]
     refuse: Callable[[RequestT, KafkaError], ResponseT]
 
 
 async def answer(
-    handler: Handler[RequestT, ResponseT], coordinator: Coordinator, request: RequestT
+    handler: Handler[RequestT, ResponseT], coordinator: GroupCoordinator, request: RequestT
 ) -> ResponseT:
     """The response to `request`, whatever happens: an error nobody foresaw is logged and UNKNOWN_SERVER_ERROR."""
     try:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.delete import handle_delete_group
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-async def _handle(coordinator: Coordinator, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+async def _handle(coordinator: GroupCoordinator, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     deleted = await asyncio.gather(*(_delete(coordinator, group_id) for group_id in request.group_ids))
     return DeleteGroupsResponse(groups=deleted)
 
 
-async def _delete(coordinator: Coordinator, group_id: str) -> DeletedGroup:
+async def _delete(coordinator: GroupCoordinator, group_id: str) -> DeletedGroup:
     try:
         runtime = coordinator.runtime_of(group_id)
         deleted: DeletedGroup = await runtime.submit(

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.describe import describe_group
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.coordinator_pb2 import DescribeGroupsRequest, DescribeGroupsResponse, GroupDescription
 
 
-async def _handle(coordinator: Coordinator, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+async def _handle(coordinator: GroupCoordinator, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     described = (_describe(coordinator, group_id) for group_id in request.group_ids)
     return DescribeGroupsResponse(groups=await asyncio.gather(*described))
 
 
-async def _describe(coordinator: Coordinator, group_id: str) -> GroupDescription:
+async def _describe(coordinator: GroupCoordinator, group_id: str) -> GroupDescription:
     try:
         runtime = coordinator.runtime_of(group_id)
         await runtime.first_load()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
 
 
-async def _handle(coordinator: Coordinator, request: HeartbeatRequest) -> HeartbeatResponse:
+async def _handle(coordinator: GroupCoordinator, request: HeartbeatRequest) -> HeartbeatResponse:
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: HeartbeatResponse = await runtime.submit(

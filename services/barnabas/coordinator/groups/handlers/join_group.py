@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.answers import join_error
 from barnabas.coordinator.groups.core.join import handle_join
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
@@ -10,7 +10,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
 
 
-async def _handle(coordinator: Coordinator, request: JoinGroupRequest) -> JoinGroupResponse:
+async def _handle(coordinator: GroupCoordinator, request: JoinGroupRequest) -> JoinGroupResponse:
     check_group_id(request.group_id)
     config = coordinator.config
     shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.leave import handle_leave
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse
 
 
-async def _handle(coordinator: Coordinator, request: LeaveGroupRequest) -> LeaveGroupResponse:
+async def _handle(coordinator: GroupCoordinator, request: LeaveGroupRequest) -> LeaveGroupResponse:
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: LeaveGroupResponse = await runtime.submit(

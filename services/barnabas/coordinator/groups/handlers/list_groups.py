@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.describe import list_groups
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import ListGroupsRequest, ListGroupsResponse
 
 
-async def _handle(coordinator: Coordinator, request: ListGroupsRequest) -> ListGroupsResponse:
+async def _handle(coordinator: GroupCoordinator, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states}
     types = {kind.lower() for kind in request.types}
     response = ListGroupsResponse()
-    runtimes = coordinator.runtimes()
+    runtimes = coordinator.partitions.runtimes()
     await asyncio.gather(*(runtime.first_load() for runtime in runtimes))
     for runtime in runtimes:
         try:

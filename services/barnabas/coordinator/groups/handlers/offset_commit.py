@@ -6,14 +6,14 @@ GROUP_ID_NOT_FOUND from version 9 on.
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.commit import commit_response, handle_commit
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.coordinator_pb2 import OffsetCommitRequest, OffsetCommitResponse
 
 
-async def _handle(coordinator: Coordinator, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def _handle(coordinator: GroupCoordinator, request: OffsetCommitRequest) -> OffsetCommitResponse:
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetCommitResponse = await runtime.submit(
         lambda shard, waiter, decision: handle_commit(shard, request, waiter, decision)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.delete import handle_offset_delete
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse
 
 
-async def _handle(coordinator: Coordinator, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+async def _handle(coordinator: GroupCoordinator, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetDeleteResponse = await runtime.submit(

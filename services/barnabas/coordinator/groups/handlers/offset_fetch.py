@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.groups.handlers import Handler
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import OffsetFetchRequest, OffsetFetchResponse
 
 
-async def _handle(coordinator: Coordinator, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def _handle(coordinator: GroupCoordinator, request: OffsetFetchRequest) -> OffsetFetchResponse:
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetFetchResponse = await runtime.submit(
         lambda shard, waiter, decision: handle_fetch(shard, request, waiter, decision), writes=False

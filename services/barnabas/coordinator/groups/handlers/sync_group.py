@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.coordinator import Coordinator
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.answers import sync_error
 from barnabas.coordinator.groups.core.sync import handle_sync
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
@@ -10,7 +10,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import SyncGroupRequest, SyncGroupResponse
 
 
-async def _handle(coordinator: Coordinator, request: SyncGroupRequest) -> SyncGroupResponse:
+async def _handle(coordinator: GroupCoordinator, request: SyncGroupRequest) -> SyncGroupResponse:
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: SyncGroupResponse = await runtime.submit(

@@ -1,31 +1,28 @@
-"""Which partitions this coordinator owns, and the way from a group's id to its partition."""
+"""Which partitions of its topic a coordinator owns, and the one task that watches their deadlines."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import Generic
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
-from barnabas.coordinator.groups.core.shard import GroupShard
-from barnabas.coordinator.groups.kind import GroupRuntime, groups_kind
-from barnabas.coordinator.metrics import CoordinatorMetrics
+from barnabas.coordinator.runtime.kind import DecisionT, Kind, RecordT, ShardT
+from barnabas.coordinator.runtime.metrics import RuntimeMetrics
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment
-from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.metadata.group_partition import partition_for_group
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
+from barnabas.metadata.image import MetadataImage
 
-log = get_logger("coordinator")
+log = get_logger("coordinator.partitions")
 
 _Ownership = tuple[bytes, int]
 """Topic id and coordinator epoch: under which title a partition is owned."""
 
 
-class Coordinator:
+class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
     """Owns the partitions that the metadata gives to this coordinator, and the one task that watches deadlines.
 
     Every change of a partition's coordinator epoch means loading it again under the new one: writes under the old one
@@ -34,26 +31,27 @@ class Coordinator:
 
     def __init__(
         self,
+        kind: Kind[ShardT, DecisionT, RecordT],
         config: CoordinatorConfig,
         environment: Environment,
         topic_log: TopicLog,
-        metrics: CoordinatorMetrics,
+        metrics: RuntimeMetrics,
     ) -> None:
-        self.config = config
+        self.count = 0
+        """Partitions of the topic, whoever owns them."""
+        self._config = config
         self._environment = environment
         self._clock = environment.clock
         self._log = topic_log
-        self._kind = groups_kind(config, metrics)
+        self._kind = kind
         self._metrics = metrics
-        self._partition_count = 0
         self._owned: dict[int, _Ownership] = {}
-        self._runtimes: dict[int, GroupRuntime] = {}
+        self._runtimes: dict[int, PartitionRuntime[ShardT, DecisionT, RecordT]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._deadline_moved = asyncio.Event()
         self._sleeping_until_ms: int | None = None
         self._clock.on_jump(self._on_jump)
-        metrics.watch_shards(self.shards, lambda: len(self._runtimes), self.read_only_partitions)
 
     async def run(self) -> None:
         """Serve until cancelled. Images may be given before and while it runs."""
@@ -64,22 +62,18 @@ class Coordinator:
             await self._watch_deadlines()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Take over and give up partitions as the metadata says; forget the offsets of deleted topics."""
-        if new.topics.get(GROUP_METADATA_TOPIC) is not old.topics.get(GROUP_METADATA_TOPIC):
-            self._follow_partitions(new)
-        deleted = _deleted_topics(old, new)
-        if deleted:
-            for runtime in self._runtimes.values():
-                runtime.do(lambda shard, decision: delete_offsets_of_topics(shard, deleted, decision))
+        """Take over and give up partitions as the metadata says."""
+        if new.topics.get(self._kind.topic) is not old.topics.get(self._kind.topic):
+            self._follow(new)
 
-    def _follow_partitions(self, image: MetadataImage) -> None:
-        topic = image.topics.get(GROUP_METADATA_TOPIC)
+    def _follow(self, image: MetadataImage) -> None:
+        topic = image.topics.get(self._kind.topic)
         partitions = topic.partitions if topic is not None else ()
-        self._partition_count = len(partitions)
+        self.count = len(partitions)
         owned: dict[int, _Ownership] = {
             record.partition: (record.topic_id, record.coordinator_epoch)
             for record in partitions
-            if record.coordinator_id == self.config.coordinator_id
+            if record.coordinator_id == self._config.coordinator_id
         }
         for partition, ownership in list(self._owned.items()):
             if owned.get(partition) != ownership:
@@ -92,17 +86,11 @@ class Coordinator:
         """Whether every partition owned is being served."""
         return all(runtime.is_loaded for runtime in self._runtimes.values())
 
-    def runtime_of(self, group_id: str) -> GroupRuntime:
-        """The partition of a group. Raises KafkaError: NOT_COORDINATOR when it is another coordinator's,
-        COORDINATOR_NOT_AVAILABLE when there is no __consumer_offsets yet."""
-        if not self._partition_count:
-            raise KafkaError(ErrorCode.coordinator_not_available, f"there is no {GROUP_METADATA_TOPIC} yet")
-        runtime = self._runtimes.get(partition_for_group(group_id, self._partition_count))
-        if runtime is None:
-            raise KafkaError(ErrorCode.not_coordinator)
-        return runtime
+    def runtime(self, partition: int) -> PartitionRuntime[ShardT, DecisionT, RecordT] | None:
+        """A partition, if it is owned."""
+        return self._runtimes.get(partition)
 
-    def runtimes(self) -> list[GroupRuntime]:
+    def runtimes(self) -> list[PartitionRuntime[ShardT, DecisionT, RecordT]]:
         """All partitions owned, loaded or not."""
         return list(self._runtimes.values())
 
@@ -111,13 +99,13 @@ class Coordinator:
         for runtime in self.runtimes():
             runtime.on_time()
 
-    def shards(self) -> Iterator[GroupShard]:
+    def shards(self) -> Iterator[ShardT]:
         """Those of the partitions that are being served, for reading."""
         for runtime in self._runtimes.values():
             if runtime.is_loaded:
                 yield runtime.shard
 
-    def read_only_partitions(self) -> int:
+    def read_only(self) -> int:
         """How many partitions serve only what needs no write, because their log takes none."""
         return sum(runtime.state is PartitionState.READ_ONLY for runtime in self._runtimes.values())
 
@@ -129,9 +117,9 @@ class Coordinator:
             coordinator_epoch,
             self._kind,
             self._log,
-            self.config,
+            self._config,
             self._environment,
-            self._metrics.partitions,
+            self._metrics,
             self._wake_for_deadline,
         )
         if self._group is not None:
@@ -139,7 +127,7 @@ class Coordinator:
 
     def _start(self, partition: int) -> None:
         assert self._group is not None, "tasks start once the coordinator runs"
-        name = f"{GROUP_METADATA_TOPIC}-{partition}"
+        name = f"{self._kind.topic}-{partition}"
         self._tasks[partition] = self._group.create_task(self._runtimes[partition].run(), name=name)
 
     def _give_up(self, partition: int) -> None:
@@ -175,11 +163,3 @@ class Coordinator:
                 # Not wait_for: in Python 3.11 that loses a cancellation which comes together with the event.
                 async with asyncio.timeout(seconds):
                     await self._deadline_moved.wait()
-
-
-def _deleted_topics(old: MetadataImage, new: MetadataImage) -> list[str]:
-    """Names of the topics of `old` that somebody deleted; those that are only absent from `new` are not meant."""
-    changes = new.changes_since(old)
-    deleted = new.deleted_topics if changes is None else changes.deleted_topics
-    gone = (old.topics_by_id.get(topic_id) for topic_id in deleted)
-    return [topic.name for topic in gone if topic is not None]

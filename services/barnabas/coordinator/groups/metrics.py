@@ -1,24 +1,29 @@
-"""What the coordinator measures: Kafka's gauges under the names that the JMX exporter gives them, and our own."""
+"""What is measured of groups: Kafka's gauges under the names that the JMX exporter gives them, and our own."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 import prometheus_client
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from barnabas.coordinator.groups.core.decision import Decision
+from barnabas.coordinator.groups.core.records import CoordinatorRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
+from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
+
+GroupPartitions: TypeAlias = OwnedPartitions[GroupShard, Decision, CoordinatorRecord]
 
 _PREFIX: Final = "kafka_coordinator_group_groupmetadatamanager_num"
 
 
-class CoordinatorMetrics:
-    """Owns the counters of one coordinator."""
+class GroupMetrics:
+    """Owns the counters of one coordinator of groups."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -37,33 +42,19 @@ class CoordinatorMetrics:
         )
         self.partitions = RuntimeMetrics(registry)
 
-    def watch_shards(
-        self,
-        shards: Callable[[], Iterable[GroupShard]],
-        owned: Callable[[], int],
-        read_only: Callable[[], int],
-    ) -> None:
-        """Count groups and offsets of `shards()`, those of `owned()` that are loaded, when the metrics are read.
-
-        `read_only` are those of them whose log takes no writes."""
-        self._registry.register(_ShardCollector(shards, owned, read_only))
+    def watch(self, partitions: GroupPartitions) -> None:
+        """Count the groups and offsets of `partitions`, and these themselves, when the metrics are read."""
+        self._registry.register(_PartitionsCollector(partitions))
 
 
-class _ShardCollector(Collector):
-    def __init__(
-        self,
-        shards: Callable[[], Iterable[GroupShard]],
-        owned: Callable[[], int],
-        read_only: Callable[[], int],
-    ) -> None:
-        self._shards = shards
-        self._owned = owned
-        self._read_only = read_only
+class _PartitionsCollector(Collector):
+    def __init__(self, partitions: GroupPartitions) -> None:
+        self._partitions = partitions
 
     def collect(self) -> Iterator[Metric]:
         states: Counter[GroupState] = Counter()
         offsets = loaded = waiting = members = 0
-        for shard in self._shards():
+        for shard in self._partitions.shards():
             loaded += 1
             for group in shard.groups.values():
                 states[group.state] += 1
@@ -85,12 +76,12 @@ class _ShardCollector(Collector):
         yield GaugeMetricFamily(
             "barnabas_coordinator_loading_partitions",
             "Partitions of __consumer_offsets that this coordinator owns and has not loaded",
-            value=self._owned() - loaded,
+            value=len(self._partitions.runtimes()) - loaded,
         )
         yield GaugeMetricFamily(
             "barnabas_coordinator_read_only_partitions",
             "Partitions of __consumer_offsets whose log takes no writes: only what needs none is served",
-            value=self._read_only(),
+            value=self._partitions.read_only(),
         )
         purgatory = GaugeMetricFamily(
             "kafka_server_delayedoperationpurgatory_purgatorysize", "What waits", labels=["delayedOperation"]

@@ -1,0 +1,53 @@
+"""The coordinator of groups: the way from a group's id to its partition, and what follows from deleted topics."""
+
+from __future__ import annotations
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.coordinator.groups.kind import GroupRuntime, groups_kind
+from barnabas.coordinator.groups.metrics import GroupMetrics, GroupPartitions
+from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
+from barnabas.coordinator.runtime.topic_log import TopicLog
+from barnabas.kernel.environment import Environment
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
+
+
+class GroupCoordinator:
+    """Owns its part of __consumer_offsets: `partitions`."""
+
+    def __init__(
+        self, config: CoordinatorConfig, environment: Environment, topic_log: TopicLog, metrics: GroupMetrics
+    ) -> None:
+        self.config = config
+        self.partitions: GroupPartitions = OwnedPartitions(
+            groups_kind(config, metrics), config, environment, topic_log, metrics.partitions
+        )
+        metrics.watch(self.partitions)
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Own what the metadata says; forget the offsets of deleted topics."""
+        self.partitions.on_image(old, new)
+        deleted = _deleted_topics(old, new)
+        if deleted:
+            for runtime in self.partitions.runtimes():
+                runtime.do(lambda shard, decision: delete_offsets_of_topics(shard, deleted, decision))
+
+    def runtime_of(self, group_id: str) -> GroupRuntime:
+        """The partition of a group. Raises KafkaError: NOT_COORDINATOR when it is another coordinator's,
+        COORDINATOR_NOT_AVAILABLE when there is no __consumer_offsets yet."""
+        if not self.partitions.count:
+            raise KafkaError(ErrorCode.coordinator_not_available, f"there is no {GROUP_METADATA_TOPIC} yet")
+        runtime = self.partitions.runtime(partition_for_group(group_id, self.partitions.count))
+        if runtime is None:
+            raise KafkaError(ErrorCode.not_coordinator)
+        return runtime
+
+
+def _deleted_topics(old: MetadataImage, new: MetadataImage) -> list[str]:
+    """Names of the topics of `old` that somebody deleted; those that are only absent from `new` are not meant."""
+    changes = new.changes_since(old)
+    deleted = new.deleted_topics if changes is None else changes.deleted_topics
+    gone = (old.topics_by_id.get(topic_id) for topic_id in deleted)
+    return [topic.name for topic in gone if topic is not None]
