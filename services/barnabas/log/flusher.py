@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 
 from barnabas.log.checkpoints.partition_metadata import FILE_NAME as PARTITION_METADATA
@@ -36,6 +37,18 @@ class LogFlusher:
         self._is_placed = is_placed
         for segment in loaded.segments[: len(loaded.segments) - loaded.report.segments_checked]:
             segment.is_flushed = True
+
+    @property
+    def recovery_checkpoint(self) -> int:
+        """The recovery point as it may be written down: where a crash has everything before it checked that the disk
+        may not have, indexes included.
+
+        It lies before the recovery point, by one, where that is the end of a segment whose indexes are not on the disk
+        yet: once the next segment begins there, nobody would look at that one again.
+        """
+        point, segments = self.recovery_point, self._state.segments
+        holding = bisect.bisect_left(segments, point, key=lambda each: each.base_offset) - 1
+        return point if holding < 0 or segments[holding].is_flushed else point - 1
 
     def flush(self) -> int:
         """Make everything up to the present end durable; returns the new recovery point. For a thread.

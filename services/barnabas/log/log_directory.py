@@ -210,7 +210,7 @@ class LogDirectory:
         self.logs[key] = log
         # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
         # end must not vouch for what is appended from here on.
-        if log.recovery_point < known or (log.recovery_point > known and not is_clean):
+        if log.recovery_point < known or (log.recovery_checkpoint > known and not is_clean):
             try:
                 self.write_checkpoints()
             except KafkaError:
@@ -357,7 +357,7 @@ class LogDirectory:
             outdated = self._outdated.copy()
             logs = dict(self.logs)
             for key, log in logs.items():
-                self.recovery_points[key] = log.recovery_point
+                self.recovery_points[key] = log.recovery_checkpoint
                 if log.log_start_offset > log.segment_base_offsets[0]:
                     self.log_start_offsets[key] = log.log_start_offset
                 else:

@@ -193,6 +193,11 @@ class PartitionLog:
         return self._flusher.recovery_point
 
     @property
+    def recovery_checkpoint(self) -> int:
+        """The recovery point as the directory's checkpoint has it: see `LogFlusher`."""
+        return self._flusher.recovery_checkpoint
+
+    @property
     def unflushed_records(self) -> int:
         """Offsets past the recovery point, against flush.messages."""
         return self._state.end[0] - self._flusher.recovery_point
@@ -327,7 +332,8 @@ class PartitionLog:
                 raise
         # Epochs that wrote nothing need no disk: there are as many after an election as there are partitions.
         if self.unflushed_records or not active.is_flushed:
-            self._flusher.flush_to(end_offset, self._state.segments, active, generation)
+            # The active segment as a finished one: after a clean stop nobody builds its indexes anew.
+            self._flusher.flush_to(end_offset, self._state.segments, None, generation)
 
     def discard(self) -> None:
         """As `release`, once no upkeep works on the files any more: whoever has discarded a log may give their names

@@ -14,6 +14,7 @@ from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.small_files import sync_directory
 from barnabas.log.trust import Trust
 
 
@@ -98,11 +99,13 @@ class LogTruncator:
             raise
 
     def _drop_newest(self, count: int) -> None:
-        """Keep the first `count` segments; the newest go first, so that a crash leaves no hole."""
+        """Keep the first `count` segments; the newest go first, and durably, so that a crash leaves no hole."""
         state = self._state
-        state.directory_is_dirty = True
-        for segment in reversed(state.segments[count:]):
+        dropped = state.segments[count:]
+        for segment in reversed(dropped):
             remove_marked(state.files, segment.mark_deleted())
+        if dropped:
+            sync_directory(state.files, state.directory)
         if count:
             with state.publishing:
                 state.segments = state.segments[:count]

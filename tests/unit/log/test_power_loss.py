@@ -1,12 +1,13 @@
 """Power lost at any call: what was acknowledged as durable is there, and nothing that nobody appended.
 
-One run: a log of small segments on a disk in memory; appends, flushes, a truncation, retention, a compaction, one after
-another, until the power goes at a call of chance's choosing, again and again. After each loss the directory is opened
-as a node does it, and read.
+One run: a log of small segments on a disk in memory; appends, flushes, truncations, and either deleted beginnings or
+compactions, one after another, until the power goes at a call of chance's choosing, again and again. After each loss
+the directory is opened as a node does it, and read.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import uuid
 from collections.abc import Callable
@@ -18,14 +19,20 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import Files
 from barnabas.kernel.memory_files import MemoryFiles
+from barnabas.log.cleaning import cleaner
+from barnabas.log.cleaning.cleanable import measure
+from barnabas.log.cleaning.offset_map import ENTRY_BYTES
 from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
 
-CONFIG: Final = LogConfig(
+DELETED: Final = LogConfig(
     segment_bytes=1500, index_interval_bytes=200, retention_ms=-1, message_timestamp_after_max_ms=2**60
+)
+COMPACTED: Final = dataclasses.replace(
+    DELETED, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
 )
 TOPIC_ID: Final = uuid.UUID(int=7)
 CHANGES: Final = {
@@ -42,6 +49,9 @@ CHANGES: Final = {
         "makedirs",
     )
 }
+Keyed = tuple[bytes, bytes]
+"""A record's key and value."""
+
 LOSSES: Final = 6
 """How often the power goes in one run."""
 
@@ -79,9 +89,15 @@ class Run:
         self.files = FailingPower(MemoryFiles())
         self.clock = ManualClock()
         self.environment = seeded_environment(seed, self.clock, files=cast(Files, self.files))
-        self.appended: dict[int, bytes] = {}
+        self.is_compacted = bool(seed % 2)
+        self.config = COMPACTED if self.is_compacted else DELETED
+        self.appended: dict[int, Keyed] = {}
         """What may be read, by its offset."""
+        self.replaced: dict[int, list[Keyed]] = {}
+        """What a truncation took back: until something durable is there, it may be read again."""
         self.durable_end = 0
+        self.committed = 0
+        """The high watermark: no leader has less, and nothing from there on is compacted."""
         self.start = 0
         """Records before it may go."""
         self.number = 0
@@ -91,20 +107,25 @@ class Run:
         self.directory = LogDirectory.open("/data/log", "c", 1, self.environment)
         found = self.directory.partitions_on_disk()
         assert not self.durable_end or found["t", 0] == TOPIC_ID
-        self.log: PartitionLog = self.directory.open_partition("t", 0, TOPIC_ID, CONFIG)
+        self.log: PartitionLog = self.directory.open_partition("t", 0, TOPIC_ID, self.config)
 
     def append(self) -> None:
         for _ in range(self.chance.randint(1, 4)):
             self.number += 1
             value = b"%d-" % self.number + bytes(self.chance.choice((5, 100, 700)))
-            self.appended[self.log.log_end_offset] = value
-            self.log.append_as_leader(encode_batch([(self.number, b"k", value, ())]), 0)
+            key = b"%d" % self.chance.randrange(6)
+            self.appended[self.log.log_end_offset] = key, value
+            self.log.append_as_leader(encode_batch([(self.number, key, value, ())]), 0)
 
     def flush(self) -> None:
-        self.durable_end = self.log.flush()
+        self.is_durable_to(self.log.flush())
 
     def flush_finished(self) -> None:
-        self.durable_end = max(self.durable_end, self.log.flush_finished())
+        self.is_durable_to(self.log.flush_finished())
+
+    def is_durable_to(self, end: int) -> None:
+        self.durable_end = max(self.durable_end, end)
+        self.replaced = {offset: former for offset, former in self.replaced.items() if offset >= end}
 
     def checkpoint(self) -> None:
         self.directory.write_checkpoints({})
@@ -114,16 +135,33 @@ class Run:
         self.log.maybe_increment_log_start_offset(self.start)
         self.log.delete_old_segments(self.log.log_end_offset)
 
+    def truncate(self) -> None:
+        """As a follower whose leader has less; the caller of a truncation writes the checkpoints."""
+        end = max(self.start, self.committed, self.log.log_end_offset - self.chance.randint(0, 8))
+        for offset in [each for each in self.appended if each >= end]:
+            self.replaced.setdefault(offset, []).append(self.appended.pop(offset))
+        self.durable_end = min(self.durable_end, end)
+        assert self.log.truncate_to(end) == end, "every batch is of one record"
+        self.checkpoint()
+
+    def compact(self) -> None:
+        self.committed = self.chance.randint(self.committed, self.log.log_end_offset)
+        to_clean = measure(self.log, self.committed, self.clock.now_ms())
+        if to_clean.cleanable_bytes:
+            cleaner.clean(to_clean, self.clock.now_ms(), lambda _: None, buffer_bytes=20 * ENTRY_BYTES)
+            self.directory.write_cleaner_checkpoint()
+
     def close(self) -> None:
         self.directory.close({})
-        self.durable_end = max(self.appended, default=-1) + 1
+        self.is_durable_to(self.log.log_end_offset)
         self.open()
 
     def steps(self) -> list[Callable[[], None]]:
         return (
             [self.append] * 6
             + [self.flush] * 2
-            + [self.flush_finished, self.checkpoint, self.trim, self.close]
+            + [self.flush_finished, self.checkpoint, self.close, self.truncate]
+            + [self.compact if self.is_compacted else self.trim]
         )
 
     def until_power_is_lost(self) -> None:
@@ -138,20 +176,28 @@ class Run:
 
     def check(self) -> None:
         found = read(self.log)
-        assert found.items() <= self.appended.items(), "something was read that nobody appended"
+        for offset, record in found.items():
+            may_be = [self.appended.get(offset), *self.replaced.get(offset, ())]
+            assert record in may_be, f"{record} at {offset}: nobody appended that"
         assert list(found) == sorted(found)
-        durable = {offset for offset in self.appended if self.start <= offset < self.durable_end}
-        missing = durable - found.keys()
+        missing = {
+            offset for offset in self.appended if self.start <= offset < self.durable_end
+        } - found.keys()
+        if self.is_compacted:
+            last = {key: offset for offset, (key, _) in found.items()}
+            missing = {each for each in missing if last.get(self.appended[each][0], -1) < each}
         assert not missing, f"acknowledged as durable, and gone: {sorted(missing)}"
         assert self.log.log_start_offset <= self.start
         assert self.log.log_end_offset >= max(found, default=-1) + 1
         # What was lost is lost for good: its offsets may be given again, unless there are records behind it.
-        self.appended = found
+        self.appended, self.replaced = found, {}
         self.start = min(self.start, self.log.log_end_offset)
+        self.committed = min(self.committed, self.log.log_end_offset)
+        self.durable_end = min(self.durable_end, self.log.log_end_offset)
 
 
-def read(log: PartitionLog) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+def read(log: PartitionLog) -> dict[int, Keyed]:
+    found: dict[int, Keyed] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 1000)
@@ -159,9 +205,10 @@ def read(log: PartitionLog) -> dict[int, bytes]:
             break
         for position, header in iterate_headers(data):
             for record in decode_records(data[position : position + header.size_in_bytes]):
+                assert record.key is not None
                 assert record.value is not None
                 if record.offset >= log.log_start_offset:
-                    found[record.offset] = record.value
+                    found[record.offset] = record.key, record.value
             offset = header.next_offset
     return found
 

@@ -9,7 +9,7 @@ from barnabas.log.errors import LogStoreError
 from barnabas.log.small_files import read_whole, write_atomically
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
-"""Offsets up to which each log is known to be on disk."""
+"""Offsets up to which each log is known to be on disk, indexes included (see `LogFlusher.recovery_checkpoint`)."""
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 """High watermarks."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"

@@ -52,6 +52,8 @@ def clean(
     # What is still to be read, in order; shorter with every group that is swapped in.
     waiting = [segment for segment in view.segments if segment.base_offset < bound]
     try:
+        # A record is dropped in favour of a later one, which must outlive a crash as the former would have done.
+        log.flush_finished()
         with storage_errors(log.directory):
             offsets = build_offset_map(log, waiting, to_clean.first_dirty_offset, bound, pace, buffer_bytes)
             end_offset = offsets.latest_offset + 1

@@ -363,8 +363,8 @@ class Segment:
             if scanned.header.max_timestamp > maximum[0]:
                 maximum = scanned.header.max_timestamp, scanned.header.last_offset
         self.transaction_index.entries()
-        opened.file.truncate(position)
         self.size = position
+        self.cut()
         self.is_flushed = False
         self.hints = {}
         if position == 0:
