@@ -37,12 +37,10 @@ def assign_owners(owners: Sequence[str], live: Collection[str]) -> list[str]:
 
 
 def owned_from_the_start(
-    partitions: Sequence[PartitionRecord],
-    existing: Sequence[PartitionRecord],
-    live: Collection[str],
+    partitions: Sequence[PartitionRecord], live: Collection[str]
 ) -> list[PartitionRecord]:
-    """The new partitions with their first owners; the existing ones of the topic keep theirs."""
-    counts = Counter(partition.coordinator_id for partition in existing)
+    """The partitions of a new topic with their first owners."""
+    counts: Counter[str] = Counter()
     owned = []
     for partition in partitions:
         owner = min(live, key=lambda name: (counts[name], name), default=NO_COORDINATOR)

@@ -1,11 +1,14 @@
-"""CreatePartitions: topics grow, they never shrink."""
+"""CreatePartitions: topics grow, they never shrink. Internal ones do neither.
+
+A group belongs to the partition that the hash of its id names among those that there are: with one more, most groups
+would be looked for where nothing of theirs is.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
-from barnabas.controller.core.coordinator_assignment import owned_from_the_start
 from barnabas.controller.core.decision import (
     PARTITIONS_PER_REQUEST_MAX,
     Decision,
@@ -57,6 +60,11 @@ def _enlarge(image: MetadataImage, wanted: NewPartitions) -> list[MetadataRecord
             f"The topic {wanted.name} currently has {present} partition(s); {wanted.partition_count} would not be "
             "an increase.",
         )
+    if topic.internal:
+        raise KafkaError(
+            ErrorCode.invalid_partitions,
+            f"The number of partitions of {wanted.name} cannot be changed: what it holds is found by that number.",
+        )
     added = wanted.partition_count - present
     if added > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
@@ -65,13 +73,10 @@ def _enlarge(image: MetadataImage, wanted: NewPartitions) -> list[MetadataRecord
         )
     replicas = _replicas(image, topic, wanted, added)
     partitions = new_partitions(image, topic.topic_id, present, replicas)
-    if topic.internal:
-        partitions = owned_from_the_start(partitions, topic.partitions, image.coordinators)
     record = TopicRecord(
         name=topic.name,
         topic_id=topic.topic_id,
         partition_count=wanted.partition_count,
-        internal=topic.internal,
     )
     entries = [partition_entry(partition) for partition in partitions]
     return [*entries, MetadataRecord(key=topic_key(topic.name), topic=record)]

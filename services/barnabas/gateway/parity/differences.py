@@ -323,6 +323,11 @@ BY_DESIGN: Final = (
         "Any gateway serves any request, so one that is sent to a broker other than the leader or the coordinator is "
         "done; Kafka refuses it (NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR).",
     ),
+    (
+        "CreatePartitions",
+        "Internal topics are refused (INVALID_PARTITIONS); Kafka enlarges __consumer_offsets, and after a restart does "
+        "not find most groups' offsets.",
+    ),
     ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
     ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),
 )

@@ -18,7 +18,7 @@ from barnabas.controller.core.topics import create_topics
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, MetadataImage
 from barnabas.metadata.topic_names import check_topic_name
 
 _ids = itertools.count(1)
@@ -243,6 +243,17 @@ def test_refused_enlargements(count: int, replicas: list[list[int]], code: Error
     assert actual is code
     assert words in message
     assert unchanged.topics == image.topics
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_an_internal_topic_keeps_its_number_of_partitions(name: str) -> None:
+    _, image = create(cluster(), topic(name, 3, 1))
+    wanted = pb.NewPartitions(name=name, partition_count=4)
+    decision = create_partitions(image, pb.CreatePartitionsRequest(topics=[wanted]))
+    result = decision.response.results[0]
+    assert result.error_code == ErrorCode.invalid_partitions
+    assert f"number of partitions of {name} cannot be changed" in result.error_message
+    assert not decision.records
 
 
 def test_enlarging_an_unknown_topic() -> None:
