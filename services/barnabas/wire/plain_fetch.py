@@ -2,7 +2,8 @@
 
 Every fetch of a consumer looks alike but for its version: no tagged fields, nothing that its session is to forget. This
 reads that shape alone, checking each length as it comes to it and the partitions of a topic together, and says None to
-everything else, which then takes the general way (`requests.read_body`). The tests hold the two to each other.
+everything else, which then takes the general way (`requests.read_body`); so does a request of many items, whose number
+is bounded there. The tests hold the two to each other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from barnabas.wire.requests import MalformedRequest, read_unsigned_varint
 
 VERSION_MIN: Final = 4
 VERSION_MAX: Final = 18
+
+ITEMS_MAX: Final = 1_000
+"""Topics and partitions of a plain request together: read in a millisecond or two."""
 
 _HEADER: Final = struct.Struct(">hhih")
 _INT16: Final = struct.Struct(">h")
@@ -88,6 +92,9 @@ def _read_flexible(frame: bytes, at: int, version: int) -> list[WantedFields] | 
     """The partitions of a request whose topics start at `at`; None when something else is in the request as well."""
     wanted: list[WantedFields] = []
     topics, at = read_unsigned_varint(frame, at)
+    items_left = ITEMS_MAX - (topics - 1)
+    if items_left < 0:
+        return None
     topic: str | bytes
     for _ in range(topics - 1):
         if version >= TOPIC_ID_FROM:
@@ -100,8 +107,9 @@ def _read_flexible(frame: bytes, at: int, version: int) -> list[WantedFields] | 
             topic = frame[at : at + size - 1].decode()
             at += size - 1
         count, at = read_unsigned_varint(frame, at)
+        items_left -= count - 1
         end = at + (count - 1) * _PARTITION_V12.size
-        if count < 1 or end >= len(frame) or frame[end] != _NO_TAGS:
+        if count < 1 or items_left < 0 or end >= len(frame) or frame[end] != _NO_TAGS:
             return None
         for index, epoch, offset, last_epoch, max_bytes, tags in _PARTITION_V12.iter_unpack(frame[at:end]):
             if tags != _NO_TAGS:
@@ -122,14 +130,18 @@ def _read_legacy(frame: bytes, at: int, version: int) -> list[WantedFields] | No
     wanted: list[WantedFields] = []
     (topics,) = _INT32.unpack_from(frame, at)
     at += _INT32.size
+    items_left = ITEMS_MAX - topics
+    if topics < 0 or items_left < 0:
+        return None
     for _ in range(topics):
         (size,) = _INT16.unpack_from(frame, at)
         at += _INT16.size + size
         topic = frame[at - size : at].decode()
         (count,) = _INT32.unpack_from(frame, at)
         at += _INT32.size
+        items_left -= count
         end = at + count * fields.size
-        if size < 0 or count < 0 or end > len(frame):
+        if size < 0 or count < 0 or items_left < 0 or end > len(frame):
             return None
         if version >= 9:
             for index, epoch, offset, max_bytes in fields.iter_unpack(frame[at:end]):
@@ -138,8 +150,6 @@ def _read_legacy(frame: bytes, at: int, version: int) -> list[WantedFields] | No
             for index, offset, max_bytes in fields.iter_unpack(frame[at:end]):
                 wanted.append((topic, index, offset, max_bytes, -1, -1))
         at = end
-    if topics < 0:
-        return None
     if version >= 7:
         (forgotten,) = _INT32.unpack_from(frame, at)
         at += _INT32.size

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from barnabas.wire.plain_fetch import PlainFetch, WantedFields, read_plain_fetch
+from barnabas.wire.plain_fetch import ITEMS_MAX, PlainFetch, WantedFields, read_plain_fetch
 from barnabas.wire.requests import MalformedRequest, read_body, read_header
 
 FETCH = 1
@@ -186,3 +186,17 @@ def test_bytes_after_the_request_are_ignored_as_in_the_general_way(version: int)
 def test_a_client_without_an_id_is_plain_too(version: int) -> None:
     frame = frame_of(version, [("topic", [(0, 5, 100, 1, 1)])], client_id=None)
     assert read_plain_fetch(frame) == read_generally(frame)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_of_many_items_is_not_plain(version: int) -> None:
+    row = (0, 5, 100, 1, 1)
+    half = ITEMS_MAX // 2
+    for few in (
+        [("topic", [row] * (ITEMS_MAX - 1))],
+        [("", [])] * ITEMS_MAX,
+        [("t", [row] * (half - 1))] * 2,
+    ):
+        assert read_plain_fetch(frame_of(version, few)) is not None
+    for many in ([("topic", [row] * ITEMS_MAX)], [("", [])] * (ITEMS_MAX + 1), [("t", [row] * half)] * 2):
+        assert read_plain_fetch(frame_of(version, many)) is None
