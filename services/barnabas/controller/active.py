@@ -7,6 +7,7 @@ import base64
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.controller import limits
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
 from barnabas.controller.core.decision import Decision
@@ -40,7 +41,6 @@ from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
 if TYPE_CHECKING:
     import uuid
 
-EXPIRY_RETRY_SECONDS = 0.1
 
 log = get_logger("controller.active")
 
@@ -220,7 +220,7 @@ class ActiveController:
             try:
                 return await self.writer.submit(decide)
             except TooManyRequests:
-                await asyncio.sleep(EXPIRY_RETRY_SECONDS)
+                await asyncio.sleep(limits.EXPIRY_RETRY_SECONDS)
             except LeadershipLost:
                 return None
 

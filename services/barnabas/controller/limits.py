@@ -32,3 +32,45 @@ not before this: a machine that is busy for a moment holds its services up, and 
 
 SILENCE_CHECK_SECONDS: Final = 0.5
 """How often silent services are looked for."""
+
+EXPIRY_RETRY_SECONDS: Final = 0.1
+"""Pause before the removal of a silent service is submitted again, where too much waits for the store."""
+
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""Partitions that one request may create, as in Kafka."""
+
+DELETED_TOPIC_KEPT_MS: Final = 7 * 24 * 3_600_000
+"""How long it is remembered that a topic was deleted."""
+
+DELETED_TOPICS_MAX: Final = 10_000
+"""Deleted topics that are remembered, the latest ones."""
+
+SEEN_LEADER_EPOCHS_MAX: Final = 10_000
+"""Partitions whose leader epochs one request may ask to raise."""
+
+ETCD_REQUEST_SECONDS_MAX: Final = 3.0
+"""How long one call to one etcd endpoint may take."""
+
+ETCD_LEASE_SECONDS_MAX: Final = 1.0
+"""How long one endpoint may take to prolong a lease: less than the lease (3 s), so that a member that was cut off does
+not cost it while another would answer."""
+
+ETCD_RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Largest answer accepted: a watch sends a whole revision as one message."""
+
+ETCD_RECONNECT_SECONDS_MIN: Final = 0.05
+ETCD_RECONNECT_SECONDS_MAX: Final = 1.0
+"""Pause before a watch that ended is begun again; doubles from the first to the second."""
+
+ETCD_KEEPALIVE_MS: Final = 5_500
+"""etcd ends connections that are probed more often than its --grpc-keepalive-min-time of 5 s."""
+
+ETCD_KEEPALIVE_TIMEOUT_MS: Final = 2_500
+"""A member whose probe is not answered within this is given up: 8 s after it was heard of last, where no call with a
+limit of its own noticed before."""
+
+SQLITE_HISTORY_REVISIONS_MAX: Final = 10_000
+"""Revisions that a watch can go back; older ones are compacted."""
+
+SQLITE_WATCH_READ_REVISIONS_MAX: Final = 256
+"""Revisions that one watch reads from the file at a time."""

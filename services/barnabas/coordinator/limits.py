@@ -70,6 +70,9 @@ AFTER_JUMP_MS: Final = 5_000
 """How long, after a test moved the clock, a member still has to send a heartbeat, to join or to ask for its assignment,
 if it had so much left: clients send heartbeats every 3 s by default."""
 
+STOP_GRACE_SECONDS: Final = 0.5
+"""How long calls may still be answered once the service is to stop."""
+
 assert GROUP_RECORD_BYTES_MAX + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX

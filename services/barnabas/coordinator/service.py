@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.lag import LagMeasurement
@@ -19,9 +20,6 @@ from barnabas.messages.metadata_pb2 import CoordinatorRecord
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
-
-STOP_GRACE_SECONDS = 0.5
-"""How long calls may still be answered once the service is to stop."""
 
 log = get_logger("coordinator")
 
@@ -69,7 +67,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
                 tasks.create_task(coordinator.partitions.run(), name="coordinator"),
             ]
             await context.stopping.wait()
-            await server.stop(STOP_GRACE_SECONDS)
+            await server.stop(limits.STOP_GRACE_SECONDS)
             for task in background:
                 task.cancel()
     except* RegistrationRefused as group:

@@ -115,3 +115,9 @@ JOIN_GRACE_SECONDS: Final = 15.0
 
 AFTER_JUMP_SECONDS: Final = 5.0
 """How long, after a test moved the clock, a silent connection still has to be used, if it had so much left."""
+
+FAULT_DELAY_SECONDS_MAX: Final = 3600.0
+"""The longest that an injected fault may hold a request up."""
+
+CONTROLLER_RETRY_SECONDS: Final = 0.1
+"""Pause before a request that the controller did not take is tried again."""

@@ -102,3 +102,16 @@ aside, over restarts; Kafka's nearest setting is file.delete.delay.ms."""
 
 STRAY_CHECK_MS: Final = 60_000
 """How often stray partitions are looked over for those that were kept long enough."""
+
+FETCH_ANSWER_BYTES_TARGET: Final = 8 * 1024 * 1024
+"""About the most that one fetch is answered with, whatever more it allows: clients ask again at once, and what is
+larger leaves the processor's cache between its copies."""
+
+UNSEEN_PIECES_MAX: Final = 1_000
+"""Appends of one partition that are told apart; beyond that the newest count as one."""
+
+CLEANING_PAUSE_SECONDS_MAX: Final = 0.25
+"""The longest that the thread waits at a time to keep to its rate, so that it soon sees that the node stops."""
+
+CLEANING_BACKOFF_MS_MIN: Final = 100
+"""The shortest rest between two looks for dirty logs, whatever the setting says."""

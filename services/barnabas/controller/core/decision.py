@@ -14,8 +14,6 @@ from barnabas.metadata.image import partition_key
 REPLICATION_FACTOR_MAX: Final = 1
 """Replication is refused above this until followers can keep up with their leaders."""
 
-PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Partitions that one request may create, as in Kafka."""
 
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
 
+from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import (
@@ -29,12 +29,6 @@ from barnabas.metadata.image import (
     partition_key,
     topic_key,
 )
-
-DELETED_TOPIC_KEPT_MS: Final = 7 * 24 * 3_600_000
-"""How long it is remembered that a topic was deleted."""
-
-DELETED_TOPICS_MAX: Final = 10_000
-"""Deleted topics that are remembered, the latest ones."""
 
 
 def delete_topics(
@@ -117,7 +111,7 @@ def _deletions(image: MetadataImage, topic: TopicImage, now_ms: int) -> list[Met
 def _forgotten(image: MetadataImage, added: int, now_ms: int) -> Iterator[MetadataRecord]:
     """Deletions of the records that are too old, or too many once `added` come to them."""
     known = sorted(image.deleted_topics.values(), key=lambda said: said.deleted_at_ms)
-    too_many = len(known) + added - DELETED_TOPICS_MAX
+    too_many = len(known) + added - limits.DELETED_TOPICS_MAX
     for rank, said in enumerate(known):
-        if rank < too_many or said.deleted_at_ms < now_ms - DELETED_TOPIC_KEPT_MS:
+        if rank < too_many or said.deleted_at_ms < now_ms - limits.DELETED_TOPIC_KEPT_MS:
             yield MetadataRecord(key=deleted_topic_key(said.topic_id))

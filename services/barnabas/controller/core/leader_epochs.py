@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import RaiseLeaderEpochsRequest, RaiseLeaderEpochsResponse
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import LEADER_EPOCH_MAX
-
-SEEN_LEADER_EPOCHS_MAX: Final = 10_000
-"""Partitions that one request may name."""
 
 FORGOTTEN_ELECTIONS: Final = 1_000
 """Epochs that are skipped: those in which nothing was written stand in no log, but clients have heard of them, and take
@@ -36,9 +34,9 @@ def raise_leader_epochs(
         raise KafkaError(
             ErrorCode.stale_broker_epoch, f"this process is not registered as storage node {node_id}"
         )
-    if len(request.partitions) > SEEN_LEADER_EPOCHS_MAX:
+    if len(request.partitions) > limits.SEEN_LEADER_EPOCHS_MAX:
         raise KafkaError(
-            ErrorCode.invalid_request, f"leader epochs of {SEEN_LEADER_EPOCHS_MAX} partitions at most"
+            ErrorCode.invalid_request, f"leader epochs of {limits.SEEN_LEADER_EPOCHS_MAX} partitions at most"
         )
     newer: dict[tuple[bytes, int], int] = {}
     for seen in request.partitions:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from barnabas.controller import limits
 from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
 from barnabas.controller.core.decision import (
-    PARTITIONS_PER_REQUEST_MAX,
     Decision,
     failure,
     partition_entry,
@@ -66,10 +66,10 @@ def _enlarge(image: MetadataImage, wanted: NewPartitions) -> list[MetadataRecord
             f"The number of partitions of {wanted.name} cannot be changed: what it holds is found by that number.",
         )
     added = wanted.partition_count - present
-    if added > PARTITIONS_PER_REQUEST_MAX:
+    if added > limits.PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.policy_violation,
-            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+            f"Excessively large number of partitions per request: at most {limits.PARTITIONS_PER_REQUEST_MAX}.",
         )
     replicas = _replicas(image, topic, wanted, added)
     partitions = new_partitions(image, topic.topic_id, present, replicas)

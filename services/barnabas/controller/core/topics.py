@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.controller import limits
 from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
 from barnabas.controller.core.coordinator_assignment import owned_from_the_start
 from barnabas.controller.core.decision import (
-    PARTITIONS_PER_REQUEST_MAX,
     ClusterDefaults,
     Decision,
     failure,
@@ -91,10 +91,10 @@ def _create(draft: _Draft, topic: NewTopic) -> CreatedTopic:
     check_collision(topic.name, draft.names)
     settings = _settings(draft, topic)
     replicas = _replicas(draft, topic)
-    if draft.partitions_created + len(replicas) > PARTITIONS_PER_REQUEST_MAX:
+    if draft.partitions_created + len(replicas) > limits.PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.policy_violation,
-            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+            f"Excessively large number of partitions per request: at most {limits.PARTITIONS_PER_REQUEST_MAX}.",
         )
     topic_id = draft.new_topic_id()
     partitions = new_partitions(draft.image, topic_id, 0, replicas)
@@ -161,10 +161,10 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
             ErrorCode.invalid_partitions,
             "Number of partitions was set to an invalid non-positive value: use 1 or more, or -1 for the default.",
         )
-    if count > PARTITIONS_PER_REQUEST_MAX:
+    if count > limits.PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.policy_violation,
-            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+            f"Excessively large number of partitions per request: at most {limits.PARTITIONS_PER_REQUEST_MAX}.",
         )
     start = draft.partitions_before + draft.partitions_created
     placed = place_replicas(draft.image.live_nodes(), count, factor, start)

@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 from aetcd import rpc
 
+from barnabas.controller import limits
 from barnabas.controller.store.protocol import (
     TRANSACTION_OPERATIONS_MAX,
     Change,
@@ -39,37 +40,18 @@ from barnabas.controller.store.protocol import (
 )
 from barnabas.rpc.unary_calls import answer_of, unavailable
 
-REQUEST_TIMEOUT_SECONDS: Final = 3.0
-"""How long one call to one endpoint may take."""
-
-KEEP_ALIVE_TIMEOUT_SECONDS: Final = 1.0
-"""How long one endpoint may take to prolong a lease: less than the lease (3 s), so that a member that was cut off does
-not cost it while another would answer."""
-
 SNAPSHOT_PAGE_KEYS: Final = 1000
 """Keys read per call while a snapshot is taken."""
 
-RECEIVE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Largest answer accepted: a watch sends a whole revision as one message."""
-
-RECONNECT_SECONDS_MIN: Final = 0.05
-RECONNECT_SECONDS_MAX: Final = 1.0
-
-KEEPALIVE_MS: Final = 5_500
-"""etcd ends connections that are probed more often than its --grpc-keepalive-min-time of 5 s."""
-
-KEEPALIVE_TIMEOUT_MS: Final = 2_500
-"""A member whose probe is not answered within this is given up: 8 s after it was heard of last, where no call with a
-limit of its own noticed before."""
 
 _CHANNEL_OPTIONS: Final = (
-    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_time_ms", limits.ETCD_KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", limits.ETCD_KEEPALIVE_TIMEOUT_MS),
     # The time-out that decides: a probe counts as any ping of HTTP/2 (a minute if it is not set).
-    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", limits.ETCD_KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    ("grpc.max_receive_message_length", limits.ETCD_RECEIVE_BYTES_MAX),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -143,7 +125,7 @@ class EtcdStore:
     async def watch(self, from_revision: int, prefix: str = "") -> AsyncIterator[Changes]:
         start, end = self._range(prefix)
         next_revision = from_revision
-        pause = RECONNECT_SECONDS_MIN
+        pause = limits.ETCD_RECONNECT_SECONDS_MIN
         while True:
             channel = self._opened()
             create = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=next_revision)
@@ -155,7 +137,7 @@ class EtcdStore:
                         raise RevisionCompacted(next_revision, int(response.compact_revision))
                     if response.canceled:
                         break
-                    pause = RECONNECT_SECONDS_MIN
+                    pause = limits.ETCD_RECONNECT_SECONDS_MIN
                     for changes in self._by_revision(response.events):
                         next_revision = changes.revision + 1
                         yield changes
@@ -178,7 +160,7 @@ class EtcdStore:
     async def keep_lease_alive(self, lease_id: int) -> None:
         channel = self._opened()
         call = rpc.LeaseStub(channel).LeaseKeepAlive(
-            timeout=KEEP_ALIVE_TIMEOUT_SECONDS, metadata=_REQUIRE_LEADER
+            timeout=limits.ETCD_LEASE_SECONDS_MAX, metadata=_REQUIRE_LEADER
         )
         try:
             await answer_of(call.write(rpc.LeaseKeepAliveRequest(ID=lease_id)))
@@ -227,7 +209,7 @@ class EtcdStore:
         channel = self._opened()
         try:
             call = getattr(getattr(rpc, stub)(channel), method)
-            return await answer_of(call(request, timeout=REQUEST_TIMEOUT_SECONDS))
+            return await answer_of(call(request, timeout=limits.ETCD_REQUEST_SECONDS_MAX))
         except (grpc.aio.AioRpcError, grpc.aio.UsageError) as error:
             if isinstance(error, grpc.aio.AioRpcError) and error.code() in _TRY_NEXT:
                 self._turn_from(channel)
@@ -265,7 +247,7 @@ class EtcdStore:
         if isinstance(reason, grpc.aio.AioRpcError) and reason.code() is grpc.StatusCode.UNAUTHENTICATED:
             raise self._translate(reason) from reason
         await asyncio.sleep(seconds)
-        return min(seconds * 2, RECONNECT_SECONDS_MAX)
+        return min(seconds * 2, limits.ETCD_RECONNECT_SECONDS_MAX)
 
     def _by_revision(self, events: Iterable[Any]) -> Iterable[Changes]:
         for revision, group in groupby(events, key=lambda event: int(event.kv.mod_revision)):

@@ -12,8 +12,9 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from barnabas.controller import limits
 from barnabas.controller.store.protocol import (
     TRANSACTION_OPERATIONS_MAX,
     Change,
@@ -31,12 +32,6 @@ from barnabas.controller.store.protocol import (
 from barnabas.controller.store.sqlite_transaction import Database, check_file, create_schema, prefix_range
 from barnabas.kernel.threads import Threads
 
-HISTORY_REVISIONS_MAX: Final = 10_000
-"""Revisions that a watch can go back; older ones are compacted."""
-
-WATCH_READ_REVISIONS_MAX: Final = 256
-"""Revisions that one watch reads from the file at a time."""
-
 T = TypeVar("T")
 
 
@@ -44,7 +39,11 @@ class SqliteStore:
     """Owner of the metadata file `path`: nothing else writes to it while this is open."""
 
     def __init__(
-        self, path: Path, threads: Threads, *, history_revisions_max: int = HISTORY_REVISIONS_MAX
+        self,
+        path: Path,
+        threads: Threads,
+        *,
+        history_revisions_max: int = limits.SQLITE_HISTORY_REVISIONS_MAX,
     ) -> None:
         self._path = path
         self._threads = threads
@@ -101,7 +100,9 @@ class SqliteStore:
         while True:
             changed = self._changed
             oldest, last_read, batch = await self._on_database(
-                lambda db, start=next_revision: db.read_history(start, low, high, WATCH_READ_REVISIONS_MAX)  # type: ignore[misc]
+                lambda db, start=next_revision: db.read_history(
+                    start, low, high, limits.SQLITE_WATCH_READ_REVISIONS_MAX
+                )  # type: ignore[misc]
             )
             if next_revision < oldest:
                 raise RevisionCompacted(next_revision, oldest)

@@ -10,10 +10,9 @@ from typing import Any, Final, get_type_hints
 
 from kio.schema.index import api_key_map
 
+from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.wire.schema import api_name
-
-DELAY_SECONDS_MAX: Final = 3600.0
 
 Document = Mapping[str, Any]
 """A rule as JSON has it: `FaultRule`'s fields by name."""
@@ -144,8 +143,10 @@ def _check(rule: FaultRule) -> None:
         raise FaultRefused("give one of error, drop and hang")
     if not (rule.error or rule.drop or rule.hang or rule.delay_seconds):
         raise FaultRefused("nothing would happen: give error, drop, hang or a delay")
-    if not 0 <= rule.delay_seconds <= DELAY_SECONDS_MAX:
-        raise FaultRefused(f"delay={rule.delay_seconds:g}: expected 0 to {DELAY_SECONDS_MAX:g} seconds")
+    if not 0 <= rule.delay_seconds <= limits.FAULT_DELAY_SECONDS_MAX:
+        raise FaultRefused(
+            f"delay={rule.delay_seconds:g}: expected 0 to {limits.FAULT_DELAY_SECONDS_MAX:g} seconds"
+        )
     if not 0 < rule.probability <= 1:
         raise FaultRefused(f"probability={rule.probability:g}: expected more than 0 and at most 1")
     if rule.times < 0:

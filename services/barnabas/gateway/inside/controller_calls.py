@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT")
 
-RETRY_PAUSE_SECONDS: Final = 0.1
-"""Pause before a request that the controller did not take is tried again."""
 
 _NOT_TAKEN: Final = (Refusal.NOT_ACTIVE, Refusal.TOO_BUSY)
 """The controller certainly changed nothing: it is not the active one, or has too much to do."""
@@ -55,7 +53,7 @@ async def call_controller(
         except LinkError as error:
             reason = f"The controller was lost ({error}): try again."
             raise KafkaError(ErrorCode.not_controller, reason) from error
-        await asyncio.sleep(min(RETRY_PAUSE_SECONDS, left))
+        await asyncio.sleep(min(limits.CONTROLLER_RETRY_SECONDS, left))
 
 
 def _refused(error: Refused) -> KafkaError:

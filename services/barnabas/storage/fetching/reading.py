@@ -18,16 +18,13 @@ from barnabas.messages.storage_pb2 import (
     PartitionFetch,
     PartitionFetchResult,
 )
+from barnabas.storage import limits
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
 from barnabas.storage.replica.protocol_values import NO_EPOCH
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
-
-ANSWER_BYTES_TARGET: Final = 8 * 1024 * 1024
-"""About the most that one fetch is answered with, whatever more it allows: clients ask again at once, and what is
-larger leaves the processor's cache between its copies."""
 
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
 
@@ -67,7 +64,7 @@ class FetchReader:
 
         An answer is of whole batches, so that one which is full may be some way below its limit.
         """
-        return min(min_bytes, max(1, min(max_bytes, self._bytes_max, ANSWER_BYTES_TARGET) // 2))
+        return min(min_bytes, max(1, min(max_bytes, self._bytes_max, limits.FETCH_ANSWER_BYTES_TARGET) // 2))
 
     def read(self, request: FetchRequest) -> ReadOutcome:
         """Read what there is now and does not have to be waited for: up to the first partition that does.
@@ -90,7 +87,7 @@ class FetchReader:
         self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
     ) -> list[Read] | None:
         """See `LocalStorage`. What is asked for is found first, and read once there proves to be enough."""
-        budget = min(max_bytes, self._bytes_max, ANSWER_BYTES_TARGET)
+        budget = min(max_bytes, self._bytes_max, limits.FETCH_ANSWER_BYTES_TARGET)
         size_bytes = 0
         located: list[tuple[Replica, _Located]] = []
         try:
@@ -181,7 +178,7 @@ class FetchReader:
             outcome.answers.append(_failure(error))
             outcome.is_final = True
             return
-        left = min(request.max_bytes, self._bytes_max, ANSWER_BYTES_TARGET) - outcome.size_bytes
+        left = min(request.max_bytes, self._bytes_max, limits.FETCH_ANSWER_BYTES_TARGET) - outcome.size_bytes
         answer = _read_partition(
             replica,
             item,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
-PIECES_MAX: Final = 1_000
-"""Appends of one partition that are told apart; beyond that the newest count as one."""
+from barnabas.storage import limits
 
 
 class UnseenBytes:
@@ -21,7 +19,7 @@ class UnseenBytes:
     def add(self, start_offset: int, end_offset: int, size_bytes: int) -> None:
         """`size_bytes` were appended between these offsets."""
         pieces = self._pieces
-        if len(pieces) >= PIECES_MAX:
+        if len(pieces) >= limits.UNSEEN_PIECES_MAX:
             start_offset, _, more_bytes = pieces.pop()
             size_bytes += more_bytes
         pieces.append((start_offset, end_offset, size_bytes))

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
@@ -20,6 +20,7 @@ from barnabas.log.cleaning.cleanable import LogToClean, measure
 from barnabas.log.cleaning.cleaned_segment import CleanedCounts
 from barnabas.log.cleaning.cleaner import CleaningAbortedError
 from barnabas.log.partition_log import PartitionLog
+from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.replica.replica import Replica
@@ -27,11 +28,6 @@ from barnabas.storage.replica.replicas import Replicas
 
 log = get_logger("storage.cleaning")
 
-PAUSE_SECONDS_MAX: Final = 0.25
-"""The longest that the thread waits at a time to keep to its rate, so that it soon sees that the node stops."""
-
-BACKOFF_MS_MIN: Final = 100
-"""The shortest rest between two looks for dirty logs, whatever the setting says."""
 
 Candidate = tuple[PartitionKey, PartitionLog, int]
 """(partition, its log, its high watermark)."""
@@ -118,7 +114,7 @@ class Cleaning:
             return found
 
         return CleanerSettings(
-            max(int(value("log.cleaner.backoff.ms")), BACKOFF_MS_MIN),
+            max(int(value("log.cleaner.backoff.ms")), limits.CLEANING_BACKOFF_MS_MIN),
             int(value("log.cleaner.dedupe.buffer.size")) // len(self._lanes),
             max(value("log.cleaner.io.max.bytes.per.second") / len(self._lanes), 1.0),
         )
@@ -213,5 +209,5 @@ class _Pace:
             ahead = self._bytes / self._bytes_per_second - (perf_counter() - self._began)
             if ahead <= 0:
                 return
-            self._stopping.wait(min(ahead, PAUSE_SECONDS_MAX))
+            self._stopping.wait(min(ahead, limits.CLEANING_PAUSE_SECONDS_MAX))
         raise CleaningAbortedError("the node stops")

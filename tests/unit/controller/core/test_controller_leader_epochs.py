@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.controller.core.leader_epochs import FORGOTTEN_ELECTIONS as SKIPPED
-from barnabas.controller.core.leader_epochs import SEEN_LEADER_EPOCHS_MAX, raise_leader_epochs
+from barnabas.controller.core.leader_epochs import raise_leader_epochs
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.terms import begin_term
+from barnabas.controller.limits import SEEN_LEADER_EPOCHS_MAX
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.controller.core import deletion
+from barnabas.controller import limits
 from barnabas.controller.core.decision import ClusterDefaults, Decision
 from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.nodes import fence_node, register_node
@@ -306,10 +306,10 @@ def test_a_deletion_is_remembered_for_a_time_and_up_to_a_number(monkeypatch: pyt
         ids["a"]: ("a", 5)
     }
     image = deleted(image, "b", 6)
-    image = deleted(image, "c", 6 + deletion.DELETED_TOPIC_KEPT_MS)
+    image = deleted(image, "c", 6 + limits.DELETED_TOPIC_KEPT_MS)
     assert set(image.deleted_topics) == {ids["b"], ids["c"]}
-    monkeypatch.setattr(deletion, "DELETED_TOPICS_MAX", 2)
-    image = deleted(image, "d", 6 + deletion.DELETED_TOPIC_KEPT_MS)
+    monkeypatch.setattr(limits, "DELETED_TOPICS_MAX", 2)
+    image = deleted(image, "d", 6 + limits.DELETED_TOPIC_KEPT_MS)
     assert set(image.deleted_topics) == {ids["c"], ids["d"]}
 
 

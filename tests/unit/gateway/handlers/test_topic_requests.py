@@ -193,7 +193,7 @@ async def test_what_the_controller_refuses_is_told_as_it_says(
 
 
 async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.gateway.inside.controller_calls.RETRY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("barnabas.gateway.limits.CONTROLLER_RETRY_SECONDS", 0)
     gateway = Gateway()
     attempts = []
 
@@ -212,7 +212,7 @@ async def test_controller_that_is_not_active_is_asked_again(monkeypatch: pytest.
 async def test_controller_that_never_takes_the_request_is_given_up(
     monkeypatch: pytest.MonkeyPatch, seconds: Seconds
 ) -> None:
-    monkeypatch.setattr("barnabas.gateway.inside.controller_calls.RETRY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("barnabas.gateway.limits.CONTROLLER_RETRY_SECONDS", 0)
     gateway = Gateway()
 
     def answer(_: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.storage.replica.unseen_bytes import PIECES_MAX, UnseenBytes
+from barnabas.storage.limits import UNSEEN_PIECES_MAX
+from barnabas.storage.replica.unseen_bytes import UnseenBytes
 
 
 def test_each_move_shows_its_own_bytes() -> None:
@@ -40,9 +41,9 @@ def test_never_fewer_than_there_are(appends: list[tuple[int, int]], moves: list[
 
 def test_however_long_the_high_watermark_stays_it_takes_a_bounded_place() -> None:
     unseen = UnseenBytes()
-    for offset in range(3 * PIECES_MAX):
+    for offset in range(3 * UNSEEN_PIECES_MAX):
         unseen.add(offset, offset + 1, 1)
-    assert len(unseen._pieces) == PIECES_MAX
-    assert unseen.take(PIECES_MAX + 1) >= PIECES_MAX + 1
-    assert unseen.take(3 * PIECES_MAX) >= 2 * PIECES_MAX - 1
+    assert len(unseen._pieces) == UNSEEN_PIECES_MAX
+    assert unseen.take(UNSEEN_PIECES_MAX + 1) >= UNSEEN_PIECES_MAX + 1
+    assert unseen.take(3 * UNSEEN_PIECES_MAX) >= 2 * UNSEEN_PIECES_MAX - 1
     assert not unseen._pieces
