@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import signal
 import socket
 import time
@@ -77,6 +78,18 @@ def test_any_order_of_start(cluster: LooseCluster, order: tuple[str, ...]) -> No
     for service in cluster.services.values():
         assert "Traceback" not in service.errors()
         assert " ERROR " not in service.errors()
+
+
+def test_every_service_may_open_what_the_machine_grants(cluster: LooseCluster) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        cluster.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    cluster.wait_ready()
+    for service in cluster.services.values():
+        assert resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import os
 import random
+import resource
 import signal
 import sys
 import uuid
@@ -116,6 +117,7 @@ def run_service(
         config = load_config(config_type, sys.argv[1:])
         _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
+        _raise_descriptor_limit()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(name, config, serve, network))
     except (ConfigError, StartError) as error:
@@ -175,6 +177,13 @@ def _check_shared_settings(config: ServiceConfig) -> None:
         raise ConfigError(f"log.level={config.log_level}: expected one of {', '.join(LEVELS)}")
     if config.log_format not in STYLES:
         raise ConfigError(f"log.format={config.log_format}: expected one of {', '.join(STYLES)}")
+
+
+def _raise_descriptor_limit() -> None:
+    """Have as many open files and connections as the machine grants, as a JVM does: the soft limit is mostly 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run(name: str, config: ConfigT, serve: Serve[ConfigT], network: Network) -> None:
