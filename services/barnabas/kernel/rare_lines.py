@@ -44,6 +44,12 @@ class RareLines:
         self._told: dict[tuple[str, str], _Told] = {}
         self._lock = threading.Lock()
 
+    def info(self, event: str, about: str = "", **fields: object) -> None:
+        """As `warning`, for what may be no failure."""
+        times = self._times(event, about)
+        if times:
+            self._logger.info(event, **fields, times=times)
+
     def warning(self, event: str, about: str = "", **fields: object) -> None:
         """Something failed; `about` tells apart what is told apart."""
         times = self._times(event, about)

@@ -14,6 +14,7 @@ from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, Par
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.metadata.image import MetadataImage
 
 log = get_logger("coordinator.partitions")
@@ -45,6 +46,7 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
         self._log = topic_log
         self._kind = kind
         self._metrics = metrics
+        self._lines = RareLines(log, self._clock.monotonic)
         self._owned: dict[int, _Ownership] = {}
         self._runtimes: dict[int, PartitionRuntime[ShardT, DecisionT, RecordT]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -120,6 +122,7 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
             self._config,
             self._environment,
             self._metrics,
+            self._lines,
             self._wake_for_deadline,
         )
         if self._group is not None:

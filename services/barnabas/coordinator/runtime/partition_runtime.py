@@ -48,6 +48,7 @@ from barnabas.coordinator.runtime.write_queue import Append, WriteQueue
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.tracing import in_trace
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import RecordParts, encode_batch
@@ -69,6 +70,7 @@ _LOADED: Final = frozenset({PartitionState.SERVING, PartitionState.READ_ONLY})
 class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     """Owns the shard of one partition under one coordinator epoch, the calls that wait in it, and its writes.
 
+    `lines` are shared by the partitions of the coordinator: the same thing keeps many of them from being loaded.
     `on_deadline` hears after each decision when `on_time` is needed next, in monotonic ms.
     """
 
@@ -81,6 +83,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         config: CoordinatorConfig,
         environment: Environment,
         metrics: RuntimeMetrics,
+        lines: RareLines,
         on_deadline: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.partition = partition
@@ -92,6 +95,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._clock = environment.clock
         self._new_id = environment.new_id
         self._metrics = metrics
+        self._lines = lines
         self._on_deadline = on_deadline
         self._shard = kind.make_shard()
         self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
@@ -386,10 +390,12 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         is_new = isinstance(error, KafkaError) and error.code in NOT_OPENED_YET
         self._failed_loads += 1
         # A node that starts takes a moment: fifty partitions need not say so, unless it takes long.
-        is_early = self.state is PartitionState.LOADING and self._failed_loads < limits.QUIET_LOADS
-        say = log.info if is_early and isinstance(error, KafkaError) else log.warning
+        is_loading = self.state is PartitionState.LOADING
+        is_early = is_loading and self._failed_loads < limits.QUIET_LOADS
+        say = self._lines.info if is_early and isinstance(error, KafkaError) else self._lines.warning
         say(
             "partition is not served",
+            ("soon" if is_early else "late") if is_loading else str(self.partition),
             partition=self.partition,
             coordinator_epoch=self.coordinator_epoch,
             while_=self.state.value,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 from coordinator_node import Node, running, until, until_writing
 from log_in_memory import LogInMemory
 from prometheus_client import generate_latest
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
@@ -277,3 +279,20 @@ async def test_metrics(log: LogInMemory) -> None:
         assert "kafka_coordinator_group_groupmetadatamanager_numoffsets 1.0" in text
         assert "barnabas_coordinator_loaded_partitions 3.0" in text
         assert "barnabas_coordinator_offset_commits_total 1.0" in text
+
+
+async def test_what_keeps_many_partitions_from_loading_is_told_now_and_then(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    log.fail_with = ErrorCode.coordinator_not_available
+    monkeypatch.setattr(limits, "LOAD_RETRY_MS_MAX", 0)
+    node = Node("a", log)
+    node.see("a", partitions=20)
+    running_tasks = asyncio.create_task(node.coordinator.run())
+    await until(lambda: log.tries > 400)
+    running_tasks.cancel()
+    await asyncio.gather(running_tasks, return_exceptions=True)
+    told = [record.levelname for record in caplog.records if record.message == "partition is not served"]
+    assert told == ["INFO", "WARNING"]
