@@ -290,9 +290,9 @@ async def test_what_keeps_many_partitions_from_loading_is_told_now_and_then(
     monkeypatch.setattr(limits, "LOAD_RETRY_MS_MAX", 0)
     node = Node("a", log)
     node.see("a", partitions=20)
-    running_tasks = asyncio.create_task(node.coordinator.run())
+    serving = asyncio.create_task(node.coordinator.partitions.run())
     await until(lambda: log.tries > 400)
-    running_tasks.cancel()
-    await asyncio.gather(running_tasks, return_exceptions=True)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
     told = [record.levelname for record in caplog.records if record.message == "partition is not served"]
     assert told == ["INFO", "WARNING"]
