@@ -2,8 +2,11 @@
 
 version int16, CRC-32C uint32 over what follows, entry count int32, then entries of 46 bytes: producer id int64,
 epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32,
-first offset of the open transaction int64 (-1 when none is open). Of the five batches retained only the last is
-kept.
+first offset of the open transaction int64 (-1 when none is open).
+
+Kafka keeps one batch of each producer. Then a broker that was stopped in order knows less of what a client sends again
+than one that was killed, which reads its log. Here each retained batch is an entry, the newest last: Kafka, where a
+later entry of a producer replaces an earlier one, reads from such a file what it would have written itself.
 """
 
 from __future__ import annotations
@@ -15,7 +18,12 @@ from collections.abc import Iterable, Sequence
 import google_crc32c
 
 from barnabas.kernel.files import Files
-from barnabas.log.producers.producer_state import BatchMetadata, ProducerEntry
+from barnabas.log.producers.producer_state import (
+    BATCHES_RETAINED,
+    NO_OFFSET,
+    BatchMetadata,
+    ProducerEntry,
+)
 from barnabas.log.segments.segment import SNAPSHOT_SUFFIX, file_name
 from barnabas.log.small_files import read_whole, remove_quietly, write_atomically
 
@@ -23,27 +31,31 @@ _VERSION = 1
 _HEADER = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
+_NO_BATCH = BatchMetadata(-1, -1, 0, -1)
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's bytes."""
     packed = []
     for entry in entries:
-        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, -1)
-        packed.append(
-            _ENTRY.pack(
-                entry.producer_id,
-                entry.producer_epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                entry.current_transaction_first_offset,
-            )
-        )
+        packed += [_pack(entry, batch, batch.timestamp, NO_OFFSET) for batch in entry.batches[:-1]]
+        last = entry.batches[-1] if entry.batches else _NO_BATCH
+        packed.append(_pack(entry, last, entry.last_timestamp, entry.current_transaction_first_offset))
     body = _COUNT.pack(len(packed)) + b"".join(packed)
     return _HEADER.pack(_VERSION, google_crc32c.value(body)) + body
+
+
+def _pack(entry: ProducerEntry, batch: BatchMetadata, timestamp: int, first_offset: int) -> bytes:
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.offset_delta,
+        timestamp,
+        entry.coordinator_epoch,
+        first_offset,
+    )
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
@@ -56,12 +68,17 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry] | None:
     whole = len(body) == _COUNT.size + count * _ENTRY.size
     if version != _VERSION or not whole or google_crc32c.value(body) != crc:
         return None
-    entries = []
+    entries: dict[int, ProducerEntry] = {}
     for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, first_offset = fields
         batches = [BatchMetadata(sequence, offset, delta, timestamp)] if offset >= 0 else []
-        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, first_offset, batches))
-    return entries
+        earlier = entries.get(producer_id)
+        if earlier is not None and earlier.producer_epoch == epoch:
+            batches = [*earlier.batches, *batches][-BATCHES_RETAINED:]
+        entries[producer_id] = ProducerEntry(
+            producer_id, epoch, coordinator_epoch, timestamp, first_offset, batches
+        )
+    return list(entries.values())
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -244,14 +245,77 @@ def plain(entry: ProducerEntry) -> tuple[int, ...]:
     return tuple(getattr(entry, name) for name in ProducerEntry.__slots__ if name != "batches")
 
 
-@given(entries=st.lists(ENTRIES, max_size=5), at=st.integers(0), flip=st.integers(1, 255))
+UNIQUE = st.lists(ENTRIES, max_size=5, unique_by=lambda entry: entry.producer_id)
+
+
+@given(entries=UNIQUE, at=st.integers(0), flip=st.integers(1, 255))
 def test_snapshots_round_trip_and_notice_damage(entries: list[ProducerEntry], at: int, flip: int) -> None:
     data = encode_snapshot(entries)
     decoded = decode_snapshot(data)
     assert decoded is not None
     assert [plain(entry) for entry in decoded] == [plain(entry) for entry in entries]
-    assert [entry.last_sequence for entry in decoded] == [entry.last_sequence for entry in entries]
+    for got, entry in zip(decoded, entries, strict=True):
+        # The format has one timestamp for the newest batch and its producer.
+        newest = [batch._replace(timestamp=entry.last_timestamp) for batch in entry.batches[-1:]]
+        assert got.batches == [*entry.batches[:-1], *newest]
     damaged = bytearray(data)
     damaged[at % len(data)] ^= flip
     assert decode_snapshot(bytes(damaged)) is None
     assert decode_snapshot(data[:-1]) is None
+
+
+def stop(log: PartitionLog) -> dict[str, int]:
+    log.close()
+    return {}
+
+
+def kill(log: PartitionLog) -> dict[str, int]:
+    log.release()
+    return {}
+
+
+def kill_behind_a_roll(log: PartitionLog) -> dict[str, int]:
+    """What stands before the roll was synced: it is not read again."""
+    log.roll()
+    log.release()
+    return {"recovery_point": log.log_end_offset}
+
+
+@pytest.mark.parametrize("end_it", [stop, kill, kill_behind_a_roll])
+def test_what_was_in_flight_is_recognised_however_the_log_was_ended(
+    tmp_path: Path, end_it: Callable[[PartitionLog], dict[str, int]]
+) -> None:
+    """A producer may have five batches on their way: any of them may be written, and not answered."""
+    log = open_log(tmp_path)
+    written = [produce(log, sequence) for sequence in range(5)]
+    for _ in range(2):  # the second time nothing was appended in between
+        options = end_it(log)
+        log = open_log(tmp_path, clean=end_it is stop, **options)
+        for sequence, info in enumerate(written):
+            again = produce(log, sequence)
+            assert again.duplicate
+            assert again.first_offset == info.first_offset
+    assert log.log_end_offset == 5
+    assert produce(log, 5).first_offset == 5
+
+
+def test_a_new_producer_epoch_keeps_no_batches_of_the_former(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(3):
+        produce(log, sequence)
+    produce(log, 0, epoch=1)
+    log.close()
+    newest = max(Path(log.directory).glob("*.snapshot"))
+    (entry,) = decode_snapshot(newest.read_bytes()) or []
+    assert [batch.last_offset for batch in entry.batches] == [3]
+
+
+def test_kafka_reads_of_a_snapshot_what_it_would_have_written() -> None:
+    """Of several entries of a producer the last one counts there, and it has the open transaction."""
+    batches = [BatchMetadata(sequence, 10 + sequence, 0, 1000 + sequence) for sequence in range(5)]
+    entries = [ProducerEntry(7, 3, 2, 2000, 11, batches), ProducerEntry(8, 0, -1, 5, -1)]
+    last_only = [ProducerEntry(7, 3, 2, 2000, 11, batches[-1:]), entries[1]]
+    header, size = 10, 46
+    whole, kafkas = encode_snapshot(entries)[header:], encode_snapshot(last_only)[header:]
+    rows = {whole[at : at + 8]: whole[at : at + size] for at in range(0, len(whole), size)}
+    assert b"".join(rows.values()) == kafkas
