@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import Pieces
@@ -22,14 +21,13 @@ from barnabas.gateway.plain_produce import is_plain_batch
 from barnabas.gateway.request import Client, Request
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppend, PartitionAppendResult
 from barnabas.metadata.leaders import led_partition
 from barnabas.wire.plain_produce import PlainProduce, encode_plain_answer, read_plain_produce
 from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM
 from barnabas.wire.requests import read_body, read_header
-
-NO_EPOCH: Final = -1
 
 
 class ForwardedProduces:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from enum import IntEnum
 
 from barnabas.gateway.request import Request
+from barnabas.kernel import kafka_values
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
 
 class IsolationLevel(IntEnum):
     """What a reader sees of transactions (KIP-98)."""
 
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
+    READ_UNCOMMITTED = kafka_values.READ_UNCOMMITTED
+    READ_COMMITTED = kafka_values.READ_COMMITTED
 
 
 def known_isolation_level(request: Request) -> IsolationLevel:

@@ -6,8 +6,8 @@ import enum
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.checkpoints.leader_epochs import NO_EPOCH
-from barnabas.log.config import INT_MAX, LogConfig
+from barnabas.kernel.kafka_values import INT_MAX, NO_EPOCH
+from barnabas.log.config import LogConfig
 from barnabas.log.producers.producer_state import BatchMetadata, ProducerState
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.log.segments.segment import AppendedBatch

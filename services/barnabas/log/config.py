@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-LONG_MAX = 2**63 - 1
-INT_MAX = 2**31 - 1
+from barnabas.kernel.kafka_values import INT_MAX, LONG_MAX
+
 _MIB = 1024 * 1024
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from barnabas.log.checkpoints.leader_epochs import NO_EPOCH
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.log.log_state import LogState
 
 

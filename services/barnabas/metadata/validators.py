@@ -11,9 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
-
 ConfigValue = bool | str | int | float | tuple[str, ...] | None
 
 

@@ -19,7 +19,6 @@ COLUMNS: Final = (
     Column("lowWatermark", "LOW-WATERMARK", "green", is_number=True),
     Column("error", "ERROR", "red"),
 )
-HIGH_WATERMARK: Final = -1
 
 
 def delete_records(

@@ -15,12 +15,13 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, To
 from barnabas.cli.commands.group_tables import committed_offsets
 from barnabas.cli.kafka import answers
 from barnabas.cli.kafka.connection import Connection
-from barnabas.cli.kafka.offset_lookup import EARLIEST, LATEST, PartitionKey, clamped, look_up
+from barnabas.cli.kafka.offset_lookup import PartitionKey, clamped, look_up
 from barnabas.cli.kafka.times import parse_duration, parse_time
 from barnabas.cli.kafka.topics import parse_topic_partitions
 from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
 from barnabas.cli.text.progress import progress_bar
+from barnabas.kernel.kafka_values import EARLIEST, LATEST
 
 COLUMNS: Final = (
     Column("group", "GROUP", "cyan"),

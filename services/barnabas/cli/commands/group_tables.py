@@ -9,9 +9,10 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Co
 
 from barnabas.cli.kafka import answers
 from barnabas.cli.kafka.connection import ANSWER_SECONDS_MAX, Connection
-from barnabas.cli.kafka.offset_lookup import LATEST, PartitionKey, look_up
+from barnabas.cli.kafka.offset_lookup import PartitionKey, look_up
 from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
+from barnabas.kernel.kafka_values import LATEST
 
 STATES: Final = {
     ConsumerGroupState.UNKNOWN: "Unknown",

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import TopicPartition
 
 from barnabas.cli.kafka import answers
 from barnabas.cli.kafka.admin_types import OffsetSpec
-
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
+from barnabas.kernel.kafka_values import EARLIEST, LATEST, MAX_TIMESTAMP
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""

@@ -14,14 +14,13 @@ from barnabas.cli.kafka.connection import ANSWER_SECONDS_MAX, Connection
 from barnabas.cli.kafka.plain_connection import PlainConnection, open_bootstrap, request_schema
 from barnabas.cli.refusal import Refused
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import EARLIEST_PENDING_UPLOAD
 
 LIST_OFFSETS, FIND_COORDINATOR, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 2, 10, 32, 35
 INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_QUORUM = 44, 47, 55
 API_VERSIONS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 18, 48, 49
 LIST_CONFIG_RESOURCES = 74
 UPDATE_FEATURES, UNREGISTER_BROKER = 57, 64
-EARLIEST_PENDING_UPLOAD: Final = -6
-"""What ListOffsets knows since version 11 (KIP-1023)."""
 
 ANSWER_TIME: Final = datetime.timedelta(seconds=ANSWER_SECONDS_MAX)
 METADATA_TOPIC = "__cluster_metadata"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.coordinator import limits
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import EARLIEST, LATEST, NO_EPOCH
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import LinkError
 from barnabas.messages.storage_pb2 import (
@@ -18,15 +19,11 @@ from barnabas.messages.storage_pb2 import (
 )
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import led_partition
-from barnabas.records.batch import parse_header
+from barnabas.records.batch import HEADER_SIZE, parse_header
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import StorageLink
 
-_LATEST: Final = -1
-_EARLIEST: Final = -2
-_NO_EPOCH: Final = -1
-_HEADER_BYTES: Final = 61
 
 log = get_logger("coordinator.lag")
 
@@ -88,11 +85,11 @@ class StorageEnds:
                     ListOffsetsPartition(
                         topic_id=each.topic_id,
                         partition=each.partition,
-                        current_leader_epoch=_NO_EPOCH,
+                        current_leader_epoch=NO_EPOCH,
                         timestamp_ms=timestamp,
                     )
                     for each in part
-                    for timestamp in (_EARLIEST, _LATEST)
+                    for timestamp in (EARLIEST, LATEST)
                 ]
             )
             try:
@@ -115,8 +112,8 @@ class StorageEnds:
             partition=partition.partition,
             fetch_offset=offset,
             max_bytes=1,  # the first batch comes whole all the same, and no other
-            current_leader_epoch=_NO_EPOCH,
-            last_fetched_epoch=_NO_EPOCH,
+            current_leader_epoch=NO_EPOCH,
+            last_fetched_epoch=NO_EPOCH,
         )
         try:
             async with asyncio.timeout(limits.LAG_LOOK_UP_SECONDS):
@@ -124,7 +121,7 @@ class StorageEnds:
         except (LinkError, TimeoutError):
             return None, 0
         records = result.partitions[0].records
-        if len(records) < _HEADER_BYTES:
+        if len(records) < HEADER_SIZE:
             return None, len(records)
         header = parse_header(records)
         timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp

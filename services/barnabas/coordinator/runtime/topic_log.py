@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import ALL_REPLICAS, EARLIEST, LATEST
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import LinkError
@@ -32,12 +33,6 @@ if TYPE_CHECKING:
     from barnabas.links.network import Network
     from barnabas.links.storage_link import StorageLink
 
-ALL_IN_SYNC_REPLICAS: Final = -1
-"""Kafka's acks=all."""
-EARLIEST_TIMESTAMP: Final = -2
-"""ListOffsets' name for the log's first offset."""
-LATEST_TIMESTAMP: Final = -1
-"""ListOffsets' name for the high watermark."""
 
 log = get_logger("coordinator.log")
 
@@ -107,7 +102,7 @@ class StorageTopicLog:
         )
         request = AppendRequest(
             partitions=[item],
-            acks=ALL_IN_SYNC_REPLICAS,
+            acks=ALL_REPLICAS,
             timeout_ms=limits.APPEND_ANSWER_MS_MAX,
             coordinator=self._identity,
             traceparent=current_traceparent(),
@@ -137,7 +132,7 @@ class StorageTopicLog:
             pause_ms = limits.LOAD_RETRY_MS_MIN
             if result.fields.error_code == ErrorCode.offset_out_of_range:
                 # Records below the log's start were deleted: go on from where it starts.
-                start = await self._look_up(partition, EARLIEST_TIMESTAMP)
+                start = await self._look_up(partition, EARLIEST)
                 if start <= next_offset:
                     raise KafkaError(ErrorCode.offset_out_of_range, f"offset {next_offset} cannot be read")
                 next_offset = start
@@ -151,7 +146,7 @@ class StorageTopicLog:
                 return  # compaction left nothing of the last records
 
     async def committed_end(self, partition: int) -> int:
-        return await self._look_up(partition, LATEST_TIMESTAMP)
+        return await self._look_up(partition, LATEST)
 
     async def close(self) -> None:
         """Close all links; what waits on them fails."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from barnabas.gateway.answers.error_rows import ROWS, TOP_VALUES, Rows
 from barnabas.kernel.errors import ErrorCode
+from barnabas.wire.produce import API_KEY as PRODUCE
 from barnabas.wire.responses import Body
 from barnabas.wire.schema import response_schema
 
 _NO_ACKS: Final = 0
-_PRODUCE: Final = 0
 
 
 def error_answer(api_key: int, version: int, asked: Any, code: ErrorCode, message: str = "") -> Body | None:
@@ -26,7 +26,7 @@ def error_answer(api_key: int, version: int, asked: Any, code: ErrorCode, messag
     None for Produce with acks=0, which has no answer: then, as in Kafka, only the end of the connection tells the
     client. DescribeLogDirs before version 3 has no place for a code: as in Kafka, its answer is empty.
     """
-    if api_key == _PRODUCE and asked.acks == _NO_ACKS:
+    if api_key == PRODUCE and asked.acks == _NO_ACKS:
         return None
     fields = response_schema(api_key, version).__dataclass_fields__
     rows = [row for row in ROWS.get(api_key, ()) if row.first <= version <= row.last and row.answer in fields]

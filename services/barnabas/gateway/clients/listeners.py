@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from barnabas.kernel.config import PORT_MAX
 from barnabas.kernel.service import StartError
 from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, NodeRecord
 from barnabas.metadata.image import MetadataImage
 
 PORT_PER_NODE = "port"
 ONE_BROKER = "one"
-_PORT_MAX = 65_535
 _NOT_SERVED = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
@@ -74,7 +74,7 @@ def parse_listeners(
 def _parse(text: str) -> tuple[str, str, int]:
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not separator or not colon or not port.isdigit() or int(port) > _PORT_MAX:
+    if not separator or not colon or not port.isdigit() or int(port) > PORT_MAX:
         raise StartError(f"listener {text!r}: expected name://host:port, such as PLAINTEXT://0.0.0.0:9092")
     if name.upper() in _NOT_SERVED:
         # Kafka reads the security protocol from such a name: to serve it in the clear would betray its user.

@@ -11,12 +11,12 @@ from barnabas.gateway.clients.fetch_sessions import NO_SESSION, PartitionKey, To
 from barnabas.gateway.faults.rule import Subject
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.metadata.image import TOPIC_RESOURCE
+from barnabas.wire.fetch import API_KEY as FETCH
 from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
 from barnabas.wire.responses import encode_response
 from barnabas.wire.schema import api_name
 
-_FETCH: Final = 1
-_TOPIC_RESOURCE: Final = 2
 _GROUP_KEY: Final = 0
 
 _WHOLE_FETCH_ERRORS: Final = (
@@ -41,7 +41,7 @@ def subject_of(request: Request) -> Subject:
 def fault_answer(request: Request, code: ErrorCode) -> Pieces:
     """The answer to `request` in which everything that it asked for failed with `code`."""
     header = request.header
-    if header.api_key == _FETCH and code not in _WHOLE_FETCH_ERRORS:
+    if header.api_key == FETCH and code not in _WHOLE_FETCH_ERRORS:
         return _failed_fetch(request, code)
     body = error_answer(header.api_key, header.api_version, request.body, code, "injected fault")
     if body is None:  # Produce with acks=0: only the end of the connection tells the client
@@ -95,7 +95,7 @@ def _topics(request: Request) -> Iterator[str]:
         elif topic_id is not None and topic_id.bytes in by_id:
             yield by_id[topic_id.bytes].name
     for resource in getattr(body, "resources", ()) or ():
-        if resource.resource_type == _TOPIC_RESOURCE:
+        if resource.resource_type == TOPIC_RESOURCE:
             yield resource.resource_name
     session = request.parts.fetch_sessions.peek(request.get("session_id", NO_SESSION))
     for key, _ in session.partitions if session else ():

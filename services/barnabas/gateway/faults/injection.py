@@ -22,13 +22,13 @@ from barnabas.gateway.faults.injected_answers import fault_answer, subject_of
 from barnabas.gateway.faults.rule import FaultRefused, FaultRule, parse_rule
 from barnabas.gateway.request import Request
 from barnabas.kernel.logs import get_logger
+from barnabas.wire.produce import API_KEY as PRODUCE
 
 log = get_logger("gateway.faults")
 
 Work = Callable[[], Awaitable[Pieces]]
 
 _TALLY_MODE: Final = 0o600
-_PRODUCE: Final = 0
 
 
 class ActiveRule:
@@ -114,7 +114,7 @@ class Faults:
     async def serve(self, request: Request, work: Work) -> Pieces:
         """The answer to `request`, by `work` or by the first rule that fits. Raises CloseConnection."""
         async with self._turn(request.client.connection_id) as turns:
-            is_produce = request.header.api_key == _PRODUCE
+            is_produce = request.header.api_key == PRODUCE
             if is_produce and turns.gaps and turns.gaps.is_behind(request.body):
                 request.times.count_error(turns.gaps.code)
                 return fault_answer(request, turns.gaps.code)

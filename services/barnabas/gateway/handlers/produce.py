@@ -17,6 +17,7 @@ from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import VALID_ACKS
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import AppendBatches
@@ -33,7 +34,6 @@ from barnabas.wire.produce import (
     encode_produce_response,
 )
 
-_VALID_ACKS: Final = (-1, 0, 1)
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 _SENT_AGAIN: Final = frozenset(
@@ -113,7 +113,7 @@ class _Produce:
     def _prepare(self) -> None:
         """Refuse what is not to be handed over. What is done before the turn has come may take its time."""
         body = self._request.body
-        if body.acks not in _VALID_ACKS:
+        if body.acks not in VALID_ACKS:
             self._refuse_all(ErrorCode.invalid_required_acks)
         elif body.transactional_id is not None or self._is_transactional():
             self._refuse_all(

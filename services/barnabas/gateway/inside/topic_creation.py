@@ -10,14 +10,13 @@ from typing import Final
 from barnabas.gateway import limits
 from barnabas.gateway.parts import GatewayParts
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import EARLIEST
 from barnabas.links.errors import LinkError
 from barnabas.messages.controller_pb2 import CreateTopicsRequest, NewTopic
 from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 
 _DEFAULT: Final = -1
-_EARLIEST: Final = -2
-"""The timestamp that means the log's start: no look-up is cheaper."""
 
 
 async def create_missing_topics(parts: GatewayParts, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -83,7 +82,7 @@ async def wait_for_leaders(
                 topic_id=topic.topic_id,
                 partition=record.partition,
                 current_leader_epoch=-1,
-                timestamp_ms=_EARLIEST,
+                timestamp_ms=EARLIEST,
             )
             by_leader[record.leader].append(asked)
     await asyncio.gather(

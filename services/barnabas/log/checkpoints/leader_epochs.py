@@ -7,10 +7,10 @@ import threading
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.log.checkpoints.checkpoint_file import read_checkpoint, write_checkpoint
 
 FILE_NAME = "leader-epoch-checkpoint"
-NO_EPOCH = -1
 NO_OFFSET = -1
 
 

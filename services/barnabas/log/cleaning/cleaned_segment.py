@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.cleaning.batch_filter import BatchFilter, replaced_header
 from barnabas.log.cleaning.segment_swap import remove_cleaned
-from barnabas.log.config import INT_MAX, LogConfig
+from barnabas.log.config import LogConfig
 from barnabas.log.segments.scan import CheckedScan
 from barnabas.log.segments.segment import LOG_SUFFIX, AppendedBatch, Segment
 from barnabas.log.segments.segment_factory import SegmentFactory

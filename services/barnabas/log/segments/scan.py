@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
+from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.batch import (
     CRC_START,
@@ -27,7 +28,6 @@ RECOVERY_WALK_BYTES = 1024 * 1024
 """Bytes read at a time where whole batches are checked; a larger batch is read whole."""
 EVERY_BATCH = -1
 """The index interval of a walk that stops at every batch."""
-_INT_MAX = 0x7FFFFFFF
 
 
 class ScannedBatch(NamedTuple):
@@ -91,7 +91,7 @@ class CheckedScan:
         """
         window, window_start = b"", 0
         position, next_offset, size = 0, self.next_offset, self.size
-        offset_max = self._base_offset + _INT_MAX
+        offset_max = self._base_offset + INT_MAX
         greatest, greatest_at = self.maximum
         known_epoch, indexed, batch_size = NO_LEADER_EPOCH, 0, HEADER_SIZE
         unpack = HEADER.unpack_from

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
-from barnabas.log.config import INT_MAX
+from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.segments.index_file import read_entries
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.kernel.kafka_values import INT_MAX, LONG_MAX
 from barnabas.metadata.config_def import ConfigType, Importance, UpdateMode
-from barnabas.metadata.validators import INT_MAX, LONG_MAX, Between, Validator
+from barnabas.metadata.validators import Between, Validator
 
 Row = tuple[str, ConfigType, str | None, Validator | None, Importance, UpdateMode, str]
 """Name, type, default as it would be written in a file (None: there is none), valid values (None: all of the type),

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from barnabas.kernel.kafka_values import READ_COMMITTED
 from barnabas.storage import limits
 
 if TYPE_CHECKING:
     from barnabas.kernel.tracing import Span
     from barnabas.messages.storage_pb2 import FetchRequest
     from barnabas.storage.replica.replica import Replica
-
-READ_COMMITTED: Final = 1
-"""Kafka's isolation level that stops at the last stable offset."""
 
 
 class DelayedFetch:

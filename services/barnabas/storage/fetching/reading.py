@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import NO_EPOCH, READ_COMMITTED
 from barnabas.links.local_storage import Read, Sought
 from barnabas.links.storage_messages import PartitionFetched
 from barnabas.log.log_slice import LogSlice
@@ -21,8 +22,6 @@ from barnabas.messages.storage_pb2 import (
 from barnabas.storage import limits
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
-from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
-from barnabas.storage.replica.protocol_values import NO_EPOCH
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import ALL_REPLICAS, VALID_ACKS
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
 from barnabas.log.append import AppendInfo
@@ -34,11 +35,10 @@ from barnabas.records.validate import InvalidRecords, RecordError
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import LaneItem
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim, claim_of
-from barnabas.storage.replica.protocol_values import ALL_REPLICAS, NOT_LEADER
+from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
-ACKS: Final = frozenset({-1, 0, 1})
 UNANSWERED: Final = -1_000
 """The error code of a partition's result that is still to come; never sent."""
 
@@ -129,7 +129,7 @@ class _AppendOperation:
         request = self._request
         acks = request.acks
         try:
-            if acks not in ACKS:
+            if acks not in VALID_ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
             began = perf_counter()
             if not replica.appending.is_direct(began):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import HIGH_WATERMARK
 from barnabas.messages.storage_pb2 import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -18,9 +18,6 @@ from barnabas.messages.storage_pb2 import (
 )
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
-
-HIGH_WATERMARK: Final = -1
-"""Stands for the partition's high watermark: delete all that consumers may have read."""
 
 
 class DeleteRecordsHandler:

@@ -15,6 +15,15 @@ from functools import partial
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    READ_COMMITTED,
+)
 from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.timestamp_lookup import TimestampedOffset
@@ -24,15 +33,8 @@ from barnabas.messages.storage_pb2 import (
     ListOffsetsResponse,
     ListOffsetsResult,
 )
-from barnabas.storage.fetching.delayed_fetch import READ_COMMITTED
 from barnabas.storage.replica.replicas import Replicas
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
-EARLIEST_PENDING_UPLOAD: Final = -6
 NOTHING: Final = TimestampedOffset(-1, -1, -1)
 
 log = get_logger("storage.list_offsets")

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import ALL_REPLICAS, NO_EPOCH
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock
@@ -24,13 +25,7 @@ from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
 from barnabas.storage.directories.lane_queue import LaneQueue
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
-from barnabas.storage.replica.protocol_values import (
-    ALL_REPLICAS,
-    FENCED_EPOCH,
-    NO_EPOCH,
-    NOT_LEADER,
-    UNKNOWN_EPOCH,
-)
+from barnabas.storage.replica.error_codes import FENCED_EPOCH, NOT_LEADER, UNKNOWN_EPOCH
 
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica

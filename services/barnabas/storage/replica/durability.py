@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.log.config import LONG_MAX, LogConfig
+from barnabas.kernel.kafka_values import LONG_MAX
+from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.replica.group_commit import GroupCommit

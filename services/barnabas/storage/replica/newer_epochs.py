@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.kernel.logs import get_logger
 from barnabas.messages.controller_pb2 import SeenLeaderEpoch
 from barnabas.metadata.leaders import LEADER_EPOCH_MAX
 from barnabas.storage import limits
-from barnabas.storage.replica.protocol_values import NO_EPOCH
 from barnabas.storage.replica.replica import Replica
 
 log = get_logger("storage.newer_epochs")

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.kernel.clock import Clock
+from barnabas.kernel.kafka_values import ALL_REPLICAS, LONG_MAX, NO_EPOCH
 from barnabas.kernel.logs import get_logger
-from barnabas.log.config import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -26,17 +26,15 @@ from barnabas.storage.counts import TopicCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.replica.appending import Appending
 from barnabas.storage.replica.durability import Durability
-from barnabas.storage.replica.leader_state import LeaderState
-from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
-from barnabas.storage.replica.protocol_values import (
-    ALL_REPLICAS,
+from barnabas.storage.replica.error_codes import (
     FENCED_EPOCH,
-    NO_EPOCH,
     NOT_LEADER,
     REMOVED,
     STORAGE_ERROR,
     UNKNOWN_EPOCH,
 )
+from barnabas.storage.replica.leader_state import LeaderState
+from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.replica.topic_settings import TopicSettings
 from barnabas.storage.replica.unseen_bytes import UnseenBytes
 

@@ -33,8 +33,8 @@ from barnabas.storage.directories.directory_work import DirectoryWork, Opened
 from barnabas.storage.directories.failed_openings import is_for_now
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
+from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.newer_epochs import NewerEpochs
-from barnabas.storage.replica.protocol_values import NOT_LEADER
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from barnabas.log.config import LONG_MAX
+from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.directory_lane import DirectoryLane
 

@@ -1,0 +1,32 @@
+"""Numbers to which Kafka's protocol gives a meaning, for all that speak it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+NO_EPOCH: Final = -1
+"""A leader epoch that is not known, or not said."""
+
+ALL_REPLICAS: Final = -1
+"""acks=all: those in sync."""
+VALID_ACKS: Final = frozenset({ALL_REPLICAS, 0, 1})
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""The isolation level that stops at the last stable offset (KIP-98)."""
+
+# What ListOffsets may be asked for in place of a timestamp.
+LATEST: Final = -1
+"""Where records may be read up to."""
+EARLIEST: Final = -2
+"""Where the log starts."""
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+HIGH_WATERMARK: Final = -1
+"""In DeleteRecords in place of an offset: all that consumers may have read."""
