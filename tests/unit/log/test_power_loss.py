@@ -140,7 +140,8 @@ class Run:
         end = max(self.start, self.committed, self.log.log_end_offset - self.chance.randint(0, 8))
         for offset in [each for each in self.appended if each >= end]:
             self.replaced.setdefault(offset, []).append(self.appended.pop(offset))
-        self.durable_end = min(self.durable_end, end)
+        # Where a former loss has left a gap, the log ends in it until it is opened again.
+        self.durable_end = min(self.durable_end, max(self.appended, default=-1) + 1)
         assert self.log.truncate_to(end) == end, "every batch is of one record"
         self.checkpoint()
 
