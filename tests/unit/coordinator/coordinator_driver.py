@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.commit import handle_commit
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_time
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
@@ -15,6 +16,7 @@ from barnabas.coordinator.groups.core.leave import handle_leave
 from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
+from barnabas.coordinator.limits import GROUP_RECORD_BYTES_MAX
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
@@ -44,6 +46,8 @@ class ShardDriver:
         )
         work(decision)
         for record in decision.records:
+            key, value = encode_record(record)
+            assert len(key) + len(value or b"") <= GROUP_RECORD_BYTES_MAX
             self.shard.replay(record)
             self.log.append(record)
             self.trace.append(f"log {_show_record(record)}")

@@ -88,14 +88,25 @@ class Node:
         (runtime,) = self.coordinator.partitions.runtimes()
         return runtime.state
 
-    async def commit(self, offset: int, *, generation: int = -1, member_id: str = "") -> ErrorCode:
-        partition = pb.OffsetCommitPartition(partition=0, committed_offset=offset, committed_leader_epoch=-1)
+    async def commit(
+        self,
+        offset: int,
+        *,
+        generation: int = -1,
+        member_id: str = "",
+        group: str = "g",
+        topic: str = "t",
+        metadata: str = "",
+    ) -> ErrorCode:
+        partition = pb.OffsetCommitPartition(
+            partition=0, committed_offset=offset, committed_leader_epoch=-1, metadata=metadata
+        )
         request = pb.OffsetCommitRequest(
-            group_id="g",
+            group_id=group,
             generation_id=generation,
             member_id=member_id,
             retention_time_ms=-1,
-            topics=[pb.OffsetCommitTopic(name="t", partitions=[partition])],
+            topics=[pb.OffsetCommitTopic(name=topic, partitions=[partition])],
         )
         response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
@@ -122,8 +133,15 @@ class Node:
         )
         return await self.calls.JoinGroup(request)
 
-    async def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
-        request = pb.HeartbeatRequest(group_id="g", member_id=member_id, generation_id=generation)
+    async def sync(self, group: str, member_id: str, generation: int = 1) -> pb.SyncGroupResponse:
+        assignment = pb.SyncGroupAssignment(member_id=member_id, assignment=b"a")
+        request = pb.SyncGroupRequest(
+            group_id=group, member_id=member_id, generation_id=generation, assignments=[assignment]
+        )
+        return await self.calls.SyncGroup(request)
+
+    async def heartbeat(self, member_id: str, generation: int, group: str = "g") -> ErrorCode:
+        request = pb.HeartbeatRequest(group_id=group, member_id=member_id, generation_id=generation)
         return ErrorCode((await self.calls.Heartbeat(request)).error_code)
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import decode_batch, encode_record
-from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on_time
+from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on_time, start_afresh
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -36,6 +36,7 @@ def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:
             now_ms, monotonic_ms, unique_id, is_read_only
         ),
         encode=encode_record,
+        start_afresh=start_afresh,
         decode_batch=decode_batch,
         on_loaded=on_loaded,
         on_time=on_time,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from barnabas.coordinator.runtime.core.decision import Decision
+from barnabas.coordinator.runtime.core.decision import Decision, Waiter
 
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
@@ -59,7 +59,10 @@ class Kind(Generic[ShardT, DecisionT, RecordT]):
     make_decision: Callable[[int, int, str, bool], DecisionT]
     """Of now in ms, monotonic ms, unique id, and whether the log takes no writes."""
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
-    """Key and value; the value is None for a tombstone."""
+    """Key and value; the value is None for a tombstone. Raises where a record cannot have what it is to say."""
+    start_afresh: Callable[[ShardT, Sequence[RecordT], DecisionT], Sequence[Waiter]]
+    """These records could not be written: what they are about goes back to what the log says of it. Returns the calls
+    that waited there."""
     decode_batch: Callable[[memoryview], Iterator[RecordT]]
     """The records of one batch that it knows. Raises UnreadableRecord."""
     on_loaded: Callable[[ShardT, DecisionT], None]

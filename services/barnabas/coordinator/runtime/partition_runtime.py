@@ -176,7 +176,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = future
         try:
-            self._decide(lambda decision: decide(shard, waiter, decision))
+            self._decide(lambda decision: decide(shard, waiter, decision), waiter)
             # A deadline that is due already, such as an initial rebalance delay of 0, need not wait for a timer.
             self.on_time()
             self._announce_deadline()
@@ -216,17 +216,19 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     def _monotonic_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def _decide(self, work: Callable[[DecisionT], None]) -> None:
-        is_read_only = self.state is PartitionState.READ_ONLY
-        decision = self._kind.make_decision(
-            self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
-        )
+    def _decide(self, work: Callable[[DecisionT], None], waiter: Waiter | None = None) -> None:
+        """Have `work` decide, for `waiter` if it has one."""
+        decision = self._make_decision()
+        is_read_only = decision.is_read_only
         try:
             work(decision)
             assert not (is_read_only and decision.records), (
                 "what writes is refused while the log takes no writes"
             )
-            encoded = [self._encode(record, decision.now_ms) for record in decision.records]
+            encoded = self._encode_all(decision)
+            if encoded is None:
+                self._take_back(decision, waiter)
+                return
             for record in decision.records:
                 self._shard.replay_uncommitted(record)
         except Exception:
@@ -246,6 +248,30 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         for note in decision.notes:
             log.info(note.event, **note.fields)
         self._kind.count(decision)
+
+    def _make_decision(self) -> DecisionT:
+        is_read_only = self.state is PartitionState.READ_ONLY
+        return self._kind.make_decision(
+            self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
+        )
+
+    def _encode_all(self, decision: DecisionT) -> list[RecordParts] | None:
+        """The decision's records as bytes; None when one of them has no bytes."""
+        try:
+            return [self._encode(record, decision.now_ms) for record in decision.records]
+        except Exception:
+            log.exception("a decision cannot be written and is taken back", partition=self.partition)
+            return None
+
+    def _take_back(self, decision: DecisionT, waiter: Waiter | None) -> None:
+        """Nothing of `decision` was replayed: what it is about goes on from what the log says, all else as it was."""
+        after = self._make_decision()
+        stranded = self._kind.start_afresh(self._shard, decision.records, after)
+        assert not after.records, "what starts afresh is in the log already"
+        told = [asked for asked, _ in (*decision.replies_at_once, *decision.replies)]
+        error = KafkaError(ErrorCode.unknown_server_error, "what was asked for cannot be written to the log")
+        for asked in (*stranded, *told, *([] if waiter is None else [waiter])):
+            self._fail(asked, error)
 
     def _encode(self, record: RecordT, now_ms: int) -> RecordParts:
         key, value = self._kind.encode(record)

@@ -324,6 +324,11 @@ BY_DESIGN: Final = (
         "done; Kafka refuses it (NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR).",
     ),
     (
+        "JoinGroup, OffsetCommit, all of groups",
+        "A text of more than 32,767 bytes, which no record of __consumer_offsets can have, is refused "
+        "(INVALID_GROUP_ID, INVALID_REQUEST, OFFSET_METADATA_TOO_LARGE); Kafka fails with UNKNOWN_SERVER_ERROR.",
+    ),
+    (
         "CreatePartitions",
         "Internal topics are refused (INVALID_PARTITIONS); Kafka enlarges __consumer_offsets, and after a restart does "
         "not find most groups' offsets.",

@@ -308,6 +308,15 @@ def test_a_group_too_large_for_a_record_is_sent_back(driver: ShardDriver) -> Non
     assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
 
 
+def test_long_names_count_in_a_group_s_record(driver: ShardDriver) -> None:
+    name = "x" * 30_000
+    (a,) = driver.stable_group("a", protocols=name, kind=name, metadata=b"m")
+    driver.join("a", a, protocols=name, kind=name, metadata=b"m")
+    driver.said()
+    driver.sync(a, 2, f"{a}={'x' * 1_000_000}")
+    assert driver.said() == [f"sync {a} <- UNKNOWN_SERVER_ERROR"]
+
+
 def test_unlisted_events_raise() -> None:
     for state in GroupState:
         for event in GroupEvent:

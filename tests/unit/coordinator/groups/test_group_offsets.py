@@ -65,6 +65,18 @@ def test_metadata_is_limited_in_utf_16_units(driver: ShardDriver) -> None:
     ] * 2
 
 
+def test_metadata_fits_the_record_whatever_the_setting_says() -> None:
+    driver = ShardDriver(CoordinatorConfig(offset_metadata_max_bytes=1_000_000))
+    driver.commit("", -1, metadata="x" * 32_767)
+    driver.commit("", -1, metadata="x" * 32_768)
+    driver.commit("", -1, metadata="\u20ac" * 10_922)
+    driver.commit("", -1, metadata="\u20ac" * 10_923)
+    assert [line for line in driver.said() if line.startswith("commit")] == [
+        "commit - <- NONE",
+        "commit - <- OFFSET_METADATA_TOO_LARGE",
+    ] * 2
+
+
 def test_a_commit_keeps_the_session_alive(driver: ShardDriver) -> None:
     (a,) = driver.stable_group("a")
     for _ in range(5):
@@ -154,6 +166,12 @@ def test_a_client_s_own_retention_wins(driver: ShardDriver) -> None:
     assert driver.said() == []
     driver.advance(2 * MINUTE)
     assert driver.said() == ["log offset g t-0 gone", "log group g gone"]
+
+
+def test_the_longest_retention_is_for_ever(driver: ShardDriver) -> None:
+    driver.commit("", -1, offset=7, retention=2**63 - 1)
+    driver.advance(30 * DAY)
+    assert driver.fetch() == 7
 
 
 def test_a_group_that_nobody_joined_is_forgotten_without_a_record(driver: ShardDriver) -> None:

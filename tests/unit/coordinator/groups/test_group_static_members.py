@@ -79,6 +79,18 @@ def test_a_restart_with_another_protocol_rebalances(driver: ShardDriver) -> None
     ]
 
 
+def test_a_restart_that_the_record_has_no_room_for_changes_nothing(driver: ShardDriver) -> None:
+    driver.join("b", instance="j", metadata=b"x" * 2_000_000)
+    driver.heartbeat("j-3", 2, instance="j")
+    driver.join("b", instance="j")
+    assert driver.said() == [
+        "join b <- UNKNOWN_SERVER_ERROR",
+        "heartbeat j-3 <- NONE",
+        "log group g generation 2 [i-1=0,j-15=1]",
+        "join b <- generation 2 as j-15, leader i-1, range",
+    ]
+
+
 def test_a_restart_before_the_assignment_rebalances(driver: ShardDriver) -> None:
     driver.join("a", "i-1", instance="i", protocols="range")
     driver.join("b", "j-3", instance="j", protocols="range")

@@ -14,6 +14,7 @@ from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
+from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.records.record import encode_batch
@@ -254,6 +255,75 @@ async def test_a_bug_costs_a_reload_and_not_the_process(
         assert await node.fetch() is ErrorCode.coordinator_load_in_progress
         await until(node.coordinator.partitions.is_loaded)
         assert await node.fetch() == 5
+
+
+async def test_texts_that_no_record_can_have_are_refused(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    long = "x" * 32_768
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        for fields in (
+            {"group_instance_id": long},
+            {"protocol_type": long},
+            {"protocols": [pb.GroupProtocol(name="range"), pb.GroupProtocol(name=long)]},
+        ):
+            request = pb.JoinGroupRequest(group_id="g", session_timeout_ms=10_000, **fields)
+            assert (await node.calls.JoinGroup(request)).error_code == ErrorCode.invalid_request
+        assert (await node.join(group="\u20ac" * 10_923)).error_code == ErrorCode.invalid_group_id
+        assert await node.commit(6, group=long) is ErrorCode.invalid_group_id
+        assert await node.commit(6, metadata=long) is ErrorCode.offset_metadata_too_large
+        assert await node.fetch() == 5
+        assert log.reads == 1
+
+
+async def test_a_decision_that_cannot_be_written_fails_alone(log: LogInMemory) -> None:
+    """The runtime's own guard: these requests come past the checks of the handlers."""
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        first = await node.join(group="first")
+        second = await node.join(group="second")
+        (runtime,) = node.coordinator.partitions.runtimes()
+        assert await node.commit(5) is ErrorCode.none
+        assert await node.commit(6, topic="x" * 40_000) is ErrorCode.unknown_server_error
+        assert await node.commit(7) is ErrorCode.none
+        assert (await node.sync("first", first.member_id)).error_code == ErrorCode.none
+
+        runtime.shard.groups["second"].protocol_type = "x" * 40_000
+        assert (await node.sync("second", second.member_id)).error_code == ErrorCode.unknown_server_error
+        assert "second" not in runtime.shard.groups
+        assert (await node.join(group="second")).error_code == ErrorCode.none
+        assert await node.heartbeat(first.member_id, 1, group="first") is ErrorCode.none
+
+        runtime.shard.groups["first"].protocol_type = "x" * 40_000
+        leave = pb.LeaveGroupRequest(group_id="first", members=[pb.LeavingMember(member_id=first.member_id)])
+        left = await node.calls.LeaveGroup(leave)
+        assert left.error_code == ErrorCode.unknown_server_error
+        assert await node.heartbeat(first.member_id, 1, group="first") is ErrorCode.none
+        assert runtime.shard.groups["first"].protocol_type == "consumer"
+        assert (await node.fetch(), node.state(), log.reads) == (7, PartitionState.SERVING, 1)
+
+
+async def test_who_waits_in_a_group_that_cannot_be_written_is_told(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        one = await node.join()
+        other = asyncio.create_task(node.join())
+        await asyncio.sleep(0)
+        again = await node.join(one.member_id)
+        member_ids = [again.member_id, (await other).member_id]
+        waits = asyncio.create_task(node.sync("g", member_ids[1], 2))
+        await asyncio.sleep(0)
+        (runtime,) = node.coordinator.partitions.runtimes()
+        runtime.shard.groups["g"].protocol_type = "x" * 40_000
+        assert (await node.sync("g", member_ids[0], 2)).error_code == ErrorCode.unknown_server_error
+        assert (await waits).error_code == ErrorCode.unknown_server_error
+        assert node.state() is PartitionState.SERVING
+        node.clock.advance(60_000)
+        node.coordinator.partitions.on_time()
+        assert log.reads == 1
 
 
 async def test_deleted_topics_take_their_offsets_along(log: LogInMemory) -> None:

@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
-from barnabas.coordinator.groups.core.records import NO_TIMESTAMP, OffsetAndMetadata, OffsetRecord
+from barnabas.coordinator.groups.core.records import (
+    NO_TIMESTAMP,
+    TIMESTAMP_MS_MAX,
+    OffsetAndMetadata,
+    OffsetRecord,
+    fits_record,
+)
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
@@ -32,7 +38,9 @@ def handle_commit(
         # A commit is as good as a heartbeat. While the generation is being assigned it is refused above.
         shard.start_session(group, group.members[request.member_id], decision)
     metadata_max = shard.config.offset_metadata_max_bytes
-    expire_ms = NO_TIMESTAMP if request.retention_time_ms < 0 else decision.now_ms + request.retention_time_ms
+    expire_ms = NO_TIMESTAMP
+    if request.retention_time_ms >= 0:
+        expire_ms = min(decision.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
     for topic in request.topics:
         for partition in topic.partitions:
             if _is_too_long(partition.metadata, metadata_max):
@@ -95,7 +103,7 @@ def _refusal(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
 
 
 def _is_too_long(metadata: str, length_max: int) -> bool:
-    """Kafka counts UTF-16 code units, whatever the setting's name says."""
-    if len(metadata) > length_max:
+    """Kafka counts UTF-16 code units, whatever the setting's name says. No setting makes a record take more."""
+    if len(metadata) > length_max or not fits_record(metadata):
         return True
     return not metadata.isascii() and len(metadata.encode("utf-16-le")) // 2 > length_max

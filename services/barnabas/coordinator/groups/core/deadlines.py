@@ -1,8 +1,10 @@
-"""What happens without a request: a partition starts to serve, and time passes."""
+"""What happens without a request: a partition starts to serve, a group starts afresh, and time passes."""
 
 from __future__ import annotations
 
-from barnabas.coordinator.groups.core.decision import Decision
+from collections.abc import Sequence
+
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.expiry import on_expiration_deadline, schedule_expiry
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.rebalance import (
@@ -11,20 +13,44 @@ from barnabas.coordinator.groups.core.rebalance import (
     on_sync_deadline,
     prepare_rebalance,
 )
-from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.core.records import CoordinatorRecord, StoredGroup
+from barnabas.coordinator.groups.core.shard import GroupShard, join_of, session_of, sync_of
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
 
 
 def on_loaded(shard: GroupShard, decision: Decision) -> None:
     """The log has been replayed: bring its groups to life and give every member a session from now on."""
     for group_id, stored in shard.stored.items():
-        group = Group.restore(group_id, stored)
-        shard.groups[group_id] = group
-        for member in group.members.values():
-            shard.start_session(group, member, decision)
-        if len(group.members) > shard.config.group_max_size:
-            prepare_rebalance(shard, group, decision, "the group is larger than group.max.size")
+        _bring_to_life(shard, group_id, stored, decision)
     schedule_expiry(shard, decision)
+
+
+def start_afresh(shard: GroupShard, records: Sequence[CoordinatorRecord], decision: Decision) -> list[Waiter]:
+    """The groups of `records`, which could not be written, become what the log says; returns who waited in them."""
+    waiters: list[Waiter] = []
+    for group_id in {record.group_id for record in records}:
+        group = shard.groups.pop(group_id, None)
+        if group is None:
+            continue
+        waiters += [*group.joining.values(), *group.syncing.values()]
+        for member_id in (*group.members, *group.pending_members):
+            shard.timers.cancel(session_of(group, member_id))
+        shard.timers.cancel(join_of(group))
+        shard.timers.cancel(sync_of(group))
+        if group_id in shard.stored:
+            _bring_to_life(shard, group_id, shard.stored[group_id], decision)
+        elif group_id in shard.offsets:
+            shard.groups[group_id] = Group(group_id)
+    return waiters
+
+
+def _bring_to_life(shard: GroupShard, group_id: str, stored: StoredGroup, decision: Decision) -> None:
+    group = Group.restore(group_id, stored)
+    shard.groups[group_id] = group
+    for member in group.members.values():
+        shard.start_session(group, member, decision)
+    if len(group.members) > shard.config.group_max_size:
+        prepare_rebalance(shard, group, decision, "the group is larger than group.max.size")
 
 
 def on_time(shard: GroupShard, decision: Decision) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.coordinator.groups.core.decision import Waiter
 from barnabas.coordinator.groups.core.records import NO_TIMESTAMP, StoredGroup, StoredMember
@@ -13,6 +14,12 @@ from barnabas.kernel.errors import ErrorCode
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) of each protocol that a member supports, in its order of preference."""
+
+_TEXT_BYTES_MAX: Final = 4
+"""Of UTF-8, for one character."""
+_GROUP_OVERHEAD_BYTES: Final = 128
+_MEMBER_OVERHEAD_BYTES: Final = 64
+"""Lengths, timeouts and the like in a generation's record, generously."""
 
 
 @dataclass(slots=True)
@@ -103,6 +110,16 @@ class Group:
             state_timestamp_ms=self.state_timestamp_ms,
             members=members,
         )
+
+    def record_bytes(self) -> int:
+        """About how large the record of this generation is; never too small."""
+        texts = [self.group_id, self.protocol_type, self.protocol, self.leader]
+        sizes = _TEXT_BYTES_MAX * sum(len(text or "") for text in texts) + _GROUP_OVERHEAD_BYTES
+        for member in self.members.values():
+            texts = [member.member_id, member.group_instance_id, member.client_id, member.client_host]
+            sizes += _TEXT_BYTES_MAX * sum(len(text or "") for text in texts) + _MEMBER_OVERHEAD_BYTES
+            sizes += len(member.metadata_for(self.protocol)) + len(member.assignment)
+        return sizes
 
     def can(self, event: GroupEvent) -> bool:
         """Whether the table lists `event` for the present state."""

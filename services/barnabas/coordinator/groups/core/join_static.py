@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.groups.core.answers import join_error, joined, sync_error
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
@@ -30,6 +31,10 @@ def join_known_instance(
     instance_id = request.group_instance_id
     old_leader = group.leader
     old_member_id = group.static_members[instance_id]
+    if _is_too_large(group, request, old_member_id):
+        decision.note("the group would be too large to be stored", group_id=group.group_id)
+        decision.reply(waiter, join_error(ErrorCode.unknown_server_error))
+        return
     _fence(shard, group, old_member_id, decision)
     member = group.replace_static_member(instance_id, member_id)
     group.update_protocols(member, protocols_of(request))
@@ -58,6 +63,15 @@ def join_known_instance(
         prepare_rebalance(shard, group, decision, f"static member {instance_id} came back with a new id")
     else:
         complete_join_if_everyone_joined(shard, group, decision)
+
+
+def _is_too_large(group: Group, request: JoinGroupRequest, old_member_id: str) -> bool:
+    """Whether the generation that stands could not be stored with what the member says now."""
+    if group.state is not GroupState.STABLE:
+        return False  # there will be another one, which SyncGroup measures
+    now = dict(protocols_of(request)).get(group.protocol or "", b"")
+    grown = len(now) - len(group.members[old_member_id].metadata_for(group.protocol))
+    return group.record_bytes() + grown > limits.GROUP_RECORD_BYTES_MAX
 
 
 def _rejoined(

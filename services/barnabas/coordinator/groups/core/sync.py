@@ -14,9 +14,6 @@ from barnabas.coordinator.groups.core.waiting import park_sync
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import SyncGroupRequest
 
-_MEMBER_OVERHEAD_BYTES = 64
-"""Lengths, timeouts and the like of one member in a generation's record, generously."""
-
 
 def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, decision: Decision) -> None:
     """Answer with the assignment, or park the caller until the leader has sent it."""
@@ -61,7 +58,7 @@ def _assign(shard: GroupShard, group: Group, request: SyncGroupRequest, decision
     assignments = {item.member_id: item.assignment for item in request.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    if _record_bytes(group) > limits.GROUP_RECORD_BYTES_MAX:
+    if group.record_bytes() > limits.GROUP_RECORD_BYTES_MAX:
         decision.note(
             "the group is too large to be stored", group_id=group.group_id, members=len(group.members)
         )
@@ -79,16 +76,3 @@ def _assign(shard: GroupShard, group: Group, request: SyncGroupRequest, decision
     group.syncing.clear()
     decision.rebalances_completed += 1
     decision.note("group is stable", group_id=group.group_id, generation=group.generation)
-
-
-def _record_bytes(group: Group) -> int:
-    """About how large the record of this generation is; never too small."""
-    return sum(
-        len(member.metadata_for(group.protocol))
-        + len(member.assignment)
-        # Up to four bytes of UTF-8 for each character.
-        + 4 * (len(member.member_id) + len(member.client_id) + len(member.client_host))
-        + 4 * len(member.group_instance_id or "")
-        + _MEMBER_OVERHEAD_BYTES
-        for member in group.members.values()
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
+from barnabas.coordinator.groups.core.records import STRING_BYTES_MAX, fits_record
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 
@@ -39,6 +40,13 @@ async def answer(
 
 
 def check_group_id(group_id: str) -> None:
-    """Raise INVALID_GROUP_ID for the empty id, which no group with members can have."""
+    """Raise INVALID_GROUP_ID for the empty id, which no group with members can have, and as `check_group_id_fits`."""
     if not group_id:
         raise KafkaError(ErrorCode.invalid_group_id, "group.id must not be empty")
+    check_group_id_fits(group_id)
+
+
+def check_group_id_fits(group_id: str) -> None:
+    """Raise INVALID_GROUP_ID for an id that no record can have."""
+    if not fits_record(group_id):
+        raise KafkaError(ErrorCode.invalid_group_id, f"group.id may have {STRING_BYTES_MAX} bytes")

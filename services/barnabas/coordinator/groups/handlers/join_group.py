@@ -5,6 +5,7 @@ from __future__ import annotations
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.answers import join_error
 from barnabas.coordinator.groups.core.join import handle_join
+from barnabas.coordinator.groups.core.records import STRING_BYTES_MAX, fits_record
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
@@ -18,11 +19,22 @@ async def _handle(coordinator: GroupCoordinator, request: JoinGroupRequest) -> J
         raise KafkaError(
             ErrorCode.invalid_session_timeout, f"session.timeout.ms must be between {shortest} and {longest}"
         )
+    _check_texts(request)
     runtime = coordinator.runtime_of(request.group_id)
     response: JoinGroupResponse = await runtime.submit(
         lambda shard, waiter, decision: handle_join(shard, request, waiter, decision)
     )
     return response
+
+
+def _check_texts(request: JoinGroupRequest) -> None:
+    """Raise INVALID_REQUEST for what the group's record could not have. A client's id has a shorter limit."""
+    names = [protocol.name for protocol in request.protocols]
+    if not all(map(fits_record, (request.group_instance_id, request.protocol_type, *names))):
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"group.instance.id, protocol type and protocol names may have {STRING_BYTES_MAX} bytes each",
+        )
 
 
 def _refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:

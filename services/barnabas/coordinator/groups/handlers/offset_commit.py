@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.commit import commit_response, handle_commit
-from barnabas.coordinator.groups.handlers import Handler
+from barnabas.coordinator.groups.handlers import Handler, check_group_id_fits
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.coordinator_pb2 import OffsetCommitRequest, OffsetCommitResponse
 
 
 async def _handle(coordinator: GroupCoordinator, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    check_group_id_fits(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: OffsetCommitResponse = await runtime.submit(
         lambda shard, waiter, decision: handle_commit(shard, request, waiter, decision)
