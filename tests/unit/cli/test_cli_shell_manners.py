@@ -18,6 +18,7 @@ from barnabas.cli.commands import cluster_metadata, perf, topic_flags, topics
 from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.commands.flags import application, refuse_controller
 from barnabas.cli.commands.groups import GroupsCommand
+from barnabas.cli.commands.perf_flags import PaceFlags
 from barnabas.cli.commands.perf_produce import transaction_seconds
 from barnabas.cli.commands.shell_command import spelled_out
 from barnabas.cli.kafka.consuming import Ending
@@ -206,11 +207,11 @@ def test_properties_of_producers() -> None:
         "acks": "1",
         "topic.metadata.refresh.sparse": "true",
     }
-    assert transaction_seconds(perf.PaceFlags(), {}) is None
-    assert transaction_seconds(perf.PaceFlags(transactional_id="t"), {}) == 3
-    assert transaction_seconds(perf.PaceFlags(transaction_duration_ms=500), {}) == 0.5
+    assert transaction_seconds(PaceFlags(), {}) is None
+    assert transaction_seconds(PaceFlags(transactional_id="t"), {}) == 3
+    assert transaction_seconds(PaceFlags(transaction_duration_ms=500), {}) == 0.5
     for pace in (
-        perf.PaceFlags(num_records=5, warmup_records=5),
+        PaceFlags(num_records=5, warmup_records=5),
         perf.PayloadFlags(payload_monotonic=True, record_size=1),
     ):
         with pytest.raises(Refused):

@@ -10,10 +10,11 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from confluent_kafka import Producer
 
+from barnabas.cli.commands.perf_flags import PaceFlags
 from barnabas.cli.kafka import errors
 from barnabas.cli.kafka.connection import ANSWER_SECONDS_MAX, Connection
 from barnabas.cli.kafka.producing import without_idempotence
@@ -22,9 +23,6 @@ from barnabas.cli.text.escapes import unescape
 from barnabas.cli.text.output import OutputFormat, show_document
 from barnabas.cli.text.progress import progress_bar
 from barnabas.cli.text.statistics import Window, final_line, progress_line
-
-if TYPE_CHECKING:
-    from barnabas.cli.commands.perf import PaceFlags
 
 STATISTICS_MILLISECONDS: Final = 100
 PRODUCER_ID_SECONDS_MAX: Final = 3.0

@@ -8,8 +8,8 @@ reaches its min_bytes is answered (and read). What grew in one turn of the event
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.kernel.kafka_values import READ_COMMITTED
 from barnabas.storage import limits
@@ -17,7 +17,18 @@ from barnabas.storage import limits
 if TYPE_CHECKING:
     from barnabas.kernel.tracing import Span
     from barnabas.messages.storage_pb2 import FetchRequest
-    from barnabas.storage.replica.replica import Replica
+
+
+class Watched(Protocol):
+    """What a fetch waits for: a replica."""
+
+    watchers: dict[DelayedFetch, int]
+    """Those who wait, and the offset that each wants."""
+
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
 
 
 class DelayedFetch:
@@ -50,7 +61,7 @@ class DelayedFetch:
         self.span: Span | None = None
         self.timer: asyncio.TimerHandle | None = None
         """Hurries it when its time is over; it has one from its first wait, for bytes or for a disk, to its end."""
-        self.watched: list[Replica] = []
+        self.watched: list[Watched] = []
 
     def limit_wait(self) -> None:
         """Its time runs from now on, unless it does already."""
@@ -92,12 +103,14 @@ class FetchPurgatory:
     def __init__(self, *, fetches_max: int = limits.WAITING_FETCHES_MAX) -> None:
         self._fetches_max = fetches_max
         self._waiting: set[DelayedFetch] = set()
-        self._grown: dict[Replica, int] = {}
+        self._grown: dict[Watched, int] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def wait(self, fetch: DelayedFetch, available_bytes: int, replicas: list[tuple[Replica, int]]) -> bool:
+    def wait(
+        self, fetch: DelayedFetch, available_bytes: int, replicas: Sequence[tuple[Watched, int]]
+    ) -> bool:
         """Let `fetch` wait for its `replicas`, given with the offset wanted of each; `available_bytes` are there.
 
         False when too many wait already: then the caller answers at once.
@@ -121,7 +134,7 @@ class FetchPurgatory:
         """The fetch is on its way to its answer, or its stream is gone."""
         self._waiting.discard(fetch)
 
-    def on_growth(self, replica: Replica, size_bytes: int) -> None:
+    def on_growth(self, replica: Watched, size_bytes: int) -> None:
         """`size_bytes` more may be read from `replica`, which has watchers; they hear of it in this loop turn."""
         grown = self._grown
         if not grown:
@@ -134,7 +147,7 @@ class FetchPurgatory:
             for fetch, fetch_offset in list(replica.watchers.items()):
                 self._add(fetch, replica, fetch_offset, size_bytes)
 
-    def _add(self, fetch: DelayedFetch, replica: Replica, fetch_offset: int, size_bytes: int) -> None:
+    def _add(self, fetch: DelayedFetch, replica: Watched, fetch_offset: int, size_bytes: int) -> None:
         request = fetch.request
         if request.isolation_level == READ_COMMITTED:
             stable = replica.last_stable_offset

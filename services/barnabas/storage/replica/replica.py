@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.kafka_values import ALL_REPLICAS, LONG_MAX, NO_EPOCH
@@ -24,6 +23,7 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import TopicCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
 from barnabas.storage.replica.appending import Appending
 from barnabas.storage.replica.durability import Durability
 from barnabas.storage.replica.error_codes import (
@@ -37,9 +37,6 @@ from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.replica.topic_settings import TopicSettings
 from barnabas.storage.replica.unseen_bytes import UnseenBytes
-
-if TYPE_CHECKING:
-    from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
 
 log = get_logger("storage.replica")
 
