@@ -124,8 +124,12 @@ class Run:
         self.is_durable_to(self.log.flush_finished())
 
     def is_durable_to(self, end: int) -> None:
-        self.durable_end = max(self.durable_end, end)
+        self.durable_end = max(self.durable_end, min(end, self.content_end()))
         self.replaced = {offset: former for offset, former in self.replaced.items() if offset >= end}
+
+    def content_end(self) -> int:
+        """Where a former loss has left a gap, a truncated log ends behind this, until it is opened again."""
+        return max(self.appended, default=-1) + 1
 
     def checkpoint(self) -> None:
         self.directory.write_checkpoints({})
@@ -140,8 +144,7 @@ class Run:
         end = max(self.start, self.committed, self.log.log_end_offset - self.chance.randint(0, 8))
         for offset in [each for each in self.appended if each >= end]:
             self.replaced.setdefault(offset, []).append(self.appended.pop(offset))
-        # Where a former loss has left a gap, the log ends in it until it is opened again.
-        self.durable_end = min(self.durable_end, max(self.appended, default=-1) + 1)
+        self.durable_end = min(self.durable_end, self.content_end())
         assert self.log.truncate_to(end) == end, "every batch is of one record"
         self.checkpoint()
 
