@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from supervised_service import no_metrics, running_as
 
 from barnabas.cli import telling, unix_http
-from barnabas.cli.child import ServiceSpec
 from barnabas.cli.clock_control import ClockControl
 from barnabas.cli.endpoints import ClusterControls, make_application
 from barnabas.cli.fault_control import FaultControl
-from barnabas.cli.supervisor import SupervisedService, Surroundings
-from barnabas.kernel.clock import SystemClock
+from barnabas.cli.supervisor import SupervisedService
 from barnabas.kernel.health import Health
 from barnabas.kernel.http import health_application, serve_http
 from barnabas.kernel.movable_clock import ClockRefused, MovableClock, load_clock
-
-SLEEP = (sys.executable, "-S", "-c", "import signal; signal.pause()")
 
 
 def moving(seconds: object) -> bytes:
@@ -31,26 +26,10 @@ def moving(seconds: object) -> bytes:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="barnabas-", dir="/tmp") as path:
-        yield Path(path)
-
-
-@pytest.fixture
 async def service(folder: Path) -> AsyncIterator[SupervisedService]:
     """A process that runs under the name of a storage node."""
-    spec = ServiceSpec("storage-1", "storage", SLEEP, f"{folder}/storage-1.http")
-    service = SupervisedService(spec, Surroundings(folder, SystemClock(), lambda _: None))
-    running = asyncio.create_task(service.keep_running())
-    while service.pid is None:
-        await asyncio.sleep(0)
-    yield service
-    service.kill()
-    await running
-
-
-async def no_metrics() -> bytes:
-    return b""
+    async with running_as("storage", folder) as service:
+        yield service
 
 
 async def test_time_is_told_written_and_adds_up(folder: Path, service: SupervisedService) -> None:

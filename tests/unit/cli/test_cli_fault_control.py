@@ -5,51 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from supervised_service import no_metrics, running_as
 
 from barnabas.cli import unix_http
-from barnabas.cli.child import ServiceSpec
 from barnabas.cli.clock_control import ClockControl
 from barnabas.cli.endpoints import ClusterControls, make_application
 from barnabas.cli.fault_control import FaultControl
 from barnabas.cli.plan import faults_file
-from barnabas.cli.supervisor import SupervisedService, Surroundings
+from barnabas.cli.supervisor import SupervisedService
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.faults.rule import FaultRefused
-from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.health import Health
 from barnabas.kernel.http import health_application, serve_http
 
 DROP = json.dumps({"apis": ["Produce"], "drop": True, "times": 2}).encode()
-SLEEP = (sys.executable, "-S", "-c", "import signal; signal.pause()")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="barnabas-", dir="/tmp") as path:
-        yield Path(path)
 
 
 @pytest.fixture
 async def gateway(folder: Path) -> AsyncIterator[SupervisedService]:
     """A process that runs under the name of a gateway."""
-    spec = ServiceSpec("gateway-1", "gateway", SLEEP, f"{folder}/gateway-1.http")
-    service = SupervisedService(spec, Surroundings(folder, SystemClock(), lambda _: None))
-    running = asyncio.create_task(service.keep_running())
-    while service.pid is None:
-        await asyncio.sleep(0)
-    yield service
-    service.kill()
-    await running
-
-
-async def no_metrics() -> bytes:
-    return b""
+    async with running_as("gateway", folder) as service:
+        yield service
 
 
 async def test_a_rule_is_told_written_counted_and_removed(folder: Path, gateway: SupervisedService) -> None:

@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
+from storage_harness import StorageHarness, batch, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.replica.replica import Replica
 
 LONG_MS = 600_000
-
-
-@pytest.fixture
-def go() -> Iterator[threading.Event]:
-    """What holds something up until it is set."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-@pytest.fixture
-async def node(tmp_path: Path, go: threading.Event) -> AsyncIterator[StorageHarness]:
-    async with run_node(tmp_path / "a", tmp_path / "s") as harness:
-        yield harness
-        go.set()
-
-
-@pytest.fixture
-async def threaded(tmp_path: Path, go: threading.Event) -> AsyncIterator[StorageHarness]:
-    """A node with two log directories: all of its appends run in writer threads."""
-    async with run_node(tmp_path / "a", tmp_path / "s", [tmp_path / "b"]) as harness:
-        yield harness
-        go.set()
 
 
 async def until(condition: Callable[[], object]) -> None:

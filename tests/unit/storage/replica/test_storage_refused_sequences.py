@@ -10,13 +10,11 @@ import asyncio
 import errno
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
-from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
+from storage_harness import StorageHarness, batch, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
@@ -36,29 +34,6 @@ STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 FIRST = batch(b"first" + bytes(2_000), producer_id=7, producer_epoch=0, base_sequence=0)
 SECOND = batch(b"second", producer_id=7, producer_epoch=0, base_sequence=1)
 SECOND_OF_NEW_EPOCH = batch(b"second", producer_id=7, producer_epoch=1, base_sequence=0)
-
-
-@pytest.fixture
-def go() -> Iterator[threading.Event]:
-    """What holds something up until it is set."""
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-@pytest.fixture
-async def node(tmp_path: Path, go: threading.Event) -> AsyncIterator[StorageHarness]:
-    async with run_node(tmp_path / "a", tmp_path / "s") as harness:
-        yield harness
-        go.set()
-
-
-@pytest.fixture
-async def threaded(tmp_path: Path, go: threading.Event) -> AsyncIterator[StorageHarness]:
-    """A node with two log directories: all of its appends run in writer threads."""
-    async with run_node(tmp_path / "a", tmp_path / "s", [tmp_path / "b"]) as harness:
-        yield harness
-        go.set()
 
 
 def hold_writer(node: StorageHarness, topic: uuid.UUID, go: threading.Event) -> None:
