@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
 from barnabas.gateway.clients.connection import CloseConnection, Pieces
-from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.faults.injected_answers import fault_answer, subject_of
 from barnabas.gateway.faults.rule import FaultRefused, FaultRule, parse_rule
 from barnabas.gateway.request import Request
@@ -61,7 +60,6 @@ class _Turns:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-        self.gaps = SequenceGaps()
         self.is_broken = False
         """Whether a request was dropped: those behind it on the connection are lost with it."""
 
@@ -115,9 +113,10 @@ class Faults:
         """The answer to `request`, by `work` or by the first rule that fits. Raises CloseConnection."""
         async with self._turn(request.client.connection_id) as turns:
             is_produce = request.header.api_key == PRODUCE
-            if is_produce and turns.gaps and turns.gaps.is_behind(request.body):
-                request.times.count_error(turns.gaps.code)
-                return fault_answer(request, turns.gaps.code)
+            gaps = request.client.gaps
+            if is_produce and gaps and gaps.is_behind(request.body):
+                request.times.count_error(gaps.code)
+                return fault_answer(request, gaps.code)
             active = self._find(request)
             if active is None:
                 return await work()
@@ -126,7 +125,7 @@ class Faults:
                 pieces = await work()
                 return await self._apply(active, request, turns, pieces)
             if is_produce and active.rule.error:
-                turns.gaps.open(request.body, active.rule.error_code)
+                gaps.open(request.body, active.rule.error_code)
             return await self._apply(active, request, turns, work)
 
     async def _apply(
@@ -164,7 +163,7 @@ class Faults:
                 yield turns
         finally:
             turns.users -= 1
-            if not turns.users and not turns.gaps:
+            if not turns.users:
                 self._turns.pop(connection_id, None)
                 self._update()
 

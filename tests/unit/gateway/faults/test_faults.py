@@ -29,7 +29,7 @@ def request(connection_id: int = 1, *, group: str = "g", client_id: str = "app")
     return SimpleNamespace(
         header=RequestHeader(HEARTBEAT, 4, 7, client_id, 0),
         body=SimpleNamespace(group_id=group),
-        client=SimpleNamespace(connection_id=connection_id),
+        client=SimpleNamespace(connection_id=connection_id, gaps=SequenceGaps()),
         image=SimpleNamespace(topics_by_id={}),
         parts=SimpleNamespace(fetch_sessions=FetchSessions(1, None)),  # type: ignore[arg-type]
         get=lambda _name, default: default,
@@ -188,6 +188,31 @@ def produce(sequence: int, producer_id: int = 5) -> Any:
     records[53:57] = sequence.to_bytes(4, "big", signed=True)
     partition = SimpleNamespace(index=0, records=bytes(records))
     return SimpleNamespace(topic_data=[SimpleNamespace(name="t", partition_data=[partition])])
+
+
+async def test_what_a_fault_refused_is_remembered_by_the_connection_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its gap lasts as long as the connection does: whether requests have to come by here rests on the rules."""
+    monkeypatch.setattr("barnabas.gateway.faults.injection.fault_answer", lambda _, code: code.name.encode())
+    faults = faults_with(error="NOT_LEADER_OR_FOLLOWER", times=1)
+    client = request().client
+
+    def asked(sequence: int) -> Any:
+        body, times = produce(sequence), SimpleNamespace(count_error=lambda _: None)
+        header = RequestHeader(0, 9, 7, "app", 0)
+        return SimpleNamespace(
+            **vars(request()) | {"header": header, "body": body, "client": client, "times": times}
+        )
+
+    assert [await faults.serve(asked(sequence), done) for sequence in (3, 4)] == [
+        b"not_leader_or_follower"
+    ] * 2
+    faults.replace([])
+    assert not faults.is_active
+    assert client.gaps, "the handler refuses what is behind it"
+    assert await faults.serve(asked(3), done) == b"done"
+    assert not client.gaps
 
 
 def test_what_a_producer_sent_behind_a_refused_batch_is_refused_until_it_comes_again() -> None:
