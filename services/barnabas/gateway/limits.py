@@ -18,11 +18,14 @@ MID_FRAME_BYTES_FREE: Final = 64 * 1024
 """So much of a frame any connection may bring when queued.max.request.bytes is used up: small requests are never held
 up by large ones that have not come whole."""
 
-MID_FRAME_TURN_SECONDS: Final = 1.0
+MID_FRAME_TURN_SECONDS: Final = 0.1
 """How long one connection may bring the rest of its frame then, before it is looked at whether others go first."""
 
-MID_FRAME_TURN_BYTES_MIN: Final = 1024 * 1024
+MID_FRAME_TURN_BYTES_MIN: Final = 100 * 1024
 """What it has to bring in that time to keep its turn."""
+
+MID_FRAME_SILENT_SECONDS: Final = 3.0
+"""Of whom nothing came for so long, its turn included, is closed while others wait for theirs."""
 
 MID_FRAME_BUDGETS_MAX: Final = 2
 """Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of

@@ -50,7 +50,7 @@ class ByteBudget:
         self.bytes_max = bytes_max
         self._on_room = on_room
         self.used_bytes = 0
-        self.mid_frame = MidFrameLine(lambda: self.is_far_exceeded)
+        self.mid_frame = MidFrameLine(lambda: self.is_exhausted, lambda: self.is_far_exceeded)
         """Who may bring the rest of a frame over `bytes_max`."""
 
     @property

@@ -133,6 +133,7 @@ class Connection(asyncio.Protocol):
         self._now: Callable[[], float]
         """The event loop's time, in seconds."""
         self.last_activity = 0.0
+        self._last_bytes_at = 0.0
         self._transport: asyncio.Transport
         self._client: Client
         self._log: StructuredLogger = get_logger("gateway.connection")
@@ -146,12 +147,12 @@ class Connection(asyncio.Protocol):
         self._client.held.on_mute = self._on_mute
         self._log = self._log.bind(connection=self._client.connection_id, client=self._client.host)
         self._now = asyncio.get_running_loop().time
-        self.last_activity = self._now()
+        self.last_activity = self._last_bytes_at = self._now()
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        self.last_activity = self._now()
+        self.last_activity = self._last_bytes_at = self._now()
         try:
             frames = self._reader.feed(data)
         except FrameError as error:
@@ -212,6 +213,11 @@ class Connection(asyncio.Protocol):
         if not self._writable:
             return True
         return not self._slots and not self._frames and self._not_read is None
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long nothing was read of it. Who waits to bring the rest of a frame can send on to the kernel."""
+        return self._now() - self._last_bytes_at
 
     @property
     def unsent_bytes(self) -> int:
@@ -398,6 +404,8 @@ class Connection(asyncio.Protocol):
         self.partial_bytes = partial
         if more > 0:
             self._budget.take(more)
+            if partial > limits.MID_FRAME_BYTES_FREE:
+                self._budget.mid_frame.join(self)
         elif more:
             self._budget.give_back(-more)
             self._budget.mid_frame.leave(self)  # its frame is whole

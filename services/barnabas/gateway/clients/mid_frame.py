@@ -24,6 +24,10 @@ class MidFrame(Protocol):
     def is_idle(self) -> bool:
         """Whether it could go on, but for its client."""
 
+    @property
+    def silent_seconds(self) -> float:
+        """How long nothing has come of it, whether it was read or not."""
+
     def budget_has_room(self) -> None:
         """It may be its turn."""
 
@@ -32,25 +36,32 @@ class MidFrame(Protocol):
 
 
 class MidFrameLine:
-    """Owns the line of connections that wait to bring the rest of a frame: the first is read, those behind it are not.
+    """Owns the line of connections in the middle of a large frame: while too many bytes wait the first is read, and
+    those behind it are not once they have brought something.
 
     It leaves when its frame is whole. One that brings less than MID_FRAME_TURN_BYTES_MIN in MID_FRAME_TURN_SECONDS
-    while others wait goes to the end, so that no client keeps the others by going silent in the middle of a frame;
-    where far too many bytes wait already it is closed.
+    while others wait goes to the end: its client sends on meanwhile, as far as the kernel takes it. So whose turn
+    brings nothing at all has gone silent: after MID_FRAME_SILENT_SECONDS it is closed, so that clients which stop in
+    the middle of a frame do not each cost all others a turn, again and again. Where far too many bytes wait already,
+    whoever loses its turn is closed.
     """
 
-    def __init__(self, are_far_too_many: Callable[[], bool]) -> None:
-        """`are_far_too_many` says whether the bytes that wait have gone beyond what turns alone may keep."""
+    def __init__(self, is_needed: Callable[[], bool], are_far_too_many: Callable[[], bool]) -> None:
+        """`is_needed` says whether too many bytes wait, `are_far_too_many` whether more than turns alone may keep."""
+        self._is_needed = is_needed
         self._are_far_too_many = are_far_too_many
         self._line: dict[MidFrame, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    def join(self, connection: MidFrame) -> None:
+        """It is in the middle of a large frame; it need not be new in the line."""
+        self._line[connection] = None
+
     def is_first(self, connection: MidFrame) -> bool:
-        """Whether it may go on; it stands in line from now on if it did not."""
-        if connection not in self._line:
-            self._line[connection] = None
-            if self._timer is None and len(self._line) > 1:
-                self._start_turn()
+        """Whether it may go on while too many bytes wait; it stands in line from now on if it did not."""
+        self._line[connection] = None
+        if self._timer is None and len(self._line) > 1:
+            self._start_turn()
         return next(iter(self._line)) is connection
 
     def leave(self, connection: MidFrame) -> None:
@@ -62,18 +73,30 @@ class MidFrameLine:
         if was_first:
             self._end_turn()
 
-    def _start_turn(self) -> None:
+    def _start_turn(self, *, is_last: bool = False) -> None:
         first = next(iter(self._line))
         self._timer = asyncio.get_running_loop().call_later(
-            limits.MID_FRAME_TURN_SECONDS, self._look, first, first.partial_bytes
+            limits.MID_FRAME_TURN_SECONDS, self._look, first, first.partial_bytes, is_last
         )
 
-    def _look(self, first: MidFrame, had_bytes: int) -> None:
-        """A turn is over: it is followed by another of the same connection if that has brought enough."""
-        if first.partial_bytes - had_bytes >= limits.MID_FRAME_TURN_BYTES_MIN:
+    def _look(self, first: MidFrame, had_bytes: int, is_last: bool) -> None:
+        """A turn is over: it is followed by another of the same connection if that has brought enough.
+
+        Before one is closed as silent it has one more turn (`is_last`): the event loop may have been too busy in this
+        one to read it.
+        """
+        if len(self._line) == 1 or not self._is_needed():
+            self._timer = None  # nobody waits for another
+            return
+        brought = first.partial_bytes - had_bytes
+        if brought >= limits.MID_FRAME_TURN_BYTES_MIN:
             self._start_turn()
             return
-        if first.is_idle and self._are_far_too_many():
+        is_silent = not brought and first.silent_seconds >= limits.MID_FRAME_SILENT_SECONDS
+        if first.is_idle and is_silent and not is_last:
+            self._start_turn(is_last=True)
+            return
+        if first.is_idle and (is_silent or self._are_far_too_many()):
             first.give_up_mid_frame()
             return
         del self._line[first]
@@ -85,7 +108,7 @@ class MidFrameLine:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._line:
+        if self._line and self._is_needed():
             if len(self._line) > 1:
                 self._start_turn()
             next(iter(self._line)).budget_has_room()

@@ -74,11 +74,41 @@ class Gateway:
         for _ in range(5):
             await asyncio.sleep(0)
 
+    def silence(self, seconds: float) -> None:
+        """Nothing has come of any connection for so long."""
+        for connection in self.connections:
+            connection._last_bytes_at -= seconds
+
     def answered(self) -> list[int]:
         return [index for index, transport in enumerate(self.transports) if transport.written == [b"A"]]
 
     def read(self) -> list[int]:
         return [index for index, transport in enumerate(self.transports) if not transport.paused]
+
+
+class Turns:
+    """Turns in the line that end when a test says so."""
+
+    def __init__(self) -> None:
+        self.running: list[Callable[[], None]] = []
+
+    def call_later(self, _: float, look: Callable[..., None], *args: Any) -> Any:
+        turn = partial(look, *args)
+        self.running.append(turn)
+        return SimpleNamespace(cancel=lambda: self.running.remove(turn) if turn in self.running else None)
+
+    def end(self) -> None:
+        (turn,) = self.running
+        self.running.clear()
+        turn()
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    turns = Turns()
+    monkeypatch.setattr(limits, "MID_FRAME_TURN_BYTES_MIN", CHUNK)
+    monkeypatch.setattr(mid_frame, "asyncio", SimpleNamespace(get_running_loop=lambda: turns))
+    return turns
 
 
 async def test_over_the_budget_one_connection_alone_brings_the_rest_and_all_get_through() -> None:
@@ -103,9 +133,7 @@ async def test_small_requests_come_at_any_time() -> None:
     clients = [gateway.connect() for _ in range(3)]
     for index in clients:
         gateway.bring(index, 3)
-    assert (gateway.budget.is_exhausted, gateway.read()) == (True, [0, 1])
-    gateway.bring(0)
-    assert gateway.read() == [1]
+    assert (gateway.budget.is_exhausted, gateway.read()) == (True, [0])
     small = gateway.connect()
     frame = struct.pack(">ih", 1_000, OTHER) + b"A" * 998
     for part in (frame[:600], frame[600:]):
@@ -156,25 +184,16 @@ async def test_who_stops_in_the_middle_of_a_frame_holds_nobody_up(monkeypatch: p
     assert not any(transport.closed for transport in gateway.transports)
 
 
-async def test_who_brings_much_keeps_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MID_FRAME_TURN_BYTES_MIN", CHUNK)
-    turns: list[Callable[[], None]] = []
-
-    def call_later(_: float, look: Callable[..., None], *args: Any) -> Any:
-        turns.append(partial(look, *args))
-        return SimpleNamespace(cancel=lambda: None)
-
-    loop = SimpleNamespace(call_later=call_later)
-    monkeypatch.setattr(mid_frame, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
+async def test_who_brings_much_keeps_its_turn(turns: Turns) -> None:
     gateway = Gateway()
     first, second = gateway.connect(100), gateway.connect()
     gateway.bring(first, 6)
     gateway.bring(second, 1)
     for _ in range(3):
         gateway.bring(first)
-        turns.pop()()
+        turns.end()
         assert gateway.read() == [first]
-    turns.pop()()
+    turns.end()
     assert gateway.read() == [second]
 
 
@@ -212,3 +231,100 @@ async def test_clients_that_stop_one_after_the_other_do_not_fill_the_memory(
     one_frame, one_chunk_each = FRAME_CHUNKS * CHUNK, len(silent) * CHUNK
     assert most <= limits.MID_FRAME_BUDGETS_MAX * BUDGET + one_frame + one_chunk_each
     assert len(lost) < len(silent)
+
+
+async def test_who_says_nothing_in_its_turn_is_closed_and_who_is_slow_is_not(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MID_FRAME_BUDGETS_MAX", 100)
+    gateway = Gateway()
+    first, second, slow, client = (gateway.connect() for _ in range(4))
+    gateway.bring(first, 9)
+    for index in (second, slow, client):
+        gateway.bring(index)
+    assert gateway.read() == [first]
+    turns.end()
+    gateway.bring(second, 8)
+    turns.end()
+    assert gateway.read() == [second], "it has brought much"
+    turns.end()
+    gateway.connections[slow].data_received(b".")
+    gateway.silence(60.0)
+    gateway.connections[slow].data_received(b".")
+    turns.end()
+    assert gateway.read() == [client], "the slow one has lost its turn, and nothing else"
+    gateway.bring(client, 20)
+    await gateway.settle()
+    assert (gateway.answered(), gateway.budget.is_exhausted) == ([client], True)
+    for index in (first, second):
+        assert index in gateway.read()
+        turns.end()
+        assert not gateway.transports[index].closed, "the event loop may have had no time to read it"
+        turns.end()
+        assert gateway.transports[index].closed
+        gateway.connections[index].connection_lost(None)
+    assert not gateway.budget.is_exhausted
+    assert not gateway.transports[slow].closed
+
+
+async def test_who_waits_in_line_for_long_has_not_gone_silent(turns: Turns) -> None:
+    gateway = Gateway()
+    first, second = gateway.connect(), gateway.connect()
+    gateway.bring(first, 6)
+    gateway.bring(second)
+    gateway.silence(60.0)
+    gateway.bring(first)
+    turns.end()
+    turns.end()
+    assert gateway.read() == [second]
+    turns.end()
+    gateway.connections[second].data_received(b".")
+    turns.end()
+    assert (gateway.read(), gateway.transports[second].closed) == ([first], False)
+
+
+async def test_who_stopped_before_too_many_bytes_waited_is_closed_as_well(turns: Turns) -> None:
+    gateway = Gateway()
+    silent, client = gateway.connect(), gateway.connect()
+    gateway.bring(silent, 5)
+    assert not gateway.budget.is_exhausted
+    gateway.silence(60.0)
+    gateway.bring(client)
+    assert gateway.transports[client].paused
+    turns.end()
+    turns.end()
+    assert gateway.transports[silent].closed
+    gateway.bring(client, 20)
+    await gateway.settle()
+    assert gateway.answered() == [client]
+
+
+async def test_with_room_for_all_nobody_loses_anything(turns: Turns) -> None:
+    gateway = Gateway()
+    elsewhere = 4 * CHUNK
+    gateway.budget.take(elsewhere)
+    first, second = gateway.connect(), gateway.connect()
+    gateway.bring(first)
+    gateway.bring(second)
+    gateway.silence(60.0)
+    assert gateway.read() == [first]
+    turns.end()
+    gateway.budget.give_back(elsewhere)
+    assert gateway.read() == [first, second]
+    turns.end()
+    assert not turns.running
+    assert not any(transport.closed for transport in gateway.transports)
+
+
+async def test_the_last_in_line_keeps_nobody_waiting(turns: Turns) -> None:
+    gateway = Gateway()
+    silent, lost = gateway.connect(), gateway.connect()
+    gateway.bring(silent, 6)
+    gateway.bring(lost)
+    gateway.silence(60.0)
+    turns.end()
+    gateway.connections[lost].connection_lost(None)
+    assert gateway.budget.is_exhausted
+    turns.end()
+    assert not turns.running
+    assert not gateway.transports[silent].closed
