@@ -117,7 +117,7 @@ class Probing:
                 self._add(gateway)
         self._metrics.gateways.set(len(self._clients))
 
-    def take_turn(self) -> None:
+    def send_round(self) -> None:
         """Send one record through every gateway, to its next partition."""
         now = self._clock.monotonic()
         partitions = sorted(self._next_offsets)

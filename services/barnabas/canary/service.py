@@ -57,7 +57,7 @@ async def _send(probing: Probing, config: CanaryConfig, context: ServiceContext)
     interval = config.interval_ms / 1000
     clock, due = context.environment.clock, context.environment.clock.monotonic()
     while not context.stopping.is_set():
-        probing.take_turn()
+        probing.send_round()
         due = max(due + interval, clock.monotonic())
         await wait_for(context.stopping, due - clock.monotonic())
 
