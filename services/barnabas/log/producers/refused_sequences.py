@@ -1,10 +1,11 @@
 """What producers are to send again before anything later of theirs is written to a log that does not know them.
 
-An idempotent producer sends ahead: behind a batch that the disk refuses, or that waited too long and was taken back,
-others are under way already. A log that knows the producer refuses those by their sequences. One that has nothing of
-it takes any first sequence (KIP-360), and so would take the later batch as the producer's first; the earlier one, sent
-again, would then be out of order, which a client takes for a sign that it had been written before: it is lost, and
-reported as delivered. So what was refused is remembered until the producer's next batch is in the log.
+An idempotent producer sends ahead: behind a batch that the disk refuses, that is too large, or that waited too long
+and was taken back, others are under way already. A log that knows the producer refuses those by their sequences. One
+that has nothing of it takes any first sequence (KIP-360), and so would take the later batch as the producer's first;
+the earlier one, sent again, would then be out of order, which a client takes for a sign that it had been written
+before: it is lost, and reported as delivered. So what was refused is remembered until the
+producer's next batch is in the log.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ SENT_AGAIN: Final = frozenset(
         ErrorCode.corrupt_message,
         ErrorCode.fenced_leader_epoch,
         ErrorCode.kafka_storage_error,
+        ErrorCode.message_too_large,
         ErrorCode.not_enough_replicas,
         ErrorCode.not_leader_or_follower,
         ErrorCode.unknown_leader_epoch,
         ErrorCode.unknown_topic_or_partition,
     }
 )
-"""Refusals that do not say what is wrong with the batch: clients send it again under the same sequence."""
+"""Refusals after which clients send the records again under the same sequences: those that do not say what is wrong
+with the batch, and that it is too large: Java's client then sends it in parts."""
 
 
 class _Refused(NamedTuple):

@@ -317,3 +317,47 @@ async def test_written_but_not_replicated_when_its_replica_went(node: StorageHar
     assert code(await first) == UNKNOWN_PARTITION
     node.apply(*topic_records("events", topic, leader_epoch=2))
     await check_order(node, topic)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+async def test_refused_as_too_large_and_sent_again_in_parts(
+    tmp_path: Path, *, known: bool, several: bool
+) -> None:
+    """As Java's client does, which keeps the sequences. Kafka lets nothing pass behind the hole of a producer that it
+    knows; of one that it does not know it takes what comes next, and the parts come behind that.
+    """
+    others = [tmp_path / "b"] if several else []
+    async with run_node(tmp_path / "a", tmp_path / "s", others) as node:
+        topic = await node.create_topic()
+        node.apply(topic_config("events", max_message_bytes="1000"))
+
+        def sent(*values: bytes, sequence: int) -> bytes:
+            return batch(*values, producer_id=7, producer_epoch=0, base_sequence=sequence + known)
+
+        if known:
+            assert (await node.append(topic, sent(b"before", sequence=-1))).error_code == 0
+        parts = (b"a" * 600, b"b" * 600)
+        whole, behind = sent(*parts, sequence=0), [sent(b"c%d" % each, sequence=each) for each in (2, 3)]
+        under_way = [node.send_append(topic, records) for records in (whole, *behind)]
+        codes = [code(each) for each in await asyncio.gather(*under_way)]
+        assert codes == [int(ErrorCode.message_too_large), OUT_OF_ORDER, OUT_OF_ORDER]
+        again = [sent(parts[0], sequence=0), sent(parts[1], sequence=1), *behind]
+        for number, records in enumerate(again):
+            result = await node.append(topic, records)
+            assert (result.error_code, result.base_offset) == (0, number + known)
+        stored = (await node.fetch(topic)).records
+        places = [stored.find(value) for value in (*parts, b"c2", b"c3")]
+        assert places == sorted(places)
+        assert places[0] >= 0
+
+
+async def test_a_producer_that_leaves_out_what_is_too_large_goes_on_under_its_next_epoch(
+    node: StorageHarness,
+) -> None:
+    """As librdkafka does."""
+    topic = await node.create_topic()
+    node.apply(topic_config("events", max_message_bytes="1000"))
+    assert (await node.append(topic, FIRST)).error_code == int(ErrorCode.message_too_large)
+    assert (await node.append(topic, SECOND)).error_code == OUT_OF_ORDER
+    assert (await node.append(topic, SECOND_OF_NEW_EPOCH)).base_offset == 0
