@@ -10,11 +10,12 @@ import asyncio
 import errno
 import threading
 import uuid
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
-from storage_harness import StorageHarness, batch, topic_config, topic_records
+from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
