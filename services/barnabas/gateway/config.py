@@ -50,7 +50,7 @@ class GatewayConfig:
     connections_max_idle_ms: int = setting(600_000, "A connection silent for this long is closed.", unit="ms")
     max_connections: int = setting(10_000, "More connections than this are closed at once.")
     max_incremental_fetch_session_cache_slots: int = setting(
-        1_000, "How many fetch sessions are kept (KIP-227)."
+        1_000, "How many fetch sessions are kept (KIP-227), of at most 250,000 partitions together."
     )
     telemetry_max_bytes: int = setting(
         1_048_576, "The most metrics that a client may push in one request, compressed.", unit="bytes"

@@ -48,6 +48,13 @@ those who wait are answered within ANSWER_GRACE_SECONDS."""
 READ_BYTES_PER_SECOND_MIN: Final = 64 * 1024
 """What it has to take not to be."""
 
+FETCH_SESSION_PARTITIONS_MAX: Final = 50_000
+"""Partitions of one fetch session: a request of a few bytes reads them all."""
+
+FETCH_SESSIONS_PARTITIONS_MAX: Final = 250_000
+"""Partitions of all fetch sessions together, at 350 bytes each. Over it a client gets no session, as where
+max.incremental.fetch.session.cache.slots are taken, and names all its partitions in each request."""
+
 CLOSING_SECONDS_MAX: Final = 5.0
 """How long a connection that the gateway ends may take to bring away what is written: a client that reads nothing would
 otherwise keep it, and all that it holds, for ever."""

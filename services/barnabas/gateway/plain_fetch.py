@@ -68,6 +68,8 @@ class PlainFetches:
             if session is None:
                 return None
             wanted = session.partitions | named
+            if not self._parts.fetch_sessions.may_grow(session, len(wanted) - len(session.partitions)):
+                return None
         reads = self._read_all(plain, wanted.values())
         if reads is None:
             return None
@@ -128,10 +130,11 @@ class PlainFetches:
     ) -> list[tuple[PartitionKey, FetchedPartition]]:
         """Move the session on; returns what its client does not know yet."""
         now_ms = self._parts.clock.now_ms()
-        self._parts.fetch_sessions.use(
+        sessions = self._parts.fetch_sessions
+        sessions.use(
             plain.session_id, plain.session_epoch, uses_topic_ids=session.uses_topic_ids, now_ms=now_ms
         )
-        session.update(named.values(), ())
+        sessions.update(session, named.values(), ())
         return for_session(session, list(session.partitions.values()), found, is_full=False)
 
 

@@ -233,6 +233,20 @@ async def test_a_session_goes_on(broker: Broker) -> None:
     assert not sessions_of(broker.plain)
 
 
+async def test_a_session_that_grows_too_large_is_ended_the_general_way(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.FETCH_SESSIONS_PARTITIONS_MAX", 2)
+    first, _ = await broker.ask(fetch_frame(17, {"orders": [want(17, 0)]}, session=(0, 0)))
+    (session_id,) = struct.unpack_from(">i", first, 15)
+    more = {"orders": [want(17, 0), want(17, 2)]}
+    assert (await broker.ask(fetch_frame(17, more, session=(session_id, 1))))[1]
+    assert broker.plain.parts.fetch_sessions._partition_count == 2
+    more = {"orders": [want(17, 1)]}
+    assert not (await broker.ask(fetch_frame(17, more, session=(session_id, 2))))[1]
+    assert not sessions_of(broker.plain)
+
+
 async def test_what_is_counted_is_the_same(broker: Broker) -> None:
     counts = broker.node.replica(ORDERS).counts
     frame = fetch_frame(12, {"orders": [want(12, 0), want(12, 1)]})

@@ -208,6 +208,11 @@ class Connection(asyncio.Protocol):
     # --- what the gateway calls
 
     @property
+    def connection_id(self) -> int:
+        """What tells it from all other connections of this gateway."""
+        return self._client.connection_id
+
+    @property
     def is_idle(self) -> bool:
         """Whether the gateway waits for the client, not the client for it."""
         if not self._writable:

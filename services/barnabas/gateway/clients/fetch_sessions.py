@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and afterwards only what changed.
 
-Sessions live in the gateway that made them. A client whose connection moves to another gateway is told that its session
-is unknown and starts a new one, as after the loss of a broker.
+Sessions live in the gateway that made them, and end with the connection that opened them. A client whose connection
+moves is told that its session is unknown and starts a new one, as after the loss of a broker.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
 NO_SESSION: Final = 0
@@ -52,6 +53,8 @@ class FetchSession:
     session_id: int
     epoch: int
     uses_topic_ids: bool
+    connection_id: int = 0
+    """The connection that opened it."""
     partitions: OrderedDict[PartitionKey, WantedPartition] = field(default_factory=OrderedDict)
     last_used_ms: int = 0
 
@@ -77,7 +80,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """Owns all sessions of this gateway, at most `slots_max` of them.
+    """Owns all sessions of this gateway: at most `slots_max` of them, with so many partitions together as limits say.
 
     A new session may take the place of one that was not used for `idle_ms`; with no such one the client simply gets no
     session and keeps naming all its partitions.
@@ -88,23 +91,33 @@ class FetchSessions:
         self._random = randomness
         self._idle_ms = idle_ms
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._by_connection: dict[int, set[int]] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(
-        self, wanted: Iterable[WantedPartition], *, uses_topic_ids: bool, now_ms: int
+        self,
+        wanted: Iterable[WantedPartition],
+        *,
+        uses_topic_ids: bool,
+        now_ms: int,
+        connection_id: int = 0,
     ) -> FetchSession | None:
         """A new session, or None when there is no room."""
-        if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
+        named = {want.key: want for want in wanted}
+        if len(named) > limits.FETCH_SESSION_PARTITIONS_MAX or not self._make_room(len(named), now_ms):
             return None
         session_id = self._random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = self._random.randint(1, 2**31 - 1)
-        session = FetchSession(session_id, INITIAL_EPOCH, uses_topic_ids, last_used_ms=now_ms)
-        session.update(wanted, ())
+        session = FetchSession(session_id, INITIAL_EPOCH, uses_topic_ids, connection_id, last_used_ms=now_ms)
+        session.update(named.values(), ())
         session.advance()
         self._sessions[session_id] = session
+        self._by_connection.setdefault(connection_id, set()).add(session_id)
+        self._partition_count += len(named)
         return session
 
     def use(self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int) -> FetchSession:
@@ -124,17 +137,57 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
+    def may_grow(self, session: FetchSession, partition_count: int) -> bool:
+        """Whether there is room for so many more partitions in a session."""
+        return (
+            len(session.partitions) + partition_count <= limits.FETCH_SESSION_PARTITIONS_MAX
+            and self._partition_count + partition_count <= limits.FETCH_SESSIONS_PARTITIONS_MAX
+        )
+
+    def update(
+        self, session: FetchSession, changed: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        """Add or change partitions of a session that is in use, then drop the forgotten ones.
+
+        Raises KafkaError, FETCH_SESSION_ID_NOT_FOUND, when there is no room: the session has ended, and the client
+        opens another or gets none.
+        """
+        count = len(session.partitions)
+        session.update(changed, forgotten)
+        grown = len(session.partitions) - count
+        self._partition_count += grown
+        if grown > 0 and not self.may_grow(session, 0):
+            self.close(session.session_id)
+            raise KafkaError(ErrorCode.fetch_session_id_not_found)
+
     def peek(self, session_id: int) -> FetchSession | None:
         """The session as it is, without using it."""
         return self._sessions.get(session_id)
 
     def close(self, session_id: int) -> None:
         """Forget a session; one that is not known is no error."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        self._partition_count -= len(session.partitions)
+        opened = self._by_connection[session.connection_id]
+        opened.discard(session_id)
+        if not opened:
+            del self._by_connection[session.connection_id]
 
-    def _evict(self, now_ms: int) -> bool:
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.last_used_ms < self._idle_ms:
-            return False
-        self.close(oldest.session_id)
+    def close_of_connection(self, connection_id: int) -> None:
+        """The connection has ended, and its sessions with it: no client goes on with one on another."""
+        for session_id in list(self._by_connection.get(connection_id, ())):
+            self.close(session_id)
+
+    def _make_room(self, partition_count: int, now_ms: int) -> bool:
+        """For one more session; the longest unused go if they are idle."""
+        while (
+            len(self._sessions) >= self._slots_max
+            or self._partition_count + partition_count > limits.FETCH_SESSIONS_PARTITIONS_MAX
+        ):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < self._idle_ms:
+                return False
+            self.close(oldest.session_id)
         return True

@@ -146,6 +146,7 @@ class Sockets:
 
     def _on_lost(self, connection: Connection, listener: Listener) -> None:
         self._connections.discard(connection)
+        self._parts.fetch_sessions.close_of_connection(connection.connection_id)
         self._connection_metrics.on_closed(listener.name)
 
     def _admit(

@@ -75,14 +75,16 @@ def _open_or_use_session(request: Request) -> tuple[FetchSession | None, list[Wa
         sessions.close(session_id)
         if epoch == FINAL_EPOCH:
             return None, wanted, True
-        return sessions.open(wanted, uses_topic_ids=by_id, now_ms=now_ms), wanted, True
+        connection_id = request.client.connection_id
+        opened = sessions.open(wanted, uses_topic_ids=by_id, now_ms=now_ms, connection_id=connection_id)
+        return opened, wanted, True
     session = sessions.use(session_id, epoch, uses_topic_ids=by_id, now_ms=now_ms)
     forgotten = [
         (_topic_key(topic, by_id=by_id), partition)
         for topic in body.forgotten_topics_data
         for partition in topic.partitions
     ]
-    session.update(wanted, forgotten)
+    sessions.update(session, wanted, forgotten)
     return session, list(session.partitions.values()), False
 
 

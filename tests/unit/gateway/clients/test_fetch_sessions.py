@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from barnabas.gateway import limits
 from barnabas.gateway.clients.fetch_sessions import FetchSession, FetchSessions, WantedPartition
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
@@ -76,3 +77,42 @@ def test_only_an_idle_session_gives_up_its_place() -> None:
     owner.close(third.session_id)
     owner.close(third.session_id)
     assert len(owner) == 1
+
+
+def test_partitions_of_all_sessions_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_SESSIONS_PARTITIONS_MAX", 5)
+    owner = sessions(10)
+    first = opened(owner, 0, 1, now_ms=0)
+    opened(owner, 0, 1, 2, now_ms=50)
+    assert owner.open([want(0)], uses_topic_ids=False, now_ms=99) is None
+    third = opened(owner, 0, 1, now_ms=100)
+    assert (len(owner), owner.peek(first.session_id)) == (2, None), "the idle one made room"
+    owner.update(third, [], [("orders", 0)])
+    owner.update(third, [want(5)], [("orders", 1)])
+    opened(owner, 3, now_ms=101)
+    assert owner.open([want(0)], uses_topic_ids=False, now_ms=101) is None
+    assert owner.open([want(0)] * 2, uses_topic_ids=False, now_ms=1000) is not None
+    assert owner._partition_count == sum(len(session.partitions) for session in owner._sessions.values())
+
+
+def test_a_session_has_no_more_partitions_than_a_request_may_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_SESSION_PARTITIONS_MAX", 3)
+    owner = sessions()
+    assert owner.open(map(want, range(4)), uses_topic_ids=False, now_ms=0) is None
+    session = opened(owner, 0, 1)
+    owner.update(session, [want(1), want(2)], [])
+    with pytest.raises(KafkaError) as caught:
+        owner.update(session, [want(2), want(3)], [])
+    assert caught.value.code is ErrorCode.fetch_session_id_not_found
+    assert (len(owner), owner._partition_count, owner._by_connection) == (0, 0, {})
+
+
+def test_sessions_end_with_their_connection() -> None:
+    owner = sessions(10)
+    for connection_id in (1, 1, 2):
+        assert owner.open([want(0)], uses_topic_ids=False, now_ms=0, connection_id=connection_id)
+    owner.close_of_connection(1)
+    owner.close_of_connection(3)
+    assert [session.connection_id for session in owner._sessions.values()] == [2]
+    owner.close_of_connection(2)
+    assert (len(owner), owner._partition_count, owner._by_connection) == (0, 0, {})

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import struct
 import weakref
 from dataclasses import replace
 
 import pytest
-from gateway_harness import LISTENER, Gateway, node_record
+from gateway_harness import LISTENER, Gateway, node_record, request_frame
 from prometheus_client import CollectorRegistry
 
+from barnabas.gateway.clients.fetch_sessions import WantedPartition
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.faults.injection import Faults
 from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
 from barnabas.metadata.image import MetadataImage
 from barnabas.testing.ports import free_ports
+from barnabas.wire.fetch import API_KEY as FETCH
 
 IMAGE = MetadataImage().apply([node_record(1)], 1)
 
@@ -99,6 +102,26 @@ async def test_a_lost_connection_goes_at_once_with_its_bytes() -> None:
         assert (reader.buffered_bytes, reader._chunks, sockets._budget.used_bytes) == (0, [], 0)
     finally:
         gc.enable()
+        await sockets.close()
+
+
+async def test_a_lost_connection_takes_its_fetch_sessions_with_it() -> None:
+    port, parts = free_ports(1), Gateway().parts
+    sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(IMAGE)
+    wanted = [WantedPartition("orders", 0, 0, 1_000, -1, -1)]
+    frame = request_frame(FETCH, 11, {"session_epoch": 0, "min_bytes": 0, "max_bytes": 1_000})
+    try:
+        kept = parts.fetch_sessions.open(wanted, uses_topic_ids=False, now_ms=0, connection_id=99)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(struct.pack(">i", len(frame)) + frame)
+        await reader.readexactly(4)
+        assert len(parts.fetch_sessions) == 2
+        writer.close()
+        while sockets._connections:
+            await asyncio.sleep(0.001)
+        assert list(parts.fetch_sessions._sessions.values()) == [kept]
+    finally:
         await sockets.close()
 
 

@@ -278,6 +278,22 @@ async def test_fetch_from_a_leader_that_cannot_be_reached() -> None:
     assert [node.node_id for node in answer.node_endpoints] == [1]
 
 
+async def test_a_fetch_session_that_grows_too_large_is_ended_and_none_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.FETCH_SESSION_PARTITIONS_MAX", 1)
+    gateway = Gateway()
+    gateway.node(1, fetches=FakeStream(fetch_all))
+    first = await gateway.ask(FETCH, 11, fetch_body({"orders": [0]}, session_epoch=0))
+    grown = fetch_body({"bills": [0]}, session_id=first.session_id, session_epoch=1)
+    answer = await gateway.ask(FETCH, 11, grown)
+    assert (answer.error_code, answer.responses) == (ErrorCode.fetch_session_id_not_found, ())
+    both = fetch_body({"orders": [0], "bills": [0]}, session_id=first.session_id, session_epoch=0)
+    for _ in range(2):
+        answer = await gateway.ask(FETCH, 11, both)
+        assert (answer.session_id, len(fetched(answer))) == (0, 2)
+
+
 async def test_fetch_session_tells_only_news() -> None:
     gateway = Gateway()
     stream = FakeStream(fetch_all)
