@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from barnabas.gateway.answers.cluster_faults import error_codes
 from barnabas.gateway.answers.unanswered import unanswered_code
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
-from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers.api_versions import supported_versions

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 from barnabas.gateway import limits
-from barnabas.gateway.clients.connection import Pieces
+from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers import produce
 from barnabas.gateway.parts import GatewayParts

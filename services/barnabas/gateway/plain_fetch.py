@@ -3,13 +3,15 @@
 A consumer that reads what was written before is answered at once, again and again, and pays for each answer with what a
 general server does around it: tasks, futures, decoded objects, messages. So where every partition of a plain request
 (`wire/plain_fetch.py`) is led by the storage node in this very process, and enough is there in memory, plain calls make
-the answer before `data_received` returns. Whatever is not so is left to the general way before anything has changed:
-`handlers/fetch.py` answers it, waits for it, opens and ends its session, and tells its errors.
+the answer before `data_received` returns. Where too little is there it waits by function calls as well, and is read
+again when its wait is over. Whatever is not so is left to the general way before anything has changed:
+`handlers/fetch.py` answers it, opens and ends its session, and tells its errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Final
 
 from barnabas.gateway.clients.fetch_sessions import (
@@ -20,15 +22,20 @@ from barnabas.gateway.clients.fetch_sessions import (
     PartitionKey,
     WantedPartition,
 )
+from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers.fetch import by_topic, for_session
 from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
-from barnabas.links.local_storage import LocalStorage, Read, Sought
+from barnabas.gateway.request_times import RequestTimes
+from barnabas.kernel.logs import get_logger
+from barnabas.links.local_storage import LocalStorage, Read, ReadWait, Sought
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.fetch import API_KEY, TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
 from barnabas.wire.plain_fetch import PlainFetch, read_plain_fetch
+
+log = get_logger("gateway.plain_fetch")
 
 _ISOLATION_LEVELS: Final = frozenset(map(int, IsolationLevel))
 
@@ -46,11 +53,18 @@ class PlainFetches:
         self._observe = metrics.observe_at_once
         self._faults = faults
 
-    def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | None:
-        """The pieces of the answer to the request in `frame`, which was read at `received` (perf_counter).
-
-        None, with nothing changed, when it must go the general way.
+    def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | WaitingFetch | None:
+        """The pieces of the answer to the request in `frame`, which was read at `received` (perf_counter), or the wait
+        for them. None, with nothing changed, when it must go the general way.
         """
+        found = self.find(frame)
+        if isinstance(found, list):
+            self._observe(API_KEY, _version(frame), len(frame), received)
+            return found
+        return None if found is None else WaitingFetch(self, frame, found)
+
+    def find(self, frame: bytes, wait: ReadWait | None = None) -> list[bytes | memoryview] | ReadWait | None:
+        """The answer, or the wait for it: the same `wait` again, where it went on."""
         if self._faults.is_active:
             return None
         plain = read_plain_fetch(frame)
@@ -70,20 +84,20 @@ class PlainFetches:
             wanted = session.partitions | named
             if not self._parts.fetch_sessions.may_grow(session, len(wanted) - len(session.partitions)):
                 return None
-        reads = self._read_all(plain, wanted.values())
-        if reads is None:
-            return None
+        reads = self._read_all(plain, wanted.values(), wait)
+        if not isinstance(reads, list):
+            if reads is not None and session is not None:
+                self._parts.fetch_sessions.keep(session, self._parts.clock.now_ms())
+            return reads
         found = _found(wanted, reads, committed=plain.isolation_level == IsolationLevel.READ_COMMITTED)
         if session is not None:
             found = self._tell(session, plain, named, found)
-        pieces = encode_fetch_response(
+        return encode_fetch_response(
             plain.version,
             plain.correlation_id,
             list(by_topic(found)),
             session_id=NO_SESSION if session is None else session.session_id,
         )
-        self._observe(API_KEY, plain.version, len(frame), received)
-        return pieces
 
     def _session(self, plain: PlainFetch) -> FetchSession | None:
         """The session that the request goes on with, as it is; None for one that begins, ends or is refused."""
@@ -94,7 +108,9 @@ class PlainFetches:
             return None
         return session if session.uses_topic_ids is (plain.version >= TOPIC_ID_FROM) else None
 
-    def _read_all(self, plain: PlainFetch, wanted: Iterable[WantedPartition]) -> list[Read] | None:
+    def _read_all(
+        self, plain: PlainFetch, wanted: Iterable[WantedPartition], wait: ReadWait | None
+    ) -> list[Read] | ReadWait | None:
         image = self._parts.metadata.image
         sought = []
         for want in wanted:
@@ -112,13 +128,15 @@ class PlainFetches:
                 )
             )
         bytes_max = self._parts.unread_answers.fetch_bytes_max()
-        if plain.max_bytes < 0 or not bytes_max:
+        if plain.max_bytes < 0 or not bytes_max or not sought:
             return None
         return self._read(
             sought,
             min_bytes=plain.min_bytes,
             max_bytes=min(plain.max_bytes, self._parts.config.fetch_max_bytes, bytes_max),
             committed=plain.isolation_level == IsolationLevel.READ_COMMITTED,
+            max_wait_ms=plain.max_wait_ms,
+            wait=wait,
         )
 
     def _tell(
@@ -136,6 +154,60 @@ class PlainFetches:
         )
         sessions.update(session, named.values(), ())
         return for_session(session, list(session.partitions.values()), found, is_full=False)
+
+
+class WaitingFetch:
+    """The wait for one answer (`clients.later.Later`): owns the read that waits in the storage node.
+
+    Of the request it keeps the frame alone, which is read again in the end: thousands wait at a time, and each garbage
+    collection walks all that is kept for them.
+    """
+
+    __slots__ = ("_fetches", "_frame", "_on_answer", "_times", "_wait")
+
+    def __init__(self, fetches: PlainFetches, frame: bytes, wait: ReadWait) -> None:
+        self._fetches = fetches
+        self._frame = frame
+        self._wait = wait
+        self._times: RequestTimes
+        self._on_answer: Callable[[Pieces], None]
+
+    def start(self, times: RequestTimes, on_answer: Callable[[Pieces], None]) -> None:
+        """See `Later`."""
+        self._times = times
+        self._on_answer = on_answer
+        self._wait.on_over = self._on_over
+        times.api_key = API_KEY
+        times.api_version = _version(self._frame)
+        times.started = times.received
+        times.local_seconds = perf_counter() - times.received
+
+    def _on_over(self) -> None:
+        began = perf_counter()
+        times = self._times
+        try:
+            found = self._fetches.find(self._frame, self._wait)
+        except Exception:
+            log.exception("a fetch that waited failed")
+            found = None
+        if found is self._wait:
+            return  # too little has come, or it was taken back
+        self._wait.end()
+        times.answered = perf_counter()
+        times.local_seconds += times.answered - began
+        if found is None:
+            times.waited_ms = int((times.answered - times.started) * 1000)
+        assert found is None or isinstance(found, list), "a wait goes on as the same"
+        self._on_answer(found)
+
+    def stop(self) -> None:
+        """See `Later`."""
+        self._wait.end()
+
+
+def _version(frame: bytes) -> int:
+    """The version of the request in a frame."""
+    return int.from_bytes(frame[2:4])
 
 
 def _topic_id(image: MetadataImage, name: str) -> bytes | None:

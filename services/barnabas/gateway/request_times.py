@@ -27,6 +27,7 @@ class RequestTimes:
         "received",
         "request_bytes",
         "started",
+        "waited_ms",
     )
 
     def __init__(self, received: float = 0.0, request_bytes: int = 0) -> None:
@@ -35,6 +36,8 @@ class RequestTimes:
         self.answered = 0.0
         """0 until the request has an answer, or is done and gets none."""
         self.local_seconds = 0.0
+        self.waited_ms = 0
+        """What a request has waited already of the time that its client allows, when it takes the general way late."""
         self.request_bytes = request_bytes
         self.api_key = -1
         self.api_version = -1

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.host.local_link import LocalAppends, LocalFetches
 from barnabas.links.errors import DeadlinePassed, Unreachable
-from barnabas.links.local_storage import Placed, Read, Sought
+from barnabas.links.local_storage import Placed, Read, ReadWait, Sought
+from barnabas.storage.fetching.delayed_fetch import WaitingRead
+from barnabas.storage.fetching.reading import TooLittle
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import AnswerRoom
@@ -62,6 +64,7 @@ class LocalNode:
         finally:
             taken.close()
             self._servicer = self._replicas = None
+            servicer.fetches.purgatory.end_reads()
             self.appends.close()
             self.fetches.close()
 
@@ -84,19 +87,37 @@ class LocalNode:
         return Placed(info.first_offset, info.log_append_time_ms, info.log_start_offset)
 
     def read_at_once(
-        self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
-    ) -> list[Read] | None:
+        self,
+        sought: Sequence[Sought],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        committed: bool,
+        max_wait_ms: int,
+        wait: ReadWait | None = None,
+    ) -> list[Read] | ReadWait | None:
         """See `LocalStorage`."""
         if self._servicer is None:
             return None
         fetches = self._servicer.fetches
+        assert wait is None or isinstance(wait, WaitingRead), "it was given here"
+        if max_wait_ms <= 0 or (wait is not None and wait.hurried):
+            min_bytes = 0
         began = perf_counter()
-        reads = fetches.reader.read_at_once(
+        found = fetches.reader.read_at_once(
             sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
         )
-        if reads is not None:
+        if isinstance(found, TooLittle):
+            if wait is None:
+                wait = WaitingRead(fetches.purgatory, found.min_bytes, max_wait_ms, committed=committed)
+            if fetches.purgatory.wait(wait, found.size_bytes, found.watched):
+                return wait
+            # Too many wait already: it is answered with what there is.
+            found = fetches.reader.read_at_once(sought, min_bytes=0, max_bytes=max_bytes, committed=committed)
+            assert not isinstance(found, TooLittle), "it asks for nothing"
+        if found is not None:
             fetches.read_times.observe(perf_counter() - began)
-        return reads
+        return found
 
     async def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from barnabas.links.storage_link import AnswerRoom, StorageLink
@@ -42,6 +42,18 @@ class Read(NamedTuple):
     """(producer id, first offset) of each, for who reads committed records only."""
 
 
+class ReadWait(Protocol):
+    """A read at once that found too little and waits."""
+
+    on_over: Callable[[], None]
+    """Called once when it is to be read again: enough may be there, its time may be over, or something else is to be
+    told. Never before what gave the wait has returned."""
+
+    def end(self) -> None:
+        """Nobody waits any more; it may have been over."""
+        ...
+
+
 class LocalStorage(StorageLink, Protocol):
     """The storage node in a gateway's own process: a link like any, and its partitions as plain function calls."""
 
@@ -63,11 +75,19 @@ class LocalStorage(StorageLink, Protocol):
         ...
 
     def read_at_once(
-        self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
-    ) -> list[Read] | None:
-        """Read for a client, where all of it is in memory and at least `min_bytes` are there (one byte in any case).
+        self,
+        sought: Sequence[Sought],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        committed: bool,
+        max_wait_ms: int,
+        wait: ReadWait | None = None,
+    ) -> list[Read] | ReadWait | None:
+        """Read for a client, where all of it is in memory and at least `min_bytes` are there.
 
-        None, with nothing counted, where they are not, or where there is anything else to tell of a partition: it is
-        not led here, its log has another history than the client's, the disk has to be waited for.
+        Where less is there it waits for `max_wait_ms`; `wait` is that of a read that is made again. None, with nothing
+        counted, where there is anything else to tell of a partition: it is not led here, its log has another history
+        than the client's, the disk has to be waited for.
         """
         ...

@@ -48,6 +48,7 @@ class PlainFetch(NamedTuple):
 
     version: int
     correlation_id: int
+    max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation_level: int
@@ -65,7 +66,7 @@ def read_plain_fetch(frame: bytes) -> PlainFetch | None:
         at = _HEADER.size + max(client_id_bytes, 0)
         session_id, session_epoch = 0, -1
         if version < 7:
-            _, min_bytes, max_bytes, isolation_level = _LIMITS_V4.unpack_from(frame, at)
+            max_wait_ms, min_bytes, max_bytes, isolation_level = _LIMITS_V4.unpack_from(frame, at)
             at += _LIMITS_V4.size
         else:
             limits = _LIMITS_V7 if version < 15 else _LIMITS_V15
@@ -73,9 +74,8 @@ def read_plain_fetch(frame: bytes) -> PlainFetch | None:
                 if frame[at] != _NO_TAGS:
                     return None
                 at += 1
-            _, min_bytes, max_bytes, isolation_level, session_id, session_epoch = limits.unpack_from(
-                frame, at
-            )
+            fields = limits.unpack_from(frame, at)
+            max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = fields
             at += limits.size
         read = _read_flexible if version >= FLEXIBLE_FROM else _read_legacy
         partitions = read(frame, at, version)
@@ -84,7 +84,15 @@ def read_plain_fetch(frame: bytes) -> PlainFetch | None:
     if partitions is None:
         return None
     return PlainFetch(
-        version, correlation_id, min_bytes, max_bytes, isolation_level, session_id, session_epoch, partitions
+        version,
+        correlation_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        partitions,
     )
 
 

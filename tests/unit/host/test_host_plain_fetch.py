@@ -25,7 +25,7 @@ from storage_harness import (
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
-from barnabas.gateway.plain_fetch import PlainFetches
+from barnabas.gateway.plain_fetch import PlainFetches, WaitingFetch
 from barnabas.host.local_node import LocalNode
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.control import encode_marker
@@ -120,9 +120,12 @@ def fetch_frame(
     forgotten: dict[str, list[int]] | None = None,
     **limits: int,
 ) -> bytes:
-    """A Fetch request that waits for nothing; `wanted` are partitions by topic, `session` an id and an epoch."""
+    """A Fetch request, which waits for nothing unless it is given `max_wait_ms`.
+
+    `wanted` are partitions by topic, `session` an id and an epoch.
+    """
     body: dict[str, Any] = {
-        "max_wait": 0,
+        "max_wait": limits.get("max_wait_ms", 0),
         "min_bytes": limits.get("min_bytes", 1),
         "max_bytes": limits.get("max_bytes", 1 << 20),
         "isolation_level": limits.get("isolation_level", 0),
@@ -206,7 +209,7 @@ async def test_both_ways_give_the_same_bytes(broker: Broker, seed: int) -> None:
             error, session_id = struct.unpack_from(">hi", answer, at)
             # As a client does: on with the session that it was given, or anew.
             session[:] = [0, 0] if error or not session_id else [session_id, session[1] + 1]
-    assert 15 < plain < 140
+    assert 15 < plain < 145
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -277,7 +280,10 @@ async def test_nothing_is_counted_of_what_is_left_to_the_general_way(broker: Bro
     before = counts.reads, counts.bytes_out, counts.failed_reads
     wanted = {"orders": [want(12, 0), want(12, 1, 10_000)]}
     assert broker.fetches.answer(fetch_frame(12, wanted), 0.0) is None
-    assert broker.fetches.answer(fetch_frame(12, {"orders": [want(12, 0)]}, min_bytes=1 << 30), 0.0) is None
+    waiting = fetch_frame(12, {"orders": [want(12, 0)]}, min_bytes=1 << 20, max_wait_ms=9_000)
+    later = broker.fetches.answer(waiting, 0.0)
+    assert isinstance(later, WaitingFetch)
+    later.stop()
     assert (counts.reads, counts.bytes_out, counts.failed_reads) == before
 
 

@@ -23,6 +23,7 @@ from barnabas.messages.storage_pb2 import (
     PartitionAppend,
     PartitionAppendResult,
 )
+from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.fetch import UnansweredFetches
 
 TOPIC = b"t" * 16
@@ -48,7 +49,7 @@ class FakeServicer:
 
     def __init__(self) -> None:
         self.appends = FakeAppends()
-        self.fetches = SimpleNamespace(reader=SimpleNamespace(nothing_new=None))
+        self.fetches = SimpleNamespace(reader=SimpleNamespace(nothing_new=None), purgatory=FetchPurgatory())
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
 

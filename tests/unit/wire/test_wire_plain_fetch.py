@@ -99,6 +99,7 @@ def read_generally(frame: bytes) -> PlainFetch:
     return PlainFetch(
         header.api_version,
         header.correlation_id,
+        round(body.max_wait.total_seconds() * 1000),
         body.min_bytes,
         body.max_bytes,
         body.isolation_level,

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
+from barnabas.gateway.clients.later import Forwarded, Later, Pieces
 from barnabas.gateway.clients.turns import ALONE, Turn, Turns
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.metrics import RequestMetrics
@@ -26,24 +27,9 @@ from barnabas.wire.requests import MalformedRequest
 PRODUCE_KEY: Final = b"\0\0"
 
 Frame = bytes
-Pieces = bytes | list[bytes | memoryview] | None
 Serve = Callable[[Frame, Client, RequestTimes, Turn], Awaitable[Pieces]]
-AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | None]
-"""(frame, when it was read) to its whole answer, for a request that needs no waiting; None for all others."""
-
-
-class Forwarded(Protocol):
-    """A request that was handed over to another service as it was read."""
-
-    result: asyncio.Future[Any]
-
-    def answer(self) -> bytes | None:
-        """Its answer by the `result` that is there; None where it takes more to give one: then `finish` does."""
-        ...
-
-    async def finish(self) -> Pieces: ...
-
-
+AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | Later | None]
+"""(frame, when it was read) to its whole answer, for a request that needs no task; None for all others."""
 Forward = Callable[[Frame, Client, RequestTimes], Forwarded | None]
 """Hands over a Produce request, unless it must go the general way. Raises CloseConnection."""
 
@@ -83,7 +69,7 @@ class Connection(asyncio.Protocol):
     As in Kafka, a request starts when the one before it has been answered, so that a client's pipelined requests take
     effect in its order. Produce requests alone overlap, as waiting for each answer would cost a round trip a batch;
     they take turns in handing their batches over. Answers leave in the order of the requests. While nothing is under
-    way, a request that needs no waiting (`answers_at_once`) is answered on the spot.
+    way, a request that needs no task (`answers_at_once`) is answered on the spot, or as soon as its wait is over.
     """
 
     def __init__(
@@ -121,6 +107,8 @@ class Connection(asyncio.Protocol):
         """Of a frame that has not come whole; they count for the gateway's budget as well."""
         self._running: set[asyncio.Future[Any]] = set()
         """The tasks of requests, and the results of those that were forwarded."""
+        self._later: Later | None = None
+        """The answer that is waited for without a task; then nothing else is under way."""
         self._writable = True
         self._unread_bytes = 0
         """Of the answers that the client does not take: they count until all of them have left."""
@@ -267,6 +255,9 @@ class Connection(asyncio.Protocol):
             if isinstance(answer, bytes):
                 small.append(answer)
                 continue
+            if not isinstance(answer, list):
+                self._wait_for(answer, frame, received)
+                break
             # It may be large: what the client does not read of it is the most that is kept for it.
             self._write([*small, *answer])
             small = []
@@ -275,6 +266,28 @@ class Connection(asyncio.Protocol):
         if small:
             self._write(small[0] if len(small) == 1 else b"".join(small))
         return frames[answered:]
+
+    def _wait_for(self, later: Later, frame: Frame, received: float) -> None:
+        """Its answer comes by itself; nothing else is started until then."""
+        slot = _Slot(frame, received, is_produce=False)
+        self._unanswered_bytes += slot.held_bytes
+        self._budget.take(slot.held_bytes)
+        self._slots.append(slot)
+        self._unfinished += 1
+        self._unfinished_others += 1
+        self._later = later
+        later.start(slot.times, self._on_later)
+
+    def _on_later(self, answer: Pieces) -> None:
+        """The answer that was waited for; None: the request has to take the general way."""
+        self._later = None
+        (slot,) = self._slots
+        if answer is None:
+            self._start(slot)
+            return
+        slot.frame = b""
+        slot.pieces = answer
+        self._on_answer(slot)
 
     def _write(self, answer: bytes | list[bytes | memoryview]) -> None:
         """Hand it to the socket; what that does not take now counts until it has."""
@@ -469,6 +482,9 @@ class Connection(asyncio.Protocol):
     def _stop_requests(self) -> None:
         """The connection ends: nothing more is handed over, and nobody waits for an answer."""
         self._turns.close()
+        if self._later is not None:
+            self._later.stop()
+            self._later = None
         self._budget.mid_frame.leave(self)
         for running in self._running:
             running.cancel()

@@ -164,6 +164,11 @@ class FetchSessions:
         """The session as it is, without using it."""
         return self._sessions.get(session_id)
 
+    def keep(self, session: FetchSession, now_ms: int) -> None:
+        """It is in use: a request of it waits."""
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session.session_id)
+
     def close(self, session_id: int) -> None:
         """Forget a session; one that is not known is no error."""
         session = self._sessions.pop(session_id, None)

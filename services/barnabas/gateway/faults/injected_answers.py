@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from barnabas.gateway.answers.with_error import error_answer
-from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.fetch_sessions import NO_SESSION, PartitionKey, TopicKey
+from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.rule import Subject
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError

@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final
 
-from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.injected_answers import fault_answer, subject_of
 from barnabas.gateway.faults.rule import FaultRefused, FaultRule, parse_rule
 from barnabas.gateway.request import Request

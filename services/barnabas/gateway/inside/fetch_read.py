@@ -123,7 +123,7 @@ class FetchRead:
         return list(reads.values())
 
     def _max_wait_ms(self) -> int:
-        return max(0, milliseconds(self._request.body.max_wait))
+        return max(0, milliseconds(self._request.body.max_wait) - self._request.times.waited_ms)
 
     def _message(self) -> FetchRequest:
         body, config = self._request.body, self._request.parts.config

@@ -51,6 +51,15 @@ class ReadOutcome:
         self.sizes += more.sizes
 
 
+class TooLittle(NamedTuple):
+    """A fetch that has to wait: what is there for it, and what it waits for."""
+
+    size_bytes: int
+    min_bytes: int
+    watched: list[tuple[Replica, int]]
+    """The offset wanted of each."""
+
+
 class FetchReader:
     """Reads for fetches. Changes nothing but counts, those on the event loop only."""
 
@@ -84,8 +93,9 @@ class FetchReader:
 
     def read_at_once(
         self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
-    ) -> list[Read] | None:
+    ) -> list[Read] | TooLittle | None:
         """See `LocalStorage`. What is asked for is found first, and read once there proves to be enough."""
+        enough = self.enough_bytes(min_bytes, max_bytes)
         budget = min(max_bytes, self._bytes_max, limits.FETCH_ANSWER_BYTES_TARGET)
         size_bytes = 0
         located: list[tuple[Replica, _Located]] = []
@@ -101,8 +111,11 @@ class FetchReader:
                 if got.found is not None:
                     size_bytes += got.found.length
                 located.append((replica, got))
-            if size_bytes < max(self.enough_bytes(min_bytes, max_bytes), 1):
-                return None
+            if size_bytes < enough:
+                watched = [
+                    (replica, item.fetch_offset) for item, (replica, _) in zip(sought, located, strict=True)
+                ]
+                return TooLittle(size_bytes, enough, watched)
             records = [b"" if got.found is None else got.found.read(nowait=True) for _, got in located]
         except (KafkaError, OSError):
             return None

@@ -23,7 +23,7 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.storage import limits
 from barnabas.storage.counts import TopicCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
-from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
+from barnabas.storage.fetching.delayed_fetch import FetchPurgatory, WaitingFetch
 from barnabas.storage.replica.appending import Appending
 from barnabas.storage.replica.durability import Durability
 from barnabas.storage.replica.error_codes import (
@@ -81,7 +81,7 @@ class Replica:
         """Kafka's error code for all who come while the partition is not led by this node; 0 while it is."""
         self.is_offline = False
         """Whether the log could not be opened, or the disk failed where what it holds is no longer known."""
-        self.watchers: dict[DelayedFetch, int] = {}
+        self.watchers: dict[WaitingFetch, int] = {}
         """Waiting fetches and the offset that each wants."""
         self.counts = counts
         self.appending = Appending(self, refused)

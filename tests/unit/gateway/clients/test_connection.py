@@ -400,3 +400,60 @@ async def test_who_does_not_read_while_others_wait_is_closed_at_once(warnings: l
     )
     served.connection.connection_lost(None)
     assert (served.budget.used_bytes, served.unread.used_bytes) == (0, 0)
+
+
+class Waits:
+    """A fetch that waits without a task."""
+
+    def __init__(self) -> None:
+        self.times: RequestTimes | None = None
+        self.on_answer: Any = None
+        self.is_stopped = False
+
+    def start(self, times: RequestTimes, on_answer: Any) -> None:
+        self.times, self.on_answer = times, on_answer
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def waiting() -> tuple[Served, Waits]:
+    """A connection whose requests that begin with 3 wait, all on one."""
+    served, waits = Served(), Waits()
+    served.connection._answers_at_once = {b"\0\3": lambda frame, _: waits}
+    return served, waits
+
+
+async def test_an_answer_that_comes_later_keeps_its_place_and_counts() -> None:
+    served, waits = waiting()
+    await served.send(OTHER, "a", "b", size=8)
+    assert (served.started, served.budget.used_bytes, served.connection.is_idle) == ([], 20, False)
+    waits.on_answer([b"A", b"A"])
+    await served.settle()
+    assert (served.transport.written, served.started) == ([b"AA"], ["b"])
+    await served.answer("b", b"B")
+    assert (served.transport.written, served.budget.used_bytes) == ([b"AA", b"B"], 0)
+    await served.send(OTHER, "c")
+    waits.on_answer(b"C")
+    assert served.transport.written[-1] == b"C"
+
+
+async def test_what_waited_may_take_the_general_way_after_all() -> None:
+    served, waits = waiting()
+    await served.send(OTHER, "a")
+    waits.on_answer(None)
+    await served.settle()
+    assert served.started == ["a"]
+    await served.answer("a", b"A")
+    assert (served.transport.written, served.budget.used_bytes) == ([b"A"], 0)
+
+
+@pytest.mark.parametrize("ends", ["close", "lost"])
+async def test_a_connection_that_ends_waits_no_longer(ends: str) -> None:
+    served, waits = waiting()
+    await served.send(OTHER, "a", "b")
+    if ends == "close":
+        served.connection.close()
+        assert waits.is_stopped
+    served.connection.connection_lost(None)
+    assert (waits.is_stopped, served.budget.used_bytes) == (True, 0)
