@@ -30,7 +30,10 @@ class Server(Protocol):
         ...
 
     async def stop(self, grace_seconds: float | None) -> None:
-        """Take no more calls; those under way have `grace_seconds`, or None at all. It may be stopped twice."""
+        """Take no more calls; those under way have `grace_seconds`, or None at all. It may be stopped twice.
+
+        In that time the answers of appends that were given are delivered.
+        """
         ...
 
 

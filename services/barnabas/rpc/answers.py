@@ -43,6 +43,8 @@ class AnswerQueue(Generic[ResultT]):
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
+        self._all_written = asyncio.Event()
+        self._all_written.set()
 
     def put(self, result: ResultT, size_bytes: int = 0) -> None:
         """Queue a result of about `size_bytes`."""
@@ -50,11 +52,16 @@ class AnswerQueue(Generic[ResultT]):
         self._queued_bytes += size_bytes
         if self._queued_bytes > self._bytes_max:
             self._room.clear()
+        self._all_written.clear()
         self._wake.set()
 
     async def wait_for_room(self) -> None:
         """Return once less than the limit waits to be written."""
         await self._room.wait()
+
+    async def wait_until_written(self) -> None:
+        """Return once nothing waits to be written, or is being written."""
+        await self._all_written.wait()
 
     async def write_forever(self, write: Callable[[Any], Awaitable[None]]) -> None:
         """Write frames with `write` until cancelled. Raises a group with what `write` raised, or with PeerStalled."""
@@ -73,6 +80,7 @@ class AnswerQueue(Generic[ResultT]):
                 self._write_started = 0.0
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
+            self._all_written.set()
 
     async def _watch_writes(self) -> None:
         while True:

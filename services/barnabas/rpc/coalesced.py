@@ -299,7 +299,13 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             self._wake.clear()
             while (frame := self._next_frame()) is not None:
                 started = self._write_started = perf_counter()
-                await call.write(frame)
+                try:
+                    await call.write(frame)
+                except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+                    # A peer that ended the stream in order has answered before: `_read` gets there, and ends this.
+                    self._write_started = 0.0
+                    await asyncio.sleep(limits.LAST_RESULTS_SECONDS_MAX)
+                    raise
                 self._write_started = 0.0
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming

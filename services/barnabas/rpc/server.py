@@ -6,6 +6,7 @@ it lacks is answered as by an earlier version, which does not know it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
@@ -38,6 +39,8 @@ class RpcServer:
         )
         self.address = _bind(self._server, address)
         """The address with the real port in place of 0."""
+        self._ending = asyncio.Event()
+        """Set when the coalesced streams are to end."""
 
     async def serve_controller(self, service: ControllerService) -> None:
         from barnabas.messages.controller_pb2 import DESCRIPTOR
@@ -54,7 +57,9 @@ class RpcServer:
         from barnabas.messages.storage_pb2 import DESCRIPTOR
         from barnabas.rpc.storage_handlers import stream_handlers
 
-        await self._serve(DESCRIPTOR.services_by_name["Storage"], service, stream_handlers(service, counts))
+        await self._serve(
+            DESCRIPTOR.services_by_name["Storage"], service, stream_handlers(service, counts, self._ending)
+        )
 
     async def _serve(
         self, contract: ServiceDescriptor, service: object, streams: Mapping[str, Any] = MappingProxyType({})
@@ -65,7 +70,12 @@ class RpcServer:
         await self._server.start()
 
     async def stop(self, grace_seconds: float | None) -> None:
-        """Take no more calls; those under way have `grace_seconds`, or None at all."""
+        """Take no more calls; those under way have `grace_seconds`, or None at all.
+
+        In that time a storage node's streams take nothing more, write the answers of appends that they have been given,
+        and end.
+        """
+        self._ending.set()
         await self._server.stop(grace_seconds)
 
 

@@ -32,18 +32,19 @@ _AT_ONCE: Final = ()
 
 
 def stream_handlers(
-    service: StorageService, counts: StorageStreamCounts
+    service: StorageService, counts: StorageStreamCounts, ending: asyncio.Event
 ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-    """The handlers, by method; `counts` are those of the node's end."""
+    """The handlers, by method; `counts` are those of the node's end. The streams end with `ending`."""
 
     async def append(frames: AsyncIterator[AppendFrame], context: Any) -> None:
         await context.send_initial_metadata(_AT_ONCE)
-        await _until_gone(_serve_appends(service, frames, context.write, counts.appends))
+        await _until_gone(_serve_appends(service, frames, context.write, counts.appends, ending))
 
     async def fetch(frames: AsyncIterator[FetchFrame], context: Any) -> None:
         await context.send_initial_metadata(_AT_ONCE)
         is_client = INSIDE not in (context.invocation_metadata() or ())
-        await _until_gone(_serve_fetches(service, frames, context.write, counts.fetches, is_client))
+        serving = _serve_fetches(service, frames, context.write, counts.fetches, ending, is_client=is_client)
+        await _until_gone(serving)
 
     appends, fetches = counts.appends, counts.fetches
     return {
@@ -71,6 +72,7 @@ async def _serve_appends(
     frames: AsyncIterator[AppendFrame],
     write: Callable[[AppendResultFrame], Awaitable[None]],
     counts: StreamCounts,
+    ending: asyncio.Event,
 ) -> None:
     answers: AnswerQueue[AppendResult] = AnswerQueue(
         lambda results: AppendResultFrame(results=results),
@@ -88,7 +90,13 @@ async def _serve_appends(
             for request in frame.requests:
                 service.Append(request, answer)
 
-    await _until_done(take_requests(), answers.write_forever(write))
+    async def take_until_the_end() -> None:
+        await _take_until(ending, take_requests())
+        if ending.is_set():
+            # What was appended and is not answered would have an unknown outcome.
+            await answers.wait_until_written()
+
+    await _until_done(take_until_the_end(), answers.write_forever(write))
 
 
 def _size_bytes(result: AppendResult) -> int:
@@ -102,6 +110,8 @@ async def _serve_fetches(
     frames: AsyncIterator[FetchFrame],
     write: Callable[[bytes], Awaitable[None]],
     counts: StreamCounts,
+    ending: asyncio.Event,
+    *,
     is_client: bool,
 ) -> None:
     answers: AnswerQueue[EncodedResult] = AnswerQueue(
@@ -128,9 +138,20 @@ async def _serve_fetches(
                 fetches.withdraw(correlation_id)
 
     try:
-        await _until_done(take_requests(), answers.write_forever(write), fetches.serve_woken())
+        taking = _take_until(ending, take_requests())
+        await _until_done(taking, answers.write_forever(write), fetches.serve_woken())
     finally:
         fetches.close()
+
+
+async def _take_until(ending: asyncio.Event, taking: Coroutine[Any, Any, None]) -> None:
+    """Run `taking` until it returns, or until `ending`. Raises a group with what it raised."""
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(taking)
+        watching = tasks.create_task(ending.wait())
+        await asyncio.wait((running, watching), return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        watching.cancel()
 
 
 async def _until_done(first: Coroutine[Any, Any, None], *others: Coroutine[Any, Any, None]) -> None:

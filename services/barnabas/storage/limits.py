@@ -68,8 +68,16 @@ FLUSH_THREADS: Final = 4
 DISK_USAGE_SECONDS: Final = 10.0
 """How often each log directory's file system is asked how full it is."""
 
-STOP_SECONDS_MAX: Final = 30.0
-"""How long a stopping node waits for a log directory that does not answer before it leaves it to recovery."""
+STOP_ANSWERS_SECONDS_MAX: Final = 4.0
+"""How long a stopping node waits for appends that it has taken, which a slow disk holds up, before it answers them
+without it."""
+
+STOP_GRACE_SECONDS: Final = 1.0
+"""How long streams and calls may then take to bring the answers away."""
+
+CLOSING_SECONDS_MAX: Final = 20.0
+"""How long a stopping node waits for a log directory that does not answer before it leaves it to recovery. With what a
+gateway in the same process takes to stop, all three fit into the kernel's STOP_SECONDS_MAX."""
 
 REOPEN_SECONDS_MIN: Final = 1.0
 REOPEN_SECONDS_MAX: Final = 30.0
@@ -82,9 +90,6 @@ OPEN_BATCH: Final = 16
 RECOVERY_BATCH: Final = 32
 """Logs that one thread opens in one go at start: few enough that threads end at the same time, and a tenth of the
 hand-overs between threads that one at a time takes."""
-
-STOP_GRACE_SECONDS: Final = 0.2
-"""How long streams may finish what they are writing when the node stops."""
 
 NEWER_EPOCHS_PER_CALL: Final = 10_000
 """Partitions whose leader epochs the controller is asked to raise in one call; it takes no more."""

@@ -1,7 +1,8 @@
 """One storage node from start to stop.
 
 Start: learn the cluster's id, open the log directories, recover what they hold, listen, then register with the
-controller and follow its metadata. Stop: end the streams, make the logs durable, mark the clean shutdown.
+controller and follow its metadata. Stop: refuse appends, answer those that were taken, end the streams, then leave the
+controller, make the logs durable, mark the clean shutdown.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ class StorageNode:
                 await self.replicas.recover()
         except LogStoreError as error:
             raise StartError(str(error)) from error
-        async with self._serving() as address:
+        async with contextlib.AsyncExitStack() as serving:
+            address = await serving.enter_async_context(self._serving())
             subscription = MetadataSubscription(
                 self._context.environment.network,
                 self._config.controllers,
@@ -174,6 +176,9 @@ class StorageNode:
                 if self._config.log_cleaner_enable:
                     background.append(tasks.create_task(self.cleaning.run(), name="log-cleaner"))
                 await self._context.stopping.wait()
+                await self.appends.stop(limits.STOP_ANSWERS_SECONDS_MAX)
+                # Before the controller is left: gateways wait no longer for a node that has gone.
+                await serving.aclose()
                 for task in background:
                     task.cancel()
         if self._refusal is not None:
@@ -192,7 +197,7 @@ class StorageNode:
 
         lane.close()
         try:
-            async with asyncio.timeout(limits.STOP_SECONDS_MAX):
+            async with asyncio.timeout(limits.CLOSING_SECONDS_MAX):
                 await self._context.environment.threads.run(close)
         except TimeoutError:
             log.error("a log directory does not answer: the next start recovers it", log_dir=lane.path)

@@ -12,6 +12,7 @@ import pytest
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequest
+from barnabas.rpc import limits
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.server import RpcServer
 from barnabas.rpc.storage_streams import StorageConnection
@@ -38,21 +39,22 @@ class Hurried:
 
 
 class Servicer:
-    """Answers appends that came together in reverse, and fetches only when they are hurried."""
+    """Answers appends that came together in reverse, unless it `holds` them, and fetches only when they are hurried."""
 
     def __init__(self) -> None:
         self.counts = StorageStreamCounts()
         self.order: list[int] = []
+        self.holds = False
         self._together: list[tuple[AppendRequest, Callable[[AppendResult], None]]] = []
 
     def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
         self.order.append(request.timeout_ms)
         if not self._together:
-            asyncio.get_running_loop().call_soon(self._answer)
+            asyncio.get_running_loop().call_soon(self.answer)
         self._together.append((request, answer))
 
-    def _answer(self) -> None:
-        while self._together:
+    def answer(self) -> None:
+        while self._together and not self.holds:
             request, answer = self._together.pop()
             answer(AppendResult(correlation_id=request.correlation_id))
 
@@ -155,3 +157,31 @@ async def test_answers_leave_together_and_give_room_again() -> None:
         await queue.wait_for_room()
     assert written == [[0, 1, 2, 3, 4]]
     writer.cancel()
+
+
+async def test_a_server_that_stops_has_answered_what_it_has_taken(
+    address: str, start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes on meanwhile gets the answers all the same, and nothing is taken that is not answered."""
+    monkeypatch.setattr(limits, "FRAME_ITEMS_MAX", 20)
+    server, servicer = await start()
+    servicer.holds = True
+    connection = StorageConnection(address)
+    futures: list[asyncio.Future[AppendResult]] = []
+
+    async def go_on() -> None:
+        while True:
+            futures.append(connection.appends.send(AppendRequest(), 10))
+            await asyncio.sleep(0)
+
+    writing = asyncio.create_task(go_on())
+    while len(servicer.order) < 2_000:
+        await asyncio.sleep(0)
+    servicer.holds = False
+    servicer.answer()
+    await server.stop(5.0)
+    writing.cancel()
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    answered = sum(isinstance(outcome, AppendResult) for outcome in outcomes)
+    assert answered == len(servicer.order)
+    await connection.close()

@@ -32,10 +32,14 @@ class Frame:
 
 @dataclass
 class FakeCall:
-    """The gRPC call: what was written, and whatever a test answers. `takes_writes` False: a full socket."""
+    """The gRPC call: what was written, and whatever a test answers. `takes_writes` False: a full socket.
+
+    `has_ended`: the peer is gone, and what it has written before is still to be read.
+    """
 
     frames: list[Frame] = field(default_factory=list)
     takes_writes: bool = True
+    has_ended: bool = False
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     answers: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
 
@@ -43,6 +47,8 @@ class FakeCall:
         await self.is_open.wait()
 
     async def write(self, frame: Frame) -> None:
+        if self.has_ended:
+            raise asyncio.InvalidStateError("RPC already finished.")
         self.frames.append(frame)
         if not self.takes_writes:
             await asyncio.Event().wait()
@@ -114,6 +120,28 @@ async def test_of_a_stream_that_breaks_only_what_was_written_is_unknown(
     with pytest.raises(Unreachable):
         await second
     assert (peer.stream.unanswered_bytes, peer.stream.waiting_requests) == (0, 0)
+
+
+async def test_what_a_peer_answered_before_it_ended_the_stream_is_read(peer: Peer) -> None:
+    answered = peer.stream.send(Message("answered"))
+    await settle()
+    peer.call.has_ended = True
+    not_taken = peer.stream.send(Message("not taken"))
+    await settle()
+    await peer.answer(1)
+    assert (await answered).name == "result"
+    await peer.end()
+    with pytest.raises(OutcomeUnknown):
+        await not_taken
+
+
+async def test_a_peer_that_takes_nothing_and_ends_nothing_is_given_up(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LAST_RESULTS_SECONDS_MAX", 0)
+    peer.call.has_ended = True
+    with pytest.raises(OutcomeUnknown):
+        await peer.stream.send(Message("not taken"))
 
 
 async def test_the_bytes_on_their_way_to_a_silent_peer_are_bounded(

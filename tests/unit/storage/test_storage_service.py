@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from storage_harness import CLUSTER_ID, batch, topic_records
 
+from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import ServiceContext, StartError, system_environment
 from barnabas.links.controller_link import ControllerService
 from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
 from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.rpc.network import GrpcNetwork
+from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve
@@ -158,3 +163,88 @@ async def test_an_unreadable_directory_is_a_start_error(config: StorageConfig, t
     with pytest.raises(StartError, match=r"meta\.properties"):
         await serve(config, ServiceContext("storage", system_environment(network=GrpcNetwork())))
     assert [each.name for each in (tmp_path / "data").iterdir()] == ["meta.properties"]
+
+
+def append_request(value: bytes) -> AppendRequest:
+    item = PartitionAppend(topic_id=TOPIC.bytes, partition=1, leader_epoch=0, records=batch(value))
+    return AppendRequest(partitions=[item], acks=-1, timeout_ms=60_000)
+
+
+@pytest.fixture
+def two_directories(config: StorageConfig, tmp_path: Path) -> StorageConfig:
+    """Where appends are never on the event loop."""
+    return replace(config, log_dirs=(str(tmp_path / "a"), str(tmp_path / "b")))
+
+
+class SlowDisk:
+    """Holds appends up from `hold` to `go_on`, in the writer thread of their directory, which is one of several."""
+
+    def __init__(self) -> None:
+        self.begun, self.held, self.go_on = threading.Event(), False, threading.Event()
+
+    def hold(self) -> None:
+        self.held = True
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    made, write = SlowDisk(), SegmentFile.write
+
+    def held(file: SegmentFile, *args: Any) -> None:
+        if made.held:
+            made.begun.set()
+            assert made.go_on.wait(20)
+        write(file, *args)
+
+    monkeypatch.setattr(SegmentFile, "write", held)
+    yield made
+    made.go_on.set()
+
+
+async def test_what_was_taken_is_answered_before_the_node_goes_and_nothing_else_is(
+    two_directories: StorageConfig, disk: SlowDisk
+) -> None:
+    config = two_directories
+    async with controller(config.controllers[0]):
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        connection = GrpcNetwork().connect_storage(config.listen_address)
+        assert not (await connection.appends.send(append_request(b"a"))).partitions[0].error_code
+        disk.hold()
+        taken = [connection.appends.send(append_request(value)) for value in (b"b", b"c")]
+        await asyncio.to_thread(disk.begun.wait)
+        context.stopping.set()
+        late = await connection.appends.send(append_request(b"d"))
+        assert [each.error_code for each in late.partitions] == [ErrorCode.not_leader_or_follower]
+        assert not any(each.done() for each in taken)
+        disk.go_on.set()
+        results = [(await each).partitions[0] for each in taken]
+        assert [(each.error_code, each.base_offset) for each in results] == [(0, 1), (0, 2)]
+        await running
+        await connection.close()
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        assert await append_one(config.listen_address) == 3, "what was refused is not in the log"
+        context.stopping.set()
+        await running
+
+
+async def test_a_node_does_not_wait_for_ever_for_a_disk_to_answer_what_was_taken(
+    two_directories: StorageConfig, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = two_directories
+    monkeypatch.setattr(limits, "STOP_ANSWERS_SECONDS_MAX", 0.01)
+    async with controller(config.controllers[0]):
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        connection = GrpcNetwork().connect_storage(config.listen_address)
+        assert not (await connection.appends.send(append_request(b"a"))).partitions[0].error_code
+        disk.hold()
+        taken = [connection.appends.send(append_request(value)) for value in (b"b", b"c")]
+        await asyncio.to_thread(disk.begun.wait)
+        context.stopping.set()
+        answers = [(await each).partitions[0].error_code for each in taken]
+        assert answers == [ErrorCode.request_timed_out] * 2
+        disk.go_on.set()
+        await running
+        await connection.close()

@@ -7,6 +7,9 @@ leaves as soon as all of its partitions may be acknowledged; it may overtake oth
 Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
 is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
+A node that stops refuses what comes from then on (`AppendHandler.stop`), and answers what it has taken: a producer that
+does not know whether its records were written has to send them again, and one without a sequence writes them twice.
+
 Knowingly missing: followers (there is one replica). `replica/leader_state.py` waits for them where there are some.
 """
 
@@ -48,13 +51,19 @@ Answer = Callable[[AppendResult], None]
 
 
 class AppendHandler:
-    """Carries out appends; owns the counts of requests."""
+    """Carries out appends; owns the requests that are not answered yet."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self.append_times = replicas.counts.append_times
-        self.waiting = 0
+        self._unanswered: set[_AppendOperation] = set()
+        self._stopped: asyncio.Future[None] | None = None
+        """Set from when no more is taken; done once everything is answered."""
+
+    @property
+    def waiting(self) -> int:
         """Requests whose result waits for a disk, a replica or a log that is being opened."""
+        return len(self._unanswered)
 
     def handle(self, request: AppendRequest, answer: Answer) -> None:
         """Append what `request` holds; `answer` is called once, now or later."""
@@ -64,11 +73,37 @@ class AppendHandler:
             operation.append(number, item)
         operation.start_waiting()
 
+    async def stop(self, seconds_max: float) -> None:
+        """Append nothing that comes from now on, and return once everything taken is answered.
+
+        What still waits after `seconds_max` is answered as if its own time were over.
+        """
+        self._stopped = asyncio.get_running_loop().create_future()
+        if self._unanswered:
+            await asyncio.wait((self._stopped,), timeout=seconds_max)
+        for operation in list(self._unanswered):
+            operation.give_up()
+
+    def on_waiting(self, operation: _AppendOperation) -> None:
+        """It was not answered at once."""
+        self._unanswered.add(operation)
+
+    def on_answered(self, operation: _AppendOperation) -> None:
+        """It had to wait, and is answered."""
+        self._unanswered.remove(operation)
+        if self._stopped is not None and not self._unanswered and not self._stopped.done():
+            self._stopped.set_result(None)
+
     def find(self, item: PartitionAppend) -> Replica | int:
-        """The partition, or Kafka's error code when this node does not have it and `item` is refused."""
-        return self._replicas.find(item.topic_id, item.partition) or self._replicas.refuse(
-            item.topic_id, item.partition, item.records
-        )
+        """The partition, or Kafka's error code when `item` is refused: this node does not have it, or stops."""
+        replica = self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
+            return self._replicas.refuse(item.topic_id, item.partition, item.records)
+        if self._stopped is not None:
+            replica.appending.refused.add(item.records)
+            replica.appending.count_refused(NOT_LEADER, len(item.records))
+            return NOT_LEADER
+        return replica
 
     def claim_of(self, request: AppendRequest, item: PartitionAppend) -> CoordinatorClaim | None:
         """What the sender claims to be with `item`, by the metadata of this moment; None for a client."""
@@ -226,7 +261,7 @@ class _AppendOperation:
             self._finish()
             return
         self._is_waiting = True
-        self._handler.waiting += 1
+        self._handler.on_waiting(self)
         timeout_ms = self._request.timeout_ms
         if self._request.acks != ALL_REPLICAS:
             # It waits for this node's disk only, which the client's timeout does not bound in Kafka.
@@ -234,9 +269,10 @@ class _AppendOperation:
         if self._parked:
             timeout_ms = limits.OPENING_WAIT_MS_MAX
         seconds = min(timeout_ms, limits.WAIT_MS_MAX) / 1000
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timeout)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.give_up)
 
-    def _on_timeout(self) -> None:
+    def give_up(self) -> None:
+        """Answer now: the request's time is over, or the node's."""
         queued, self._queued = self._queued, {}
         sent = self._request.partitions
         for number, (replica, item) in queued.items():
@@ -260,7 +296,7 @@ class _AppendOperation:
         if self._timer is not None:
             self._timer.cancel()
         if self._is_waiting:
-            self._handler.waiting -= 1
+            self._handler.on_answered(self)
         if self._span is not None:
             self._span.end()
         self._answer(self._result)
