@@ -259,12 +259,17 @@ class Connection(asyncio.Protocol):
                 self._wait_for(answer, frame, received)
                 break
             # It may be large: what the client does not read of it is the most that is kept for it.
-            self._write([*small, *answer])
+            pieces = [*small, *answer]
+            self._transport.writelines(pieces)
             small = []
             if not self._writable:
+                self._count_unread(_size_of(pieces))
                 break
         if small:
-            self._write(small[0] if len(small) == 1 else b"".join(small))
+            joined = small[0] if len(small) == 1 else b"".join(small)
+            self._transport.write(joined)
+            if not self._writable:
+                self._count_unread(len(joined))
         return frames[answered:]
 
     def _wait_for(self, later: Later, frame: Frame, received: float) -> None:
@@ -289,17 +294,11 @@ class Connection(asyncio.Protocol):
         slot.pieces = answer
         self._on_answer(slot)
 
-    def _write(self, answer: bytes | list[bytes | memoryview]) -> None:
-        """Hand it to the socket; what that does not take now counts until it has."""
-        if isinstance(answer, bytes):
-            self._transport.write(answer)
-        else:
-            self._transport.writelines(answer)
-        if not self._writable:
-            unread = max(_size_of(answer), self.unsent_bytes)
-            self._unread_bytes += unread
-            self._budget.take(unread)
-            self._unread.take(unread, self)
+    def _count_unread(self, answer_bytes: int) -> None:
+        """The socket did not take all of an answer of this size: it counts until that has."""
+        self._unread_bytes = max(answer_bytes, self.unsent_bytes)
+        self._budget.take(self._unread_bytes)
+        self._unread.take(self._unread_bytes, self)
 
     def _give_back_unread(self) -> None:
         unread, self._unread_bytes = self._unread_bytes, 0
@@ -406,8 +405,12 @@ class Connection(asyncio.Protocol):
         while self._slots and self._slots[0].is_done and self._writable and not self._closing:
             written = sent
             slot = self._slots.popleft()
-            if slot.pieces is not None:
-                self._write(slot.pieces)
+            if isinstance(slot.pieces, bytes):
+                self._transport.write(slot.pieces)
+            elif slot.pieces is not None:
+                self._transport.writelines(slot.pieces)
+            if slot.pieces is not None and not self._writable:
+                self._count_unread(_size_of(slot.pieces))
             self._unanswered_bytes -= slot.held_bytes
             self._budget.give_back(slot.held_bytes)
             sent = perf_counter()
