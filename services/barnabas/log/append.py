@@ -51,11 +51,11 @@ class PreparedBatch(NamedTuple):
 
 
 def prepare_leader_batches(
-    records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int
+    records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int, *, may_take_long: bool = True
 ) -> list[PreparedBatch]:
     """Check what is to be appended; a client sends one batch, a coordinator one or more.
 
-    Raises KafkaError with the code that Kafka answers; see `barnabas.records.validate`.
+    Raises KafkaError with the code that Kafka answers, and LongCheck; see `barnabas.records.validate`.
     """
     prepared: list[PreparedBatch] = []
     position, end = 0, len(records)
@@ -68,7 +68,7 @@ def prepare_leader_batches(
             raise KafkaError(ErrorCode.invalid_record, "the record batch ends before it begins")
         marker = None
         if origin is AppendOrigin.CLIENT:
-            check_client_batch(records, header, config, now_ms)
+            check_client_batch(records, header, config, now_ms, may_take_long=may_take_long)
         elif header.is_control:
             marker = decode_marker(memoryview(records)[position : position + size])
         crc, max_timestamp = header.crc, header.max_timestamp

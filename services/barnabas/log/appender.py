@@ -31,6 +31,7 @@ from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment
 from barnabas.log.trust import Trust
 from barnabas.records.batch import Buffer
+from barnabas.records.validate import LongCheck
 
 
 class LogAppender:
@@ -66,7 +67,7 @@ class LogAppender:
         Raises KafkaError: what `records.validate` and `ProducerState.check` refuse, FENCED_LEADER_EPOCH when the
         log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
         `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
-        anything else of the disk but one write into the page cache.
+        anything else of the disk but one write into the page cache, or when its records take long to check.
         """
         if origin is AppendOrigin.CLIENT:
             info = self._plain.append(records, leader_epoch)
@@ -75,7 +76,10 @@ class LogAppender:
         state, locks, producers = self._state, self._locks, self._producers
         now_ms = self._clock.now_ms()
         config = state.factory.config
-        prepared = prepare_leader_batches(records, config, origin, now_ms)
+        try:
+            prepared = prepare_leader_batches(records, config, origin, now_ms, may_take_long=may_block)
+        except LongCheck:
+            raise WouldBlock from None
         append_time = now_ms if config.is_log_append_time else -1
         if not locks.log_end.acquire(may_block):
             raise WouldBlock

@@ -17,7 +17,8 @@ class LogStoreError(Exception):
 
 
 class WouldBlock(Exception):
-    """An append needs more of the disk than its one write, or waits for a thread that changes the log.
+    """An append needs more of the disk than its one write, takes long to check, or waits for a thread that changes the
+    log.
 
     Nothing was changed: the caller does the same again in a thread, with `may_block=True`.
     """

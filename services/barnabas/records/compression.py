@@ -7,6 +7,7 @@ hot path carries compressed batches through untouched.
 from __future__ import annotations
 
 import enum
+import mmap
 import struct
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ _LZ4_FRAME_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
 _LZ4_END = bytes(4)
+
+_CLEARED_BYTES_MAX = 1024 * 1024
 
 _GROWTH = 8
 """First guess of the output: this many times the input."""
@@ -56,14 +59,29 @@ def compress(codec: int, data: Buffer) -> bytes:
     raise _unknown(codec)
 
 
+class UnfoldsTooFar(KafkaError):
+    """Data that unfolds to more bytes than were allowed."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(
+            ErrorCode.corrupt_message,
+            f"the record batch unfolds to more than {bytes_max} bytes; send smaller batches",
+        )
+
+
 def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Undo `compress`, whoever wrote it.
 
-    Raises KafkaError(CORRUPT_MESSAGE) for broken data and for data that unfolds to more than `bytes_max` bytes, and
+    Raises UnfoldsTooFar for more than `bytes_max` bytes, KafkaError(CORRUPT_MESSAGE) for broken data, and
     KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for a codec that does not exist.
     """
+    return bytes(decompressed_view(codec, data, bytes_max))
+
+
+def decompressed_view(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """As `decompress`, without a copy of what may be large: a copy keeps all other threads waiting."""
     if codec == Compression.NONE:
-        return bytes(data)
+        return data
     if codec == Compression.SNAPPY:
         return _decompress_snappy(memoryview(data), bytes_max)
     if codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
@@ -71,7 +89,7 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
     raise _unknown(codec)
 
 
-def _decompress_stream(codec: int, data: Buffer, bytes_max: int) -> bytes:
+def _decompress_stream(codec: int, data: Buffer, bytes_max: int) -> Buffer:
     """Into a buffer of a known size, doubled until the data fits or the limit is reached.
 
     The decoders of these formats stop where the output buffer ends, so memory never exceeds the limit.
@@ -84,7 +102,7 @@ def _decompress_stream(codec: int, data: Buffer, bytes_max: int) -> bytes:
     capacity = min(max(len(data) * _GROWTH, 4096), bytes_max)
     while True:
         # One byte more than is allowed, so that a full buffer is known to have been cut.
-        output = bytearray(capacity + 1)
+        output = _room(capacity + 1)
         try:
             written = int(decoder.decompress_into(data, output))
         except Exception as error:
@@ -92,10 +110,15 @@ def _decompress_stream(codec: int, data: Buffer, bytes_max: int) -> bytes:
                 raise _corrupt(f"{Compression(codec).name.lower()}: {error}") from error
             written = capacity + 1
         if written <= capacity:
-            return bytes(memoryview(output)[:written])
+            return memoryview(output)[:written]
         if capacity >= bytes_max:
-            raise _too_large(bytes_max)
+            raise UnfoldsTooFar(bytes_max)
         capacity = min(capacity * 4, bytes_max)
+
+
+def _room(size: int) -> bytearray | mmap.mmap:
+    """Memory for `size` bytes. The kernel clears what is large when it is written to, which keeps nobody waiting."""
+    return bytearray(size) if size <= _CLEARED_BYTES_MAX else mmap.mmap(-1, size)
 
 
 def _is_out_of_room(error: Exception) -> bool:
@@ -130,7 +153,7 @@ def _decompress_snappy_block(block: memoryview, bytes_max: int) -> bytes:
     except Exception as error:
         raise _corrupt(f"snappy: {error}") from error
     if size > bytes_max:
-        raise _too_large(bytes_max)
+        raise UnfoldsTooFar(bytes_max)
     output = bytearray(size)
     try:
         written = int(cramjam.snappy.decompress_raw_into(bytes(block), output))
@@ -168,13 +191,6 @@ def _compress_lz4_frame(data: memoryview) -> bytes:
 
 def _corrupt(what: str) -> KafkaError:
     return KafkaError(ErrorCode.corrupt_message, f"the record batch does not decompress ({what})")
-
-
-def _too_large(bytes_max: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.corrupt_message,
-        f"the record batch unfolds to more than {bytes_max} bytes; send smaller batches",
-    )
 
 
 def _unknown(codec: int) -> KafkaError:

@@ -14,7 +14,14 @@ from typing import NamedTuple
 from barnabas.records import batch as b
 from barnabas.records.batch import BatchHeader, Buffer
 from barnabas.records.compression import compress
-from barnabas.records.record import decode_prefix, read_bytes, read_varint, records_of, write_varint
+from barnabas.records.record import (
+    check_increases,
+    decode_prefix,
+    read_bytes,
+    read_varint,
+    records_of,
+    write_varint,
+)
 
 _TAIL = struct.Struct(">hiqqqhii")
 _EMPTY_ATTRIBUTES = b.TIMESTAMP_TYPE_BIT | b.TRANSACTIONAL_BIT | b.CONTROL_BIT
@@ -37,14 +44,16 @@ class KeyedRecord(NamedTuple):
 def read_keyed_records(batch: Buffer) -> tuple[bytes, list[KeyedRecord]]:
     """(decompressed records, one entry each) of the one batch that `batch` holds; values are not copied.
 
-    Raises KafkaError as `decode_records` does.
+    Raises KafkaError as `decode_offsets_and_timestamps` does.
     """
     header, data = records_of(batch)
     records = []
-    position = 0
+    position, last = 0, -1
     for _ in range(header.record_count):
         start = position
         offset, timestamp, key_start, position = decode_prefix(header, data, start)
+        check_increases(offset, last)
+        last = offset
         key, value_start = read_bytes(data, key_start, position)
         value_size, _ = read_varint(data, value_start, position)
         records.append(KeyedRecord(offset, timestamp, key, value_size >= 0, start, key_start, position))

@@ -56,12 +56,24 @@ def decode_records(batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX) ->
 def decode_offsets_and_timestamps(
     batch: Buffer, *, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp in ms) of every record, skipping keys, values and headers. Raises as `decode_records`."""
+    """(offset, timestamp in ms) of every record, skipping keys, values and headers.
+
+    Raises as `decode_records`, and INVALID_RECORD at the first record whose offset is not greater than that before it:
+    a small batch that repeats one record may claim millions.
+    """
     header, data = records_of(batch, bytes_max)
-    position = 0
+    position, last = 0, -1
     for _ in range(header.record_count):
         offset, timestamp, _, position = decode_prefix(header, data, position)
+        check_increases(offset, last)
+        last = offset
         yield offset, timestamp
+
+
+def check_increases(offset: int, last: int) -> None:
+    """Raise INVALID_RECORD unless `offset` is greater than `last`, that of the record before it."""
+    if offset <= last:
+        raise _invalid("a record's offset is not greater than that of the one before it")
 
 
 def records_of(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> tuple[BatchHeader, bytes]:
@@ -90,7 +102,7 @@ def decode_prefix(header: BatchHeader, data: bytes, position: int) -> tuple[int,
     return header.base_offset + offset_delta, timestamp, position, end
 
 
-def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     shift = raw = 0
     while True:

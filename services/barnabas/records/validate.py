@@ -2,7 +2,8 @@
 
 Kafka's leader also walks the records of every batch. Here that walk is only made where the semantics need it
 (compacted topics: every record must have a key; topics that refuse old records: each has a time of its own), and to
-say which records are to blame when the header shows that some are (KIP-467). Elsewhere a batch whose header and CRC
+say which records are to blame when the header shows that some are (KIP-467). It looks at no more than that needs, and a
+batch has bounds there: who sends a small one must not keep all others waiting. Elsewhere a batch whose header and CRC
 are right is taken as its client wrote it. What that gives up: a client that frames its own records wrongly, under a
 right CRC, is refused by the consumer that decodes it and not by the broker; and the header's newest timestamp is
 believed.
@@ -28,13 +29,33 @@ from barnabas.records.batch import (
     crc_of_tail,
     parse_header,
 )
-from barnabas.records.compression import Compression
-from barnabas.records.record import Record, decode_records
+from barnabas.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Compression,
+    UnfoldsTooFar,
+    decompressed_view,
+)
+from barnabas.records.produced_records import RECORD_BYTES_MIN, is_crowded, walk_records
 
 RECORD_ERRORS_MAX: Final = 10_000
 """Bad records of one batch that are named; a small batch can unfold to millions of them."""
 
+QUICK_RECORDS_MAX: Final = 4_000
+QUICK_UNFOLDED_BYTES_MAX: Final = 2 * 1024 * 1024
+"""What is walked, and unfolded for it, without asking: a few milliseconds' work each."""
+
+WALKED_RECORDS_MAX: Final = 150_000
+UNFOLDED_BYTES_MAX: Final = 64 * 1024 * 1024
+UNFOLDED_TIMES_MAX: Final = 4
+"""What a batch may hold where its records are walked, for the walk keeps other appends waiting: so much, or with a
+large max.message.bytes as many records as fit it without compression, and so many times its bytes. A producer that is
+told MESSAGE_TOO_LARGE divides the batch and sends it again."""
+
 _MAGIC_AT = 16
+
+
+class LongCheck(Exception):
+    """What was asked for takes longer than the caller has time."""
 
 
 class RecordError(NamedTuple):
@@ -139,6 +160,7 @@ def plain_batch(records: Buffer, rules: BatchRules, now_ms: int) -> BatchHeader 
         or flags & (CONTROL_BIT | TIMESTAMP_TYPE_BIT)
         or flags & COMPRESSION_MASK > Compression.ZSTD
         or (producer >= 0 and sequence < 0)
+        or (count * RECORD_BYTES_MIN > size - HEADER_SIZE and is_crowded(header))
         or rules.is_compacted
         or rules.is_log_append_time
         or now_ms > rules.message_timestamp_before_max_ms
@@ -148,8 +170,14 @@ def plain_batch(records: Buffer, rules: BatchRules, now_ms: int) -> BatchHeader 
     return header
 
 
-def check_client_batch(buffer: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
-    """The rules for what clients send: one batch, consistent counts, no control records, plausible timestamps."""
+def check_client_batch(
+    buffer: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int, *, may_take_long: bool = True
+) -> None:
+    """The rules for what clients send: one batch, consistent counts, no control records, plausible timestamps.
+
+    Raises LongCheck where the records have to be walked and that may take more than a few milliseconds, which it must
+    not without `may_take_long`.
+    """
     if header.batch_length + LOG_OVERHEAD != len(buffer):
         raise KafkaError(
             ErrorCode.invalid_record, "a produce request holds exactly one record batch per partition"
@@ -171,13 +199,18 @@ def check_client_batch(buffer: Buffer, header: BatchHeader, rules: BatchRules, n
         raise KafkaError(
             ErrorCode.unsupported_compression_type, f"there is no compression codec {header.compression}"
         )
+    if is_crowded(header):
+        raise KafkaError(
+            ErrorCode.invalid_record,
+            f"the record batch counts {header.record_count} records, more than {header.size_in_bytes} bytes can hold",
+        )
     if header.producer_id > -1 and header.base_sequence < 0:
         raise KafkaError(
             ErrorCode.invalid_record, f"a producer id without a sequence ({header.base_sequence})"
         )
     times = _TimeWindow(header, rules, now_ms)
     if rules.is_compacted or times.is_any_record_in_doubt:
-        _check_records(buffer, rules, times)
+        _check_records(buffer, header, rules, times, may_take_long)
     times.check_header()
 
 
@@ -222,14 +255,17 @@ class _TimeWindow:
             )
 
 
-def _check_records(buffer: Buffer, rules: BatchRules, times: _TimeWindow) -> None:
-    """Walk the records; raises InvalidRecords when any is bad, and what `decode_records` raises."""
+def _check_records(
+    buffer: Buffer, header: BatchHeader, rules: BatchRules, times: _TimeWindow, may_take_long: bool
+) -> None:
+    """Walk the records; raises InvalidRecords when any is bad, and what `walk_records` raises."""
     errors: list[RecordError] = []
     count, is_time_among_them = 0, False
-    for index, record in enumerate(decode_records(buffer)):
-        complaint = _key_complaint(record, rules)
+    data = _unfold(buffer, header, rules, may_take_long)
+    for index, (timestamp, has_key) in enumerate(walk_records(header, data)):
+        complaint = None if has_key else _key_complaint(rules)
         if complaint is None:
-            complaint = times.complaint(record.timestamp)
+            complaint = times.complaint(timestamp)
             is_time_among_them = is_time_among_them or complaint is not None
         if complaint is not None:
             count += 1
@@ -243,7 +279,28 @@ def _check_records(buffer: Buffer, rules: BatchRules, times: _TimeWindow) -> Non
         raise InvalidRecords(ErrorCode.invalid_record, message, errors)
 
 
-def _key_complaint(record: Record, rules: BatchRules) -> str | None:
-    if rules.is_compacted and record.key is None:
-        return "Compacted topic cannot accept message without key"
-    return None
+def _unfold(buffer: Buffer, header: BatchHeader, rules: BatchRules, may_take_long: bool) -> Buffer:
+    """The uncompressed records; raises MESSAGE_TOO_LARGE or LongCheck for too many of them, or of their bytes."""
+    records_max = max(WALKED_RECORDS_MAX, rules.max_message_bytes // RECORD_BYTES_MIN)
+    if header.record_count > records_max:
+        raise KafkaError(
+            ErrorCode.message_too_large,
+            f"the record batch holds {header.record_count} records; {records_max} are the most for this topic",
+        )
+    unfolded_max = max(UNFOLDED_BYTES_MAX, UNFOLDED_TIMES_MAX * rules.max_message_bytes)
+    if not may_take_long:
+        if header.record_count > QUICK_RECORDS_MAX:
+            raise LongCheck
+        unfolded_max = QUICK_UNFOLDED_BYTES_MAX
+    body = memoryview(buffer)[HEADER_SIZE:]
+    try:
+        return decompressed_view(header.compression, body, min(unfolded_max, DECOMPRESSED_BYTES_MAX))
+    except UnfoldsTooFar as error:
+        if may_take_long:
+            raise KafkaError(ErrorCode.message_too_large, error.message) from error
+        raise LongCheck from None
+
+
+def _key_complaint(rules: BatchRules) -> str | None:
+    """What is wrong with a record without a key, if anything is."""
+    return "Compacted topic cannot accept message without key" if rules.is_compacted else None

@@ -413,6 +413,18 @@ def test_an_append_that_may_not_block_asks_for_a_thread_before_any_change(harnes
     assert bases(log) == [0, end]
 
 
+def test_an_append_that_may_not_block_leaves_a_long_check_to_a_thread(harness: Harness) -> None:
+    log = harness.open(cleanup_policy=frozenset({"compact"}))
+    now_ms = harness.clock.now_ms()
+    long = encode_batch([(now_ms, b"k", None, ())] * 5_000, compression=4)
+    with pytest.raises(WouldBlock):
+        log.append_as_leader(long, 0, may_block=False)
+    assert (log.size, log.log_end_offset) == (0, 0)
+    assert log.append_as_leader(long, 0).last_offset == 4_999
+    short = encode_batch([(now_ms, b"k", None, ())] * 100, compression=4)
+    assert log.append_as_leader(short, 0, may_block=False).first_offset == 5_000
+
+
 def test_an_append_that_may_not_block_does_not_wait_for_a_thread(harness: Harness) -> None:
     log = harness.open()
     harness.append(log)

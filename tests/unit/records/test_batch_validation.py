@@ -7,17 +7,22 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records import validate
 from barnabas.records.batch import CRC_START, crc_of_tail
-from barnabas.records.record import encode_batch
+from barnabas.records.compression import compress
+from barnabas.records.produced_records import walk_records
+from barnabas.records.record import decode_records, encode_batch
 from barnabas.records.validate import (
     InvalidRecords,
     check_client_batch,
     check_framing,
     check_size,
     checked_tail,
+    plain_batch,
 )
 
 NOW = 1_700_000_000_000
@@ -141,6 +146,113 @@ def test_no_more_records_are_named_than_the_limit_says(monkeypatch: pytest.Monke
         ErrorCode.invalid_record,
         [0, 1, 2],
     )
+
+
+def raw_batch(compression: int, count: int, records: bytes) -> bytes:
+    """A batch that claims `count` records, whatever `records` are; its CRC is right."""
+    body = compress(compression, records)
+    tail = struct.pack(">hiqqqhii", compression, count - 1, NOW, NOW, -1, -1, -1, count) + body
+    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc_of_tail(tail)) + tail
+
+
+def record(offset: int, key: bytes = b"k") -> bytes:
+    """One of fewer than 64 bytes; offset below 64."""
+    fields = bytes([0, 0, offset * 2, len(key) * 2]) + key + bytes([1, 0])
+    return bytes([len(fields) * 2]) + fields
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("compression", range(5))
+def test_a_batch_cannot_claim_more_records_than_it_holds(compression: int, is_compacted: bool) -> None:
+    count = 4_000_000 if compression else 3
+    batch = raw_batch(compression, count, record(0) * 2)
+    rules = Rules(is_compacted=is_compacted)
+    assert plain_batch(batch, rules, NOW) is None
+    with pytest.raises(KafkaError, match=f"counts {count} records") as refused:
+        check(batch, rules)
+    assert refused.value.code is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize("compression", range(5))
+@pytest.mark.parametrize("key", [None, b""])
+def test_the_shortest_records_are_not_too_many(compression: int, key: bytes | None) -> None:
+    batch = encode_batch([(NOW, key, None, ())] * 20_000, compression=compression)
+    check(batch, Rules(is_compacted=key is not None))
+    assert plain_batch(batch, Rules(), NOW) is not None
+
+
+@pytest.mark.parametrize("offsets", [(0, 0), (1, 2), (0, 2), (1, 0)])
+def test_the_records_of_a_batch_count_up(offsets: tuple[int, ...]) -> None:
+    batch = raw_batch(4, 2, b"".join(record(offset) for offset in offsets))
+    with pytest.raises(KafkaError, match="says that its offset is") as refused:
+        check(batch, Rules(is_compacted=True))
+    assert refused.value.code is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        record(0),
+        record(0) + record(1) + b"!",
+        record(0) + record(1)[:-1],
+        record(0) + bytes([14]),
+        record(0) + bytes([0]) + record(1),
+        record(0) + bytes([14, 0, 0, 2, 3, 1, 1, 0]),
+        record(0) + bytes([14, 0, 0, 2, 40, 1, 1, 0]),
+        record(0) + bytes([12, 0, 0, 2, 1, 4, 0]),
+    ],
+)
+def test_malformed_records_where_they_are_walked(records: bytes) -> None:
+    with pytest.raises(KafkaError, match="malformed") as refused:
+        check(raw_batch(4, 2, records), Rules(is_compacted=True))
+    assert refused.value.code is ErrorCode.invalid_record
+
+
+@given(st.binary(max_size=60), st.integers(1, 4))
+def test_whatever_the_records_are_the_walk_ends_as_decoding_them_does(records: bytes, count: int) -> None:
+    batch = raw_batch(4, count, records)
+    try:
+        expected = [(r.offset, r.timestamp, r.key is not None) for r in decode_records(batch)]
+    except KafkaError:
+        return
+    header = check_framing(batch)
+    if [offset for offset, _, _ in expected] == list(range(count)):
+        assert list(walk_records(header, records)) == [(time, has_key) for _, time, has_key in expected]
+    else:
+        with pytest.raises(KafkaError, match="says that its offset is"):
+            list(walk_records(header, records))
+
+
+def test_what_takes_long_is_not_checked_without_asking() -> None:
+    rules = Rules(is_compacted=True)
+    many = encode_batch([(NOW, b"k", None, ())] * (validate.QUICK_RECORDS_MAX + 1))
+    wide = encode_batch([(NOW, b"k", bytes(validate.QUICK_UNFOLDED_BYTES_MAX), ())], compression=4)
+    for batch in (many, wide):
+        header = check_framing(batch)
+        with pytest.raises(validate.LongCheck):
+            check_client_batch(batch, header, rules, NOW, may_take_long=False)
+        check_client_batch(batch, header, rules, NOW)
+    few = encode_batch([(NOW, b"k", None, ())] * validate.QUICK_RECORDS_MAX)
+    check_client_batch(few, check_framing(few), rules, NOW, may_take_long=False)
+
+
+def test_a_batch_unfolds_to_no_more_than_its_topic_s_limit_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "UNFOLDED_BYTES_MAX", 1_000)
+    batch = encode_batch([(NOW, b"k", bytes(2_000), ())], compression=4)
+    check(batch, Rules(is_compacted=True, max_message_bytes=600))
+    with pytest.raises(KafkaError, match="unfolds to more than 1200 bytes") as refused:
+        check(batch, Rules(is_compacted=True, max_message_bytes=300))
+    assert refused.value.code is ErrorCode.message_too_large
+
+
+def test_a_batch_has_no_more_records_than_can_be_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validate, "WALKED_RECORDS_MAX", 100)
+    batch = encode_batch([(NOW, b"k", b"", ())] * 101, compression=4)
+    check(batch, Rules(max_message_bytes=700))
+    check(batch, Rules(is_compacted=True, max_message_bytes=707))
+    with pytest.raises(KafkaError, match="holds 101 records; 100 are the most") as refused:
+        check(batch, Rules(is_compacted=True, max_message_bytes=700))
+    assert refused.value.code is ErrorCode.message_too_large
 
 
 def test_under_log_append_time_no_time_is_wrong() -> None:

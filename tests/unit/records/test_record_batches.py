@@ -13,6 +13,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records import batch as b
 from barnabas.records.compression import Compression, compress, decompress
 from barnabas.records.control import decode_marker, encode_marker
+from barnabas.records.filtered import read_keyed_records
 from barnabas.records.record import RecordParts, decode_offsets_and_timestamps, decode_records, encode_batch
 
 NOW = 1_700_000_000_000
@@ -82,6 +83,19 @@ def test_log_append_time_gives_every_record_the_brokers_time() -> None:
     stamped = b.patched_prefix(header, 0, 0, b.crc_of_tail(tail)) + tail
     assert b.crc_is_valid(stamped)
     assert [timestamp for _, timestamp in decode_offsets_and_timestamps(stamped)] == [NOW, NOW]
+
+
+def test_a_batch_that_repeats_a_record_is_not_read_to_its_end() -> None:
+    one = bytes([14, 0, 0, 0, 2]) + b"k" + bytes([1, 0])
+    body = compress(Compression.ZSTD, one * 1_000)
+    tail = struct.pack(">hiqqqhii", Compression.ZSTD, 999, NOW, NOW, -1, -1, -1, 1_000) + body
+    data = struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, b.crc_of_tail(tail)) + tail
+    read: list[object] = []
+    with pytest.raises(KafkaError, match="not greater"):
+        read.extend(iter(decode_offsets_and_timestamps(data)))
+    assert len(read) == 1
+    with pytest.raises(KafkaError, match="not greater"):
+        read_keyed_records(data)
 
 
 def test_iteration_stops_at_a_cut_batch() -> None:

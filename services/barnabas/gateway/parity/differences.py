@@ -324,6 +324,13 @@ BY_DESIGN: Final = (
         "done; Kafka refuses it (NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR).",
     ),
     (
+        "Produce",
+        "A batch that claims more records than its bytes can hold, four for each byte where they are compressed, is "
+        "refused (INVALID_RECORD). Where records are looked at (cleanup.policy=compact, "
+        "message.timestamp.before.max.ms), a batch of more than 150,000 records or 64 MiB without compression is "
+        "refused (MESSAGE_TOO_LARGE), unless max.message.bytes is larger; producers then divide it.",
+    ),
+    (
         "JoinGroup, OffsetCommit, all of groups",
         "A text of more than 32,767 bytes, which no record of __consumer_offsets can have, is refused "
         "(INVALID_GROUP_ID, INVALID_REQUEST, OFFSET_METADATA_TOO_LARGE); Kafka fails with UNKNOWN_SERVER_ERROR.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.log.segments.scan import ScannedBatch, scan_headers
@@ -74,6 +74,6 @@ def _max_timestamp_of_headers(segments: Sequence[Segment]) -> TimestampedOffset 
     return None
 
 
-def _records(segment: Segment, scanned: ScannedBatch) -> list[tuple[int, int]]:
+def _records(segment: Segment, scanned: ScannedBatch) -> Iterator[tuple[int, int]]:
     batch = segment.open().file.read(scanned.position, scanned.header.size_in_bytes)
-    return list(decode_offsets_and_timestamps(batch))
+    return decode_offsets_and_timestamps(batch)
