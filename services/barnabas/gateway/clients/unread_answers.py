@@ -71,6 +71,10 @@ class UnreadAnswers:
         """Whether nothing more is to be read for clients now."""
         return 0 < self.bytes_max <= self.used_bytes + self._coming_bytes + self._came_bytes
 
+    @property
+    def _is_exceeded(self) -> bool:
+        return 0 < self.bytes_max < self.used_bytes
+
     def fetch_bytes_max(self) -> int:
         """What a Fetch may be answered with now, beyond its first batch; 0 where there is no room."""
         if not self.bytes_max:
@@ -85,6 +89,8 @@ class UnreadAnswers:
         self.used_bytes += size_bytes
         if reader is not None:
             self._readers[reader] = _Held(size_bytes, asyncio.get_running_loop().time())
+            if self._timer is None and self._is_exceeded:
+                self._close_who_stands_still()
 
     def give_back(self, size_bytes: int, reader: Reader | None = None) -> None:
         """They are held no longer."""
@@ -124,11 +130,13 @@ class UnreadAnswers:
             self._room.set()
 
     def _close_who_stands_still(self) -> None:
-        """Somebody waits: whoever took next to nothing for UNREAD_SECONDS_MAX makes room, the longest silent first."""
+        """Somebody waits, or more is held than there is room for, as by answers that are none to a Fetch: whoever took
+        next to nothing for UNREAD_SECONDS_MAX makes room, the longest silent first.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not (self._waiting and self.is_full):
+        if not (self._is_exceeded or (self._waiting and self.is_full)):
             return
         loop = asyncio.get_running_loop()
         now = loop.time()

@@ -140,6 +140,27 @@ async def test_who_waits_for_those_who_have_just_begun_to_be_silent_waits_no_lon
     assert not [timer for timer in passing.timers if not timer.is_cancelled and timer.callback()]
 
 
+async def test_who_asks_for_something_else_than_records_makes_room_as_well(passing: Time) -> None:
+    """Nobody waits before he is answered with metadata, say."""
+    unread = UnreadAnswers(MIB)
+    clients = [Client(unread, MIB // 2) for _ in range(2)]
+    passing.go_on(60)
+    assert not any(client.is_closed for client in clients)
+    clients.append(Client(unread, MIB))
+    assert [client.is_closed for client in clients] == [True, True, False]
+    for client in clients[:2]:
+        client.lose()
+    passing.go_on(limits.UNREAD_SECONDS_MAX * 0.8)
+    clients.append(Client(unread, 1))
+    assert not clients[2].is_closed
+    passing.go_on(limits.UNREAD_SECONDS_MAX * 0.3)
+    assert [client.is_closed for client in clients] == [True, True, True, False]
+    clients[2].lose()
+    passing.go_on(60)
+    assert not clients[3].is_closed
+    assert not [timer for timer in passing.timers if not timer.is_cancelled]
+
+
 async def test_who_takes_something_is_not_closed(passing: Time) -> None:
     unread = UnreadAnswers(MIB)
     slow, slower = Client(unread, MIB), Client(unread, MIB)
