@@ -96,6 +96,10 @@ after which clients give a request up by themselves."""
 IMAGE_WAIT_SECONDS: Final = 5.0
 """The longest wait for a change of ours to come back in the metadata."""
 
+AUTO_CREATED_TOPICS_MAX: Final = 1_000
+"""Topics that come to be because one Metadata request names them; of the others it says "not yet", which is
+LEADER_NOT_AVAILABLE, and clients ask again."""
+
 TELEMETRY_INSTANCES_MAX: Final = 16_384
 """Client instances that one gateway remembers, as many as a Kafka broker; the longest silent are forgotten."""
 

@@ -15,6 +15,9 @@ _FIXED_HEADER_BYTES: Final = _FIXED_HEADER.size
 _NULL: Final = -1
 _VARINT_BYTES_MAX: Final = 5
 
+HEADER_TAGS_MAX: Final = 100
+"""Tagged fields of a header: none is defined yet."""
+
 
 class MalformedRequest(Exception):
     """The bytes are not a request; nothing can be answered, and the connection must be closed."""
@@ -78,6 +81,8 @@ def _skip_tagged_fields(frame: bytes, offset: int) -> int:
     if offset < len(frame) and frame[offset] == 0:
         return offset + 1
     count, offset = read_unsigned_varint(frame, offset)
+    if count > HEADER_TAGS_MAX:
+        raise MalformedRequest(f"the header has {count} tagged fields, more than {HEADER_TAGS_MAX}")
     for _ in range(count):
         _, offset = read_unsigned_varint(frame, offset)
         size, offset = read_unsigned_varint(frame, offset)

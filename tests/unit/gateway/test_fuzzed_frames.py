@@ -19,7 +19,7 @@ from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.request import Request
 from barnabas.wire.frame_check import ITEMS_MAX
 from barnabas.wire.frames import FrameError, FrameReader
-from barnabas.wire.requests import MalformedRequest, read_body, read_header
+from barnabas.wire.requests import HEADER_TAGS_MAX, MalformedRequest, read_body, read_header
 from barnabas.wire.schema import is_flexible
 
 VERSIONS = [
@@ -139,10 +139,30 @@ def test_memory_does_not_follow_a_claimed_array(claimed: int) -> None:
 
 
 def test_number_of_items_of_a_request_is_limited() -> None:
-    # Each item is really there: a million and one empty names of two bytes.
+    # Each item is really there: empty names of two bytes.
     frame = request_header(3, 4) + struct.pack(">i", ITEMS_MAX + 1) + bytes(2 * (ITEMS_MAX + 1) + 1)
     with pytest.raises(MalformedRequest, match="items"):
         read_body(frame, read_header(frame))
+
+
+def test_a_request_for_each_partition_of_a_large_cluster_is_read() -> None:
+    count = ITEMS_MAX - 1
+    row = struct.pack(">iqqi", 7, 0, -1, 1000)
+    limits = struct.pack(">iiiibii", -1, 0, 1, 1 << 20, 0, 0, 0)
+    body = limits + struct.pack(">ih", 1, 1) + b"x" + struct.pack(">i", count) + row * count + bytes(4)
+    frame = request_header(1, 7) + body
+    assert len(read_body(frame, read_header(frame)).topics[0].partitions) == count
+
+
+def test_number_of_tagged_fields_of_a_header_is_limited() -> None:
+    frame = request_frame(3, 12, {})
+    start, end = frame[: len(request_header(3, 12)) - 1], frame[len(request_header(3, 12)) :]
+    field = b"\x07\0"
+    most = start + bytes([HEADER_TAGS_MAX]) + field * HEADER_TAGS_MAX + end
+    assert read_body(most, read_header(most)) == read_body(frame, read_header(frame))
+    more = start + bytes([HEADER_TAGS_MAX + 1]) + field * (HEADER_TAGS_MAX + 1) + end
+    with pytest.raises(MalformedRequest, match="tagged fields"):
+        read_body(more, read_header(more))
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 1_001, 2**31 - 1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from barnabas.gateway.inside.topic_creation import create_missing_topics
 from barnabas.gateway.request import Answer, Handler, Request
@@ -70,7 +71,9 @@ async def _create_missing(request: Request) -> dict[str, ErrorCode]:
     failures = dict.fromkeys(missing.difference(legal), ErrorCode.invalid_topic_exception)
     allowed = request.get("allow_auto_topic_creation", True) and auto_creation_enabled(image)
     if legal and allowed:
-        failures |= await create_missing_topics(request.parts, legal)
+        most = limits.AUTO_CREATED_TOPICS_MAX
+        failures |= await create_missing_topics(request.parts, legal[:most])
+        failures |= dict.fromkeys(legal[most:], ErrorCode.leader_not_available)  # with the next request
     return failures
 
 

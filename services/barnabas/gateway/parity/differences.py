@@ -340,6 +340,16 @@ BY_DESIGN: Final = (
         "Internal topics are refused (INVALID_PARTITIONS); Kafka enlarges __consumer_offsets, and after a restart does "
         "not find most groups' offsets.",
     ),
+    (
+        "all",
+        "A request of more than 50,000 items (topics, partitions, groups and whatever else it lists, all together) "
+        "ends the connection, with a line in the gateway's log; Kafka takes what fits in socket.request.max.bytes.",
+    ),
+    (
+        "Metadata",
+        "One request creates at most 1,000 topics that are missing; of the others it says LEADER_NOT_AVAILABLE, and "
+        "the next request creates more.",
+    ),
     ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
     ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),
 )

@@ -22,7 +22,7 @@ from barnabas.messages.controller_pb2 import (
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.messages.storage_pb2 import ListOffsetsRequest, ListOffsetsResponse
 
-CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
 
 
 class Seconds:
@@ -117,6 +117,26 @@ async def test_topics_are_answered_when_their_leaders_have_opened_them() -> None
         await asking
         asked = [[each.partition for each in node.calls[-1][1].partitions] for node in nodes]
         assert asked == [[0, 2], [1]]
+
+
+async def test_metadata_create_so_many_missing_topics_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.AUTO_CREATED_TOPICS_MAX", 2)
+    gateway = Gateway()
+
+    def create(message: Any) -> CreateTopicsResponse:
+        gateway.metadata.apply(
+            *(record for topic in message.topics for record in topic_records(topic.name, [1]))
+        )
+        return created(message)
+
+    gateway.controller.answers["CreateTopics"] = create
+    body = {"topics": [{"name": name} for name in "edcba"], "allow_auto_topic_creation": True}
+    not_yet = ErrorCode.leader_not_available
+    for codes in ([not_yet] * 3 + [0, 0], [not_yet, 0, 0, 0, 0], [0] * 5):
+        answer = await gateway.ask(METADATA, 4, body)
+        assert [topic.error_code for topic in answer.topics] == codes
+    sizes = [len(message.topics) for _, message, _ in gateway.controller.calls]
+    assert sizes == [2, 2, 1]
 
 
 async def test_create_topics_validates_without_waiting() -> None:
