@@ -59,6 +59,10 @@ CLOSING_SECONDS_MAX: Final = 5.0
 """How long a connection that the gateway ends may take to bring away what is written: a client that reads nothing would
 otherwise keep it, and all that it holds, for ever."""
 
+STOP_ANSWERS_SECONDS_MAX: Final = 4.0
+"""How long a stopping gateway answers what is under way, and waits for its clients to read that, before it cuts them
+off."""
+
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 

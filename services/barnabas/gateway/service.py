@@ -76,14 +76,16 @@ async def _serve(
     try:
         await sockets.open(metadata.image)
         async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(_follow_metadata(metadata), name="metadata"),
+            following = tasks.create_task(_follow_metadata(metadata), name="metadata")
+            at_the_door = [
                 tasks.create_task(sockets.close_idle_forever(), name="idle connections"),
                 tasks.create_task(sockets.follow(metadata), name="listeners"),
             ]
             await context.stopping.wait()
-            for task in background:
+            for task in at_the_door:
                 task.cancel()
+            await sockets.close()
+            following.cancel()  # not before: what is under way may wait for the metadata
     finally:
         await sockets.close()
         await parts.links.close()

@@ -15,7 +15,8 @@ from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.later import Forwarded, Later, Pieces
-from barnabas.gateway.clients.turns import ALONE, Turn, Turns
+from barnabas.gateway.clients.slot import Frame, Slot
+from barnabas.gateway.clients.turns import Turn, Turns
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
@@ -26,7 +27,6 @@ from barnabas.wire.requests import MalformedRequest
 
 PRODUCE_KEY: Final = b"\0\0"
 
-Frame = bytes
 Serve = Callable[[Frame, Client, RequestTimes, Turn], Awaitable[Pieces]]
 AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | Later | None]
 """(frame, when it was read) to its whole answer, for a request that needs no task; None for all others."""
@@ -40,27 +40,6 @@ class CloseConnection(Exception):
     def __init__(self, reason: str, identity: Mapping[str, object] = MappingProxyType({})) -> None:
         super().__init__(reason)
         self.identity = identity
-
-
-class _Slot:
-    """An answer's place in the order of the connection."""
-
-    __slots__ = ("frame", "held_bytes", "is_done", "is_produce", "pieces", "times", "turn")
-
-    def __init__(self, frame: Frame, received: float, *, is_produce: bool) -> None:
-        self.frame = frame
-        self.held_bytes = len(frame)
-        """Of the request until it is answered, and of an answer that has to wait for others."""
-        self.times = RequestTimes(received, self.held_bytes)
-        self.is_produce = is_produce
-        self.turn = ALONE
-        self.is_done = False
-        self.pieces: Pieces = None
-
-    def take_frame(self) -> Frame:
-        """The request's frame, which is kept here no longer."""
-        frame, self.frame = self.frame, b""
-        return frame
 
 
 class Connection(asyncio.Protocol):
@@ -98,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(frame_bytes_max)
         self._frames: deque[tuple[Frame, float]] = deque()
         """Frames and when they were read, by perf_counter."""
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[Slot] = deque()
         self._turns = Turns()
         self._unfinished = 0
         self._unfinished_others = 0
@@ -115,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._writing_paused_at = 0.0
         self._not_read: Reason | None = None
         self._paused_at = 0.0
+        self._draining = False
         self._closing = False
         self._abort: asyncio.TimerHandle | None = None
         """Set while the connection is being closed."""
@@ -138,7 +118,7 @@ class Connection(asyncio.Protocol):
         self.last_activity = self._last_bytes_at = self._now()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._closing or self._draining:
             return
         self.last_activity = self._last_bytes_at = self._now()
         try:
@@ -217,13 +197,31 @@ class Connection(asyncio.Protocol):
         """What the socket has not taken of the answers that were written."""
         return self._transport.get_write_buffer_size()
 
+    def drain(self) -> None:
+        """Start nothing more, answer what is under way, then close; what comes meanwhile is read and dropped."""
+        self._draining = True
+        dropped = sum(len(frame) for frame, _ in self._frames)
+        self._frames.clear()
+        self._unanswered_bytes -= dropped
+        self._budget.give_back(dropped)
+        self._pause_or_resume()
+        self._close_once_drained()
+
+    def _close_once_drained(self) -> None:
+        # With an end of file the client reads its answers, then closes. To close with bytes unread would reset the
+        # connection, and answers on their way with it.
+        if not self._closing and all(slot.may_wait for slot in self._slots):
+            self._end(self._transport.write_eof)
+
     def close(self) -> None:
         """Close after what is written has left, or after CLOSING_SECONDS_MAX."""
-        if self._closing:
-            return
+        if not self._closing:
+            self._end(self._transport.close)
+
+    def _end(self, end_transport: Callable[[], None]) -> None:
         self._closing = True
         self._stop_requests()
-        self._transport.close()
+        end_transport()
         loop = asyncio.get_running_loop()
         self._abort = loop.call_later(limits.CLOSING_SECONDS_MAX, self._transport.abort)
 
@@ -274,7 +272,7 @@ class Connection(asyncio.Protocol):
 
     def _wait_for(self, later: Later, frame: Frame, received: float) -> None:
         """Its answer comes by itself; nothing else is started until then."""
-        slot = _Slot(frame, received, is_produce=False)
+        slot = Slot(frame, received, is_produce=False)
         self._unanswered_bytes += slot.held_bytes
         self._budget.take(slot.held_bytes)
         self._slots.append(slot)
@@ -313,7 +311,7 @@ class Connection(asyncio.Protocol):
             if self._unfinished and (not is_produce or self._unfinished_others or held.refusals):
                 return
             frame, received = self._frames.popleft()
-            slot = _Slot(frame, received, is_produce=is_produce)
+            slot = Slot(frame, received, is_produce=is_produce)
             del frame  # the request is to hold its bytes no longer than it needs them
             self._slots.append(slot)
             self._unfinished += 1
@@ -325,7 +323,7 @@ class Connection(asyncio.Protocol):
                 slot.turn = Turn(self._turns)
             self._start(slot)
 
-    def _is_forwarded(self, slot: _Slot) -> bool:
+    def _is_forwarded(self, slot: Slot) -> bool:
         """Whether the request was handed over and needs no task; so it is where the connection ends, too."""
         assert self._forward is not None
         try:
@@ -340,7 +338,7 @@ class Connection(asyncio.Protocol):
         forwarded.result.add_done_callback(partial(self._on_result, slot, forwarded))
         return True
 
-    def _on_result(self, slot: _Slot, forwarded: Forwarded, result: asyncio.Future[Any]) -> None:
+    def _on_result(self, slot: Slot, forwarded: Forwarded, result: asyncio.Future[Any]) -> None:
         """There is a result for a request that was forwarded, or the connection has ended."""
         self._running.discard(result)
         if self._closing or result.cancelled():
@@ -351,12 +349,12 @@ class Connection(asyncio.Protocol):
         else:
             self._on_answer(slot)
 
-    def _start(self, slot: _Slot, forwarded: Forwarded | None = None) -> None:
+    def _start(self, slot: Slot, forwarded: Forwarded | None = None) -> None:
         task = asyncio.get_running_loop().create_task(self._run(slot, forwarded))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _run(self, slot: _Slot, forwarded: Forwarded | None) -> None:
+    async def _run(self, slot: Slot, forwarded: Forwarded | None) -> None:
         try:
             if forwarded is None:
                 slot.pieces = await self._serve(slot.take_frame(), self._client, slot.times, slot.turn)
@@ -383,7 +381,7 @@ class Connection(asyncio.Protocol):
             slot.turn.pass_on()
         self._on_answer(slot)
 
-    def _on_answer(self, slot: _Slot) -> None:
+    def _on_answer(self, slot: Slot) -> None:
         slot.is_done = True
         if slot.pieces is not None and not self._closing and self._slots[0] is not slot:
             self._hold(slot, _size_of(slot.pieces))
@@ -394,7 +392,7 @@ class Connection(asyncio.Protocol):
         if self._client.held.refusals:
             self._pause_or_resume()  # the next one has started
 
-    def _hold(self, slot: _Slot, answer_bytes: int) -> None:
+    def _hold(self, slot: Slot, answer_bytes: int) -> None:
         """The answer has to wait for those before it."""
         slot.held_bytes += answer_bytes
         self._unanswered_bytes += answer_bytes
@@ -415,6 +413,8 @@ class Connection(asyncio.Protocol):
             self._budget.give_back(slot.held_bytes)
             sent = perf_counter()
             self._requests.observe(slot.times, written, sent)
+        if self._draining:
+            self._close_once_drained()
         self._pause_or_resume()
 
     # --- limits
@@ -433,6 +433,8 @@ class Connection(asyncio.Protocol):
 
     def _why_not_read(self) -> Reason | None:
         held = self._client.held
+        if self._draining:
+            return None
         if held.is_muted:
             return Reason.MUTED
         if not self._writable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 from collections.abc import Iterable
@@ -57,6 +58,8 @@ class Sockets:
         self._listeners = listeners
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
         self._connections: set[Connection] = set()
+        self._all_lost = asyncio.Event()
+        """Set whenever the last connection goes."""
         self._connection_ids = itertools.count(1)
         parts.clock.on_jump(self._on_jump)
         self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
@@ -147,6 +150,8 @@ class Sockets:
     def _on_lost(self, connection: Connection, listener: Listener) -> None:
         self._connections.discard(connection)
         self._parts.fetch_sessions.close_of_connection(connection.connection_id)
+        if not self._connections:
+            self._all_lost.set()
         self._connection_metrics.on_closed(listener.name)
 
     def _admit(
@@ -188,9 +193,19 @@ class Sockets:
                     connection.close()
 
     async def close(self) -> None:
-        """Stop listening and close every connection."""
+        """Stop listening, and close every connection once what is under way on it is answered.
+
+        What is not within STOP_ANSWERS_SECONDS_MAX is cut off.
+        """
         for server in self._servers.values():
             server.close()
+        self._all_lost.clear()
+        for connection in list(self._connections):
+            connection.drain()
+        if self._connections:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limits.STOP_ANSWERS_SECONDS_MAX):
+                    await self._all_lost.wait()
         for connection in list(self._connections):
             connection.close()
 

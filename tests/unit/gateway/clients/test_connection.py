@@ -32,6 +32,7 @@ class FakeTransport(asyncio.Transport):
         self.written: list[bytes] = []
         self.paused = False
         self.closed = False
+        self.ended = False
         self.aborted = False
         self.unsent_bytes = 0
 
@@ -54,6 +55,9 @@ class FakeTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def abort(self) -> None:
         self.aborted = True

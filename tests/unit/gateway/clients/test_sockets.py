@@ -8,11 +8,13 @@ import socket
 import struct
 import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gateway_harness import LISTENER, Gateway, node_record, request_frame
 from prometheus_client import CollectorRegistry
 
+from barnabas.gateway import limits
 from barnabas.gateway.clients.fetch_sessions import WantedPartition
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.faults.injection import Faults
@@ -154,3 +156,55 @@ async def test_a_jump_of_the_clock_closes_what_stays_silent(silent: float, jump:
         await writer.wait_closed()
     finally:
         await sockets.close()
+
+
+async def test_a_gateway_that_stops_answers_what_is_under_way_and_waits_until_it_is_read() -> None:
+    port = free_ports(1)
+    sockets = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(IMAGE)
+    answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def serve(*_: Any) -> bytes:
+        return await answer
+
+    sockets._dispatcher.serve = serve  # type: ignore[method-assign]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\0\0\0\4\0\0\0\7")
+    while not (sockets._connections and next(iter(sockets._connections))._slots):
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(sockets.close())
+    await asyncio.sleep(0)
+    writer.write(b"\0\0\0\4\0\0\0\x08")  # a request that is not taken any more
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", port)
+    assert not closing.done()
+    answer.set_result(b"answer")
+    assert await reader.read() == b"answer", "and then the end, no reset"
+    assert not closing.done(), "the client has not closed yet"
+    writer.close()
+    await closing
+    assert not sockets._connections
+
+
+async def test_a_gateway_that_stops_cuts_off_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STOP_ANSWERS_SECONDS_MAX", 0.01)
+    port = free_ports(1)
+    sockets = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(IMAGE)
+    cancelled = asyncio.Event()
+
+    async def serve(*_: Any) -> bytes:
+        try:
+            return await asyncio.Future()
+        finally:
+            cancelled.set()
+
+    sockets._dispatcher.serve = serve  # type: ignore[method-assign]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\0\0\0\4\0\0\0\7")
+    while not (sockets._connections and next(iter(sockets._connections))._slots):
+        await asyncio.sleep(0)
+    await sockets.close()
+    await cancelled.wait()
+    assert await reader.read() == b""
+    writer.close()

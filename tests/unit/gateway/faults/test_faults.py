@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.gateway.clients.connection import CloseConnection, Pieces
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
+from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.faults.injected_answers import subject_of
 from barnabas.gateway.faults.injection import Faults
