@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.config_def import ConfigDef, split_list
+from barnabas.metadata.patterns import Pattern, PatternRefused, compile_pattern
 from barnabas.metadata.settings_table import SettingsTable
 
 CLIENT_METRICS_SETTINGS: Final[Mapping[str, ConfigDef]] = SettingsTable(
@@ -57,7 +57,7 @@ def validate_client_metrics_settings(values: Mapping[str, str]) -> None:
     parse_match(split_list(values.get("match", "")))
 
 
-def parse_match(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
+def parse_match(entries: Sequence[str]) -> dict[str, Pattern]:
     """The patterns of the setting `match` by what they are held against; of two for one name the last counts.
 
     A pattern must fit the whole of a client's text. Raises KafkaError INVALID_CONFIG.
@@ -68,14 +68,15 @@ def parse_match(entries: Sequence[str]) -> dict[str, re.Pattern[str]]:
         if name not in MATCH_NAMES or len(texts) != 1 or not texts[0]:
             raise _illegal(entry)
         try:
-            patterns[name] = re.compile(texts[0])
-        except re.error:
-            raise _illegal(entry) from None
+            patterns[name] = compile_pattern(texts[0])
+        except PatternRefused as refused:
+            raise _illegal(entry, f" ({refused})") from None
     return patterns
 
 
-def _illegal(entry: str) -> KafkaError:
+def _illegal(entry: str, reason: str = "") -> KafkaError:
     return KafkaError(
         ErrorCode.invalid_config,
-        f"Illegal client matching pattern: {entry}. Expected name=pattern with one of {', '.join(MATCH_NAMES)}.",
+        f"Illegal client matching pattern: {entry}{reason}. "
+        f"Expected name=pattern with one of {', '.join(MATCH_NAMES)}.",
     )

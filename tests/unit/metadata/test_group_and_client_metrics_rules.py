@@ -116,6 +116,32 @@ def test_subscriptions_that_are_taken() -> None:
     assert patterns["client_source_port"].fullmatch("9092")
 
 
+def test_a_pattern_takes_no_longer_than_its_text() -> None:
+    """Any of these would keep a matcher that goes back busy for longer than the world is old."""
+    for text in ("(a+)+b", "(a|a)*b", "(a|aa)+b", "(.*)*b", "(a?){60}b"):
+        pattern = parse_match([f"client_id={text}"])["client_id"]
+        assert not pattern.fullmatch("a" * 32_000)
+        assert pattern.fullmatch("a" * 60 + "b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(?!a)b", "invalid perl operator: (?!"),
+        (r"(a)\1", r"invalid escape sequence: \1"),
+        ("a++", "bad repetition operator: ++"),
+        ("(", "missing ): ("),
+        ("((a{30}){30}){30}", "invalid repetition size"),
+        ("x" * 100_000, "pattern too large"),
+    ],
+)
+def test_a_pattern_that_cannot_be_matched_in_linear_time_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        validate_client_metrics_settings({"match": f"client_id={pattern}"})
+    assert refused.value.code is ErrorCode.invalid_config
+    assert why in refused.value.message
+
+
 @given(st.lists(st.text(max_size=12), max_size=3))
 def test_any_match_is_patterns_or_a_clear_refusal(entries: list[str]) -> None:
     refusal = None

@@ -331,6 +331,11 @@ BY_DESIGN: Final = (
         "refused (MESSAGE_TOO_LARGE), unless max.message.bytes is larger; producers then divide it.",
     ),
     (
+        "IncrementalAlterConfigs, AlterConfigs",
+        "The patterns of a client-metrics resource are RE2's, which are matched in linear time: Java's look-around, "
+        "back-references and possessive quantifiers are refused (INVALID_CONFIG).",
+    ),
+    (
         "JoinGroup, OffsetCommit, all of groups",
         "A text of more than 32,767 bytes, which no record of __consumer_offsets can have, is refused "
         "(INVALID_GROUP_ID, INVALID_REQUEST, OFFSET_METADATA_TOO_LARGE); Kafka fails with UNKNOWN_SERVER_ERROR.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.client_metrics_settings import parse_match
 from barnabas.metadata.config_def import split_list
 from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE
+from barnabas.metadata.patterns import Pattern
 
 ALL_METRICS: Final = "*"
 PUSH_INTERVAL_MS_DEFAULT: Final = 300_000
@@ -38,7 +38,7 @@ class Subscription:
 
     metrics: frozenset[str]
     push_interval_ms: int
-    patterns: Mapping[str, re.Pattern[str]]
+    patterns: Mapping[str, Pattern]
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
         return all(
