@@ -104,6 +104,12 @@ AUTO_CREATED_TOPICS_MAX: Final = 1_000
 """Topics that come to be because one Metadata request names them; of the others it says "not yet", which is
 LEADER_NOT_AVAILABLE, and clients ask again."""
 
+DESCRIBED_AT_A_TIME: Final = 10
+"""Resources whose settings are described before others are served: a topic takes half a millisecond, a broker 6."""
+
+DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The largest description of settings: those of 15,000 topics with all that is known of each setting."""
+
 TELEMETRY_INSTANCES_MAX: Final = 16_384
 """Client instances that one gateway remembers, as many as a Kafka broker; the longest silent are forgotten."""
 

@@ -17,12 +17,13 @@ import struct
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
+from barnabas.kernel.varint import unsigned_varint
 from barnabas.wire.schema import API_VERSIONS_KEY, is_flexible, response_schema
 
 Body = Mapping[str, Any]
@@ -31,6 +32,9 @@ Body = Mapping[str, Any]
 _HEADER: Final = struct.Struct(">ii")
 _FLEXIBLE_HEADER: Final = struct.Struct(">iib")
 _CORRELATION_ID_BYTES: Final = 4
+_COUNT: Final = struct.Struct(">i")
+_NO_THROTTLE: Final = bytes(4)
+_NO_TAGS: Final = b"\0"
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 _EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
@@ -66,6 +70,23 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     return response_header(api_key, version, correlation_id, len(payload)) + payload
 
 
+def encode_item(api_key: int, version: int, item: Body) -> bytes:
+    """One item of a response that is an array behind a throttle time and nothing else; for `join_items`."""
+    build, write = _item_codec(api_key, version)
+    with io.BytesIO() as buffer:
+        write(buffer, build(item))
+        return buffer.getvalue()
+
+
+def join_items(api_key: int, version: int, correlation_id: int, items: Sequence[bytes]) -> bytes:
+    """The whole frame, length included, of a response whose items were encoded one by one."""
+    if is_flexible(api_key, version):
+        payload = _NO_THROTTLE + unsigned_varint(len(items) + 1) + b"".join(items) + _NO_TAGS
+    else:
+        payload = _NO_THROTTLE + _COUNT.pack(len(items)) + b"".join(items)
+    return response_header(api_key, version, correlation_id, len(payload)) + payload
+
+
 def response_header(api_key: int, version: int, correlation_id: int, payload_bytes: int) -> bytes:
     """The length field and the response header in front of a payload of `payload_bytes`.
 
@@ -80,6 +101,16 @@ def response_header(api_key: int, version: int, correlation_id: int, payload_byt
 def _codec(api_key: int, version: int) -> tuple[Callable[[Body], Any], Callable[[Any, Any], None]]:
     schema: Any = response_schema(api_key, version)
     return _builder(schema), entity_writer(schema)
+
+
+@functools.cache
+def _item_codec(api_key: int, version: int) -> tuple[Callable[[Body], Any], Callable[[Any, Any], None]]:
+    schema: Any = response_schema(api_key, version)
+    throttle_time, items = dataclasses.fields(schema)
+    kind, is_array, _ = _unwrap(typing.get_type_hints(schema)[items.name])
+    assert throttle_time.name == "throttle_time", "there is more in the response"
+    assert is_array
+    return _builder(kind), entity_writer(kind)
 
 
 @functools.cache

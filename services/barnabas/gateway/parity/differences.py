@@ -357,6 +357,10 @@ BY_DESIGN: Final = (
     ),
     ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
     ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),
+    (
+        "DescribeConfigs",
+        "An answer of more than 64 MiB is refused (INVALID_REQUEST): that of some 15,000 topics with documentation.",
+    ),
 )
 """(APIs, difference) of what a session with one broker, compared without regard to order and wording, cannot show."""
 

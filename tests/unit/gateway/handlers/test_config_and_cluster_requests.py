@@ -15,6 +15,7 @@ from gateway_harness import (
     topic_records,
 )
 
+from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.controller_pb2 import IncrementalAlterConfigsResponse, ResourceResult
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
@@ -48,6 +49,33 @@ def configured() -> Gateway:
             config_record(BROKER_RESOURCE, "1", {"log.retention.ms": "3000"}),
         ]
     )
+
+
+async def test_others_are_served_while_the_settings_of_many_topics_are_described() -> None:
+    gateway = configured()
+    resources = [
+        {"resource_type": TOPIC_RESOURCE, "resource_name": "bills", "configuration_keys": None}
+    ] * 100
+    asking = asyncio.create_task(gateway.ask(DESCRIBE_CONFIGS, 4, {"resources": resources}))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+        if turns == 3:
+            gateway.metadata.apply(config_record(TOPIC_RESOURCE, "bills", {"retention.ms": "7"}))
+    assert turns >= 100 // limits.DESCRIBED_AT_A_TIME
+    results = (await asking).results
+    assert len(results) == 100
+    assert len(set(map(repr, results))) == 1, "an answer is of one piece"
+
+
+async def test_a_description_that_would_be_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"resource_type": TOPIC_RESOURCE, "resource_name": "bills", "configuration_keys": ["retention.ms"]}
+    monkeypatch.setattr(limits, "DESCRIBED_BYTES_MAX", 500)
+    gateway = configured()
+    for count, code in ((5, 0), (50, ErrorCode.invalid_request)):
+        answer = await gateway.ask(DESCRIBE_CONFIGS, 4, {"resources": [one] * count})
+        assert [result.error_code for result in answer.results] == [code] * count
 
 
 @pytest.mark.parametrize("version", range(1, 5))
