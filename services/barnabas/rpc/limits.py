@@ -45,6 +45,8 @@ KEEPALIVE_MS + KEEPALIVE_TIMEOUT_MS. Probes are answered by gRPC's own threads, 
 
 RECONNECT_BACKOFF_MS_MIN: Final = 50
 RECONNECT_BACKOFF_MS_MAX: Final = 500
+CONNECT_TIMEOUT_MS: Final = 2_000
+"""How long one attempt to connect may take: a machine out of breath gets there, a frozen peer is given up."""
 
 LAST_RESULTS_SECONDS_MAX: Final = 1.0
 """How long results are still read from a peer that takes no more requests, because it has ended the stream."""
