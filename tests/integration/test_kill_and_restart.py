@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -22,7 +23,8 @@ SERVICES = ["gateway-1", "storage-1", "coordinator-1", "controller"]
 class SteadyProducer:
     """Owns an idempotent producer that sends numbered records until told to stop, and what was acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, **settings: Any) -> None:
+        """`settings` with underscores for dots."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -30,6 +32,7 @@ class SteadyProducer:
                 "linger.ms": 5,
                 "queue.buffering.max.messages": 5000,
                 "log_level": 0,
+                **{name.replace("_", "."): value for name, value in settings.items()},
             }
         )
         self._topic = topic
@@ -127,6 +130,32 @@ def test_idempotent_producer_survives_the_loss_of_a_service(
             producer.wait_for_more(500)
             assert time.monotonic() - killed_at < 20, "clients took too long to recover"
     assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
+@pytest.mark.parametrize(
+    ("flags", "service"),
+    [((), "broker-1"), (("--separate",), "storage-1"), (("--separate",), "gateway-1")],
+    ids=["broker", "storage", "gateway"],
+)
+def test_idempotent_producers_survive_a_stop_in_order(
+    make_cluster: Callable[..., Any], flags: tuple[str, ...], service: str
+) -> None:
+    """Each has several requests under way, of a record each, and all wait for a sync: there is much to be answered."""
+    cluster = make_cluster(flags=flags)
+    settings = {"linger_ms": 0, "batch_num_messages": 1, "retry_backoff_ms": 50}
+    topics = [make_topic(cluster, f"stopped-{number}", **{"flush.messages": "1"}) for number in range(4)]
+    with contextlib.ExitStack() as stack:
+        producers = [
+            stack.enter_context(SteadyProducer(cluster.bootstrap, topic, **settings)) for topic in topics
+        ]
+        for _ in range(3):
+            for producer in producers:
+                producer.wait_for_more(150)
+            cluster.restart(service)
+        for producer in producers:
+            producer.wait_for_more(150)
+    for topic, producer in zip(topics, producers, strict=True):
+        assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
 
 
 def test_group_goes_on_when_its_coordinator_is_killed(make_cluster: Callable[..., Any]) -> None:

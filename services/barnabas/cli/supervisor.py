@@ -25,16 +25,13 @@ from barnabas.cli.child import (
     watch_readiness,
 )
 from barnabas.kernel.clock import Clock
-from barnabas.kernel.service import EXIT_USER_ERROR
+from barnabas.kernel.service import EXIT_USER_ERROR, STOP_SECONDS_MAX
 
 if TYPE_CHECKING:
     from barnabas.cli.forked import ForkedProcess
 
 REPEATED_STOP_SECONDS: Final = 1.0
 """Requests to stop within this time are one: a signal to a process group arrives directly and through `make`."""
-
-STOP_SECONDS_MAX: Final = 10.0
-"""How long one stage may take to stop before what is left of it is killed."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,7 @@ class Surroundings:
     lock_descriptor: int = -1
     backoff: BackoffLimits = field(default_factory=BackoffLimits)
     stop_seconds_max: float = STOP_SECONDS_MAX
+    """How long one stage may take to stop before what is left of it is killed."""
 
 
 class SupervisedService:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 EXIT_USER_ERROR: Final = 78
 """Exit status for what only the user can mend (EX_CONFIG of sysexits): a supervisor must not try again."""
 
+STOP_SECONDS_MAX: Final = 30.0
+"""How long a service may take from the signal to its end; whoever starts it gives it at least that long. What a service
+waits for meanwhile has limits of its own, which fit into this."""
+
 READY_POLL_SECONDS: Final = 0.005
 LOOP_LAG_PROBE_SECONDS: Final = 0.5
 HTTP_DELAY_SECONDS_MAX: Final = 2.0

@@ -119,6 +119,7 @@ async def test_what_waits_when_the_node_ends_has_an_unknown_outcome() -> None:
     node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer):
         future = node.appends.send(batches())
+    assert future.done(), "else whoever waits would wait for ever"
     with pytest.raises(OutcomeUnknown):
         await future
     with pytest.raises(Unreachable):

@@ -60,7 +60,12 @@ class GroupCommit:
     def _start(self) -> None:
         self.is_pending = True
         offset = self._log.log_end_offset
-        future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush)
+        try:
+            future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush)
+        except RuntimeError:
+            # The node stops, and its threads take nothing more. What waits for this sync is not told, nor is what
+            # follows it acknowledged: it stays pending.
+            return
         future.add_done_callback(partial(self._on_done, offset))
 
     def _on_done(self, offset: int, future: asyncio.Future[object]) -> None:

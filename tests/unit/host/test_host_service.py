@@ -1,0 +1,122 @@
+"""A broker's two services end in order, whichever of them ends first and for whatever reason."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from barnabas.gateway import limits as gateway_limits
+from barnabas.host import service as host
+from barnabas.host.config import BrokerConfig
+from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.service import STOP_SECONDS_MAX, ServiceContext, StartError
+from barnabas.storage import limits as storage_limits
+
+
+class Part:
+    """A service that ends when it is told to and the test lets it, or when the test has it fail."""
+
+    def __init__(self) -> None:
+        self.started, self.told, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.failure: Exception | None = None
+        self.is_over = False
+
+    async def serve(self, _: Any, context: ServiceContext, **__: Any) -> None:
+        self.started.set()
+        stopping = asyncio.create_task(context.stopping.wait())
+        failing = asyncio.create_task(self.may_end.wait())
+        await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if context.stopping.is_set():
+            self.told.set()
+            await failing
+        failing.cancel()
+        self.is_over = True
+        if self.failure is not None:
+            raise self.failure
+
+
+class Broker:
+    """Both parts, and the service that runs them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gateway, self.node = Part(), Part()
+        monkeypatch.setattr(host.gateway, "serve", self.gateway.serve)
+        monkeypatch.setattr(host.storage, "serve", self.node.serve)
+        self.context = ServiceContext("broker", seeded_environment())
+        config = SimpleNamespace(gateway=None, storage=SimpleNamespace(node_id=1))
+        self.running = asyncio.create_task(host.serve(cast(BrokerConfig, config), self.context))
+
+
+@pytest.fixture
+async def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker(monkeypatch)
+    await made.gateway.started.wait()
+    await made.node.started.wait()
+    return made
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_the_node_serves_until_the_gateway_has_answered_its_clients(broker: Broker) -> None:
+    broker.context.stopping.set()
+    await broker.gateway.told.wait()
+    await settle()
+    assert not broker.node.told.is_set()
+    broker.gateway.may_end.set()
+    await broker.node.told.wait()
+    assert broker.gateway.is_over
+    await settle()
+    assert not broker.running.done(), "the node closes its logs"
+    broker.node.may_end.set()
+    await broker.running
+
+
+@pytest.mark.parametrize("failure", [None, StartError("its disk is another's")])
+async def test_a_node_that_gives_up_takes_the_gateway_with_it(
+    broker: Broker, failure: Exception | None
+) -> None:
+    broker.node.failure = failure
+    broker.node.may_end.set()
+    await broker.gateway.told.wait()
+    await settle()
+    assert not broker.running.done(), "the gateway still answers its clients"
+    broker.gateway.may_end.set()
+    if failure is None:
+        await broker.running
+    else:
+        with pytest.raises(StartError, match="another's"):
+            await broker.running
+
+
+def test_what_both_wait_for_fits_into_the_time_that_a_stop_has() -> None:
+    node = (
+        storage_limits.STOP_ANSWERS_SECONDS_MAX
+        + storage_limits.STOP_GRACE_SECONDS
+        + storage_limits.CLOSING_SECONDS_MAX
+    )
+    assert gateway_limits.STOP_ANSWERS_SECONDS_MAX + node < STOP_SECONDS_MAX
+
+
+def test_containers_are_given_that_time() -> None:
+    """Docker gives ten seconds where a service says nothing: enough for whoever has no logs to close."""
+    root = Path(__file__).resolve().parents[3]
+    values = yaml.safe_load((root / "charts/barnabas/values.yaml").read_text())
+    drain = max(values[each].get("drainSeconds", 0) for each in ("gateway", "storage"))
+    assert values["storage"]["terminationGracePeriodSeconds"] - drain >= STOP_SECONDS_MAX
+    services = yaml.safe_load((root / "deploy/compose.yaml").read_text())["services"]
+    granted = {each["stop_grace_period"] for name, each in services.items() if name.startswith("storage")}
+    assert granted == {"60s"}
+    assert STOP_SECONDS_MAX <= 60
+    assert gateway_limits.STOP_ANSWERS_SECONDS_MAX < 10 - 5
+    assert (
+        values["gateway"]["terminationGracePeriodSeconds"] - drain > gateway_limits.STOP_ANSWERS_SECONDS_MAX
+    )
