@@ -159,13 +159,13 @@ class EtcdStore:
 
     async def keep_lease_alive(self, lease_id: int) -> None:
         channel = self._opened()
-        call = rpc.LeaseStub(channel).LeaseKeepAlive(
-            timeout=limits.ETCD_LEASE_SECONDS_MAX, metadata=_REQUIRE_LEADER
-        )
+        call = rpc.LeaseStub(channel).LeaseKeepAlive(metadata=_REQUIRE_LEADER)
         try:
-            await answer_of(call.write(rpc.LeaseKeepAliveRequest(ID=lease_id)))
-            response = await answer_of(call.read())
-        except grpc.aio.AioRpcError as error:
+            # gRPC's own time-out ends no stream whose channel is closed before it has begun.
+            async with asyncio.timeout(limits.ETCD_LEASE_SECONDS_MAX):
+                await answer_of(call.write(rpc.LeaseKeepAliveRequest(ID=lease_id)))
+                response = await answer_of(call.read())
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, TimeoutError) as error:
             self._turn_from(channel)
             raise self._translate(error) from error
         finally:
@@ -216,13 +216,16 @@ class EtcdStore:
             raise self._translate(error) from error
 
     def _translate(self, error: Exception) -> StoreError:
-        if not isinstance(error, grpc.aio.AioRpcError):
+        if isinstance(error, TimeoutError):
+            what = "DEADLINE_EXCEEDED"
+        elif not isinstance(error, grpc.aio.AioRpcError):
             return StoreError(f"etcd cannot be used: {error}")
-        if "requested lease not found" in (error.details() or ""):
+        elif "requested lease not found" in (error.details() or ""):
             return LeaseLost(f"etcd: {error.details()}")
+        else:
+            what = f"{error.code().name} {error.details()}"
         return StoreError(
-            f"etcd at {', '.join(self._endpoints)}: {error.code().name} {error.details()}: "
-            "check that it runs and that the endpoints are right"
+            f"etcd at {', '.join(self._endpoints)}: {what}: check that it runs and that the endpoints are right"
         )
 
     def _dial(self) -> grpc.aio.Channel:

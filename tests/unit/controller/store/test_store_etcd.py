@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.controller import limits
 from barnabas.controller.store import etcd
 from barnabas.controller.store.etcd import EtcdStore
 from barnabas.controller.store.protocol import Put, RevisionCompacted, StoreError
@@ -85,6 +86,25 @@ async def test_what_is_under_way_goes_on_when_another_call_gives_the_endpoint_up
             revision = await store.transact([], [Put("b", b"2")])
             assert (await waiting).revision == revision
     await store.close()
+
+
+async def test_a_lease_whose_connection_is_given_up_before_it_stood_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """gRPC leaves such a stream hanging: whoever keeps the lease would never hear of it again."""
+    monkeypatch.setattr(limits, "ETCD_LEASE_SECONDS_MAX", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        store: Any = EtcdStore([address, address])
+        store._channel = store._dial()
+        for give_up in (lambda: store._turn_from(store._channel), lambda: None):
+            keeping = asyncio.ensure_future(store.keep_lease_alive(7))
+            await asyncio.sleep(0)
+            give_up()
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                with pytest.raises(StoreError, match="DEADLINE_EXCEEDED"):
+                    await keeping
+        await store.close()
 
 
 async def test_an_idle_connection_to_a_silent_member_is_given_up(
