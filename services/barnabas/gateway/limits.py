@@ -105,7 +105,7 @@ AUTO_CREATED_TOPICS_MAX: Final = 1_000
 LEADER_NOT_AVAILABLE, and clients ask again."""
 
 DESCRIBED_AT_A_TIME: Final = 10
-"""Resources whose settings are described before others are served: a topic takes half a millisecond, a broker 6."""
+"""Topics or brokers whose settings are described before others are served: half a millisecond a topic, 6 a broker."""
 
 DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest description of settings: those of 15,000 topics with all that is known of each setting."""

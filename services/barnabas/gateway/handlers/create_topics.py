@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from barnabas.gateway.answers.config_resources import created_topic_configs
+from barnabas.gateway.answers.item_by_item import answer_item_by_item
 from barnabas.gateway.inside.controller_calls import (
     call_controller,
     controller_timeout_seconds,
@@ -31,6 +32,7 @@ from barnabas.messages.controller_pb2 import (
 from barnabas.metadata.image import MetadataImage
 
 _UNKNOWN: Final = -1
+_SETTINGS_FROM: Final = 5
 
 
 async def handle(request: Request) -> Answer:
@@ -54,7 +56,9 @@ async def handle(request: Request) -> Answer:
         names = [result.name for result in results if not result.result.error_code]
         await wait_for_leaders(request.parts, names, wait_seconds(request))
     own = {topic.name: {entry.name: entry.value for entry in topic.configs} for topic in message.topics}
-    return {"topics": [_answer(request.image, result, own.get(result.name, {})) for result in results]}
+    image = request.image
+    answers = (_answer(request, image, result, own.get(result.name, {})) for result in results)
+    return await answer_item_by_item(request, answers)
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -70,7 +74,9 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _answer(image: MetadataImage, result: CreatedTopic, own: Mapping[str, str]) -> dict[str, Any]:
+def _answer(
+    request: Request, image: MetadataImage, result: CreatedTopic, own: Mapping[str, str]
+) -> dict[str, Any]:
     code = ErrorCode(result.result.error_code)
     answer = {
         "name": result.name,
@@ -81,11 +87,12 @@ def _answer(image: MetadataImage, result: CreatedTopic, own: Mapping[str, str]) 
     }
     if code is not ErrorCode.none:
         return {**answer, "num_partitions": _UNKNOWN, "replication_factor": _UNKNOWN, "configs": []}
+    shows_settings = request.version >= _SETTINGS_FROM
     return {
         **answer,
         "num_partitions": result.partition_count,
         "replication_factor": result.replication_factor,
-        "configs": created_topic_configs(image, result.name, own),
+        "configs": created_topic_configs(image, result.name, own) if shows_settings else [],
     }
 
 

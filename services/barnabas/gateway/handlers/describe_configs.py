@@ -8,34 +8,20 @@ thousands, in which others are served as well.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.config_resources import config_entry, described_settings
+from barnabas.gateway.answers.item_by_item import answer_item_by_item
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
-from barnabas.wire.responses import encode_item, join_items
 
 
 async def handle(request: Request) -> Answer:
-    header, image = request.header, request.image
-    items: list[bytes] = []
-    size_bytes = 0
-    for resource in request.body.resources:
-        described = _describe(request, image, resource)
-        request.times.count_error(described.get("error_code", 0))
-        items.append(encode_item(header.api_key, header.api_version, described))
-        size_bytes += len(items[-1])
-        if size_bytes > limits.DESCRIBED_BYTES_MAX:
-            raise KafkaError(
-                ErrorCode.invalid_request,
-                f"The answer would be larger than {limits.DESCRIBED_BYTES_MAX} bytes: ask for fewer resources.",
-            )
-        if len(items) % limits.DESCRIBED_AT_A_TIME == 0:
-            await asyncio.sleep(0)
-    return join_items(header.api_key, header.api_version, header.correlation_id, items)
+    image = request.image
+    described = (_describe(request, image, resource) for resource in request.body.resources)
+    return await answer_item_by_item(request, described, limits.DESCRIBED_BYTES_MAX)
 
 
 def _describe(request: Request, image: MetadataImage, resource: Any) -> dict[str, Any]:

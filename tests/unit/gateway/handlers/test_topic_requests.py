@@ -139,6 +139,24 @@ async def test_metadata_create_so_many_missing_topics_at_a_time(monkeypatch: pyt
     assert sizes == [2, 2, 1]
 
 
+@pytest.mark.parametrize("version", [4, 7])
+async def test_others_are_served_while_many_new_topics_are_described(version: int) -> None:
+    gateway = Gateway()
+    gateway.controller.answers["CreateTopics"] = created
+    names = [f"t{index}" for index in range(100)]
+    gateway.metadata.apply(*(record for name in names for record in topic_records(name, [-1])))
+    body = {"topics": [new_topic(name) for name in names], "timeout": 0, "validate_only": False}
+    asking = asyncio.create_task(gateway.ask(CREATE_TOPICS, version, body))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 10
+    topics = (await asking).topics
+    assert [topic.name for topic in topics] == names
+    assert all(len(topic.configs) > 30 for topic in topics if version >= 5)
+
+
 async def test_create_topics_validates_without_waiting() -> None:
     gateway = Gateway()
     gateway.controller.answers["CreateTopics"] = created
