@@ -143,17 +143,17 @@ def test_idempotent_producers_survive_a_stop_in_order(
     """Each has several requests under way, of a record each, and all wait for a sync: there is much to be answered."""
     cluster = make_cluster(flags=flags)
     settings = {"linger_ms": 0, "batch_num_messages": 1, "retry_backoff_ms": 50}
-    topics = [make_topic(cluster, f"stopped-{number}", **{"flush.messages": "1"}) for number in range(4)]
+    topics = [make_topic(cluster, f"stopped-{number}", **{"flush.messages": "1"}) for number in range(2)]
     with contextlib.ExitStack() as stack:
         producers = [
             stack.enter_context(SteadyProducer(cluster.bootstrap, topic, **settings)) for topic in topics
         ]
         for _ in range(3):
             for producer in producers:
-                producer.wait_for_more(150)
+                producer.wait_for_more(60)
             cluster.restart(service)
         for producer in producers:
-            producer.wait_for_more(150)
+            producer.wait_for_more(60)
     for topic, producer in zip(topics, producers, strict=True):
         assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
 
