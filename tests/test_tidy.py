@@ -74,6 +74,17 @@ WORLD: Final = {
 """What nothing below the kernel uses. `perf_counter` is no part of it: it measures how long something took, for a
 histogram and never for a decision, and is read several times a request."""
 
+MACHINE_SECONDS: Final = "barnabas.kernel.clock.machine_seconds"
+
+DECIDED_BY_THE_MACHINE: Final = {
+    "kernel/metrics_page.py": "how long the event loop is held up at a time",
+    "storage/directories/directory_lane.py": "whether a disk is slow or stalled",
+    "storage/handlers/append.py": "as directory_lane.py, which is told how long the append took",
+    "storage/replica/appending.py": "as directory_lane.py, which is told how long the append took",
+    "storage/upkeep/cleaning.py": "how fast the cleaner reads and writes",
+}
+"""Who asks for `machine_seconds`, and what follows from them: no setting's time, and no peer's."""
+
 KEEPERS_OF_FILES: Final = {"log", "storage"}
 """Packages whose files come from the environment too: in a simulation their disks fail."""
 
@@ -143,16 +154,8 @@ def tracked_files() -> tuple[Path, ...]:
 
 def files_of_git() -> list[str]:
     """Their names; empty where git is missing or knows nothing of this tree."""
-    command = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
+    options = ["-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-c", "safe.directory=*", "ls-files", *options]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     except FileNotFoundError:
@@ -290,16 +293,64 @@ def modules_with_eager_annotations() -> Iterator[str]:
                 yield relative(path)
 
 
-def uses_of_the_world() -> Iterator[str]:
+def modules_in_an_environment() -> Iterator[tuple[Path, Path]]:
+    """Modules that run inside a service, and their paths below the packages."""
     for path in python_files():
-        if not path.is_relative_to(PACKAGES):
-            continue
-        module = path.relative_to(PACKAGES)
-        if module.parts[0] in WITHOUT_ENVIRONMENT or module.as_posix() in MAKERS_OF_THE_ENVIRONMENT:
+        if path.is_relative_to(PACKAGES):
+            module = path.relative_to(PACKAGES)
+            if module.parts[0] not in WITHOUT_ENVIRONMENT:
+                yield path, module
+
+
+def uses_of_the_world() -> Iterator[str]:
+    for path, module in modules_in_an_environment():
+        if module.as_posix() in MAKERS_OF_THE_ENVIRONMENT:
             continue
         world = WORLD | FILE_CALLS if module.parts[0] in KEEPERS_OF_FILES else WORLD
         for name in sorted(names_from_the_world(ast.parse(path.read_text()), world)):
             yield f"{relative(path)}: {name}"
+
+
+def decisions_by_other_times() -> Iterator[str]:
+    """Comparisons with `perf_counter`, and who uses `machine_seconds` without a line in the list, or no longer."""
+    askers = set()
+    for path, module in modules_in_an_environment():
+        tree = ast.parse(path.read_text())
+        yield from (f"{relative(path)}: {decision}" for decision in decisions_by_perf_counter(tree))
+        if MACHINE_SECONDS in names_from_the_world(tree, {MACHINE_SECONDS}):
+            askers.add(module.as_posix())
+    yield from sorted(askers ^ DECIDED_BY_THE_MACHINE.keys())
+
+
+def decisions_by_perf_counter(tree: ast.Module) -> Iterator[str]:
+    """Comparisons with what `perf_counter` gave, directly or by a name of the same class or module; and parameters that
+    it is the default of, since nobody knows what becomes of them.
+    """
+
+    def is_measured(node: ast.AST) -> bool:
+        return any(
+            isinstance(each, ast.Call) and ast.unparse(each.func).split(".")[-1] == "perf_counter"
+            for each in ast.walk(node)
+        )
+
+    scopes = [
+        node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    for scope in scopes:
+        measured = {
+            ast.unparse(target)
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Assign) and is_measured(node.value)
+            for target in node.targets
+        }
+        for node in ast.walk(scope):
+            if isinstance(node, ast.Compare) and (
+                is_measured(node) or {ast.unparse(each) for each in ast.walk(node)} & measured
+            ):
+                yield ast.unparse(node)
+            if isinstance(node, ast.arguments):
+                defaults = [*node.defaults, *filter(None, node.kw_defaults)]
+                yield from (name for name in map(ast.unparse, defaults) if name.endswith("perf_counter"))
 
 
 def names_from_the_world(tree: ast.Module, world: Set[str] = WORLD) -> Iterator[str]:
@@ -347,6 +398,7 @@ RULES: Final = {
     "a module is named for what it is": vague_names,
     "no two modules of tests have one name": repeated_names_of_tests,
     FROM_ENVIRONMENT: uses_of_the_world,
+    "what is decided goes by a clock that kernel/clock.py names": decisions_by_other_times,
     "a module starts with `from __future__ import annotations`": modules_with_eager_annotations,
     "no file names a home directory or a package registry": machine_paths,
 }
@@ -380,6 +432,24 @@ def test_the_tree_is_tidy(rule: str) -> None:
 )
 def test_uses_of_the_world_are_seen(code: str, found: list[str]) -> None:
     assert sorted(names_from_the_world(ast.parse(code))) == found
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("def f():\n    return perf_counter() - began > 8", ["perf_counter() - began > 8"]),
+        ("def f():\n    began = time.perf_counter()\n    observe(time.perf_counter() - began)", []),
+        (
+            "class A:\n    def a(self):\n        self.at = perf_counter()\n"
+            "    def b(self, now):\n        return now > self.at",
+            ["now > self.at"],
+        ),
+        ("def f(now=perf_counter): pass", ["perf_counter"]),
+        ("class A:\n    def f(self, *, now=time.perf_counter): pass", ["time.perf_counter"]),
+    ],
+)
+def test_decisions_by_what_only_measures_are_seen(code: str, found: list[str]) -> None:
+    assert list(decisions_by_perf_counter(ast.parse(code))) == found
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ Two times run in a service. What a *setting* measures and a user can see (retent
 timestamps) is the clock's: a test may move it. What waits for a *peer* (deadlines of calls, leases, the sessions of our
 services) is the event loop's (`asyncio.timeout`, `loop.time()`), because the peer's answer takes real time. In a
 simulation both are the same virtual time.
+
+What decides by how this machine itself does (a disk that is slow, an event loop that is held up) goes by neither, but
+by `machine_seconds`. `perf_counter` is left for what is only measured.
 """
 
 from __future__ import annotations
@@ -13,7 +16,12 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+machine_seconds: Final = time.perf_counter
+"""Seconds from an arbitrary start, as this machine lives through them: nobody moves them. `tests/test_tidy.py` has who
+decides by them, and why.
+"""
 
 Listener = Callable[[float], None]
 """Called with the seconds by which a clock jumped."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from time import perf_counter
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
+
+from barnabas.kernel.clock import machine_seconds
 
 PIECE_SECONDS: Final = 0.005
 """For so long the page is worked on before others get their turn."""
@@ -29,13 +30,13 @@ class _Pace:
     """Owner of when the present piece began."""
 
     def __init__(self) -> None:
-        self._began = perf_counter()
+        self._began = machine_seconds()
 
     async def keep(self) -> None:
         """Let others go on if the piece has lasted long enough."""
-        if perf_counter() - self._began >= PIECE_SECONDS:
+        if machine_seconds() - self._began >= PIECE_SECONDS:
             await asyncio.sleep(0)
-            self._began = perf_counter()
+            self._began = machine_seconds()
 
 
 async def render(registries: Iterable[CollectorRegistry]) -> bytes:

@@ -38,8 +38,8 @@ class AnswerQueue(Generic[ResultT]):
         self._bytes_max = bytes_max
         self._results: deque[tuple[ResultT, int]] = deque()
         self._queued_bytes = 0
-        self._write_started = 0.0
-        """When the write that is under way began, by perf_counter; 0 while there is none."""
+        self._writing_since: float | None = None
+        """When the write that is under way began, by the event loop's time; None while there is none."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -70,23 +70,25 @@ class AnswerQueue(Generic[ResultT]):
             tasks.create_task(self._watch_writes())
 
     async def _write_frames(self, write: Callable[[Any], Awaitable[None]]) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._results:
                 frame = self._next_frame()
-                started = self._write_started = perf_counter()
+                self._writing_since, started = loop.time(), perf_counter()
                 await write(frame)
-                self._write_started = 0.0
+                self._writing_since = None
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
             self._all_written.set()
 
     async def _watch_writes(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(limits.STALLED_WRITE_SECONDS_MAX / 8)
-            started = self._write_started
-            if started and perf_counter() - started > limits.STALLED_WRITE_SECONDS_MAX:
+            since = self._writing_since
+            if since is not None and loop.time() - since > limits.STALLED_WRITE_SECONDS_MAX:
                 raise PeerStalled("the peer takes no answers")
 
     def _next_frame(self) -> Any:

@@ -104,8 +104,8 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self._deadlines = Deadlines(self._on_passed)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._write_started = 0.0
-        """When the write that is under way began, by perf_counter; 0 while there is none."""
+        self._writing_since: float | None = None
+        """When the write that is under way began, by the event loop's time; None while there is none."""
         self._connected = False
         self._closed = False
         self.is_silent = False
@@ -212,7 +212,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             error = self._break_error(group.exceptions[0])
         finally:
             self._connected = False
-            self._write_started = 0.0
+            self._writing_since = None
             call.cancel()
             self._fail_all(error)
 
@@ -294,28 +294,30 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         raise OutcomeUnknown(f"{self._name}: the peer ended the stream")
 
     async def _write(self, call: Any) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
             self._wake.clear()
             while (frame := self._next_frame()) is not None:
-                started = self._write_started = perf_counter()
+                self._writing_since, started = loop.time(), perf_counter()
                 try:
                     await call.write(frame)
                 except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
                     # A peer that ended the stream in order has answered before: `_read` gets there, and ends this.
-                    self._write_started = 0.0
+                    self._writing_since = None
                     await asyncio.sleep(limits.LAST_RESULTS_SECONDS_MAX)
                     raise
-                self._write_started = 0.0
+                self._writing_since = None
                 self._counts.write_wait_seconds += perf_counter() - started
                 del frame  # large, and the next may be long in coming
 
     async def _watch_writes(self) -> None:
         """Give the stream up when a write does not end; a time-out for each write would cost more than the write."""
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(limits.STALLED_WRITE_SECONDS_MAX / 8)
-            started = self._write_started
-            if started and perf_counter() - started > limits.STALLED_WRITE_SECONDS_MAX:
+            since = self._writing_since
+            if since is not None and loop.time() - since > limits.STALLED_WRITE_SECONDS_MAX:
                 raise OutcomeUnknown(f"{self._name}: the peer takes nothing")
 
     def _next_frame(self) -> Any:

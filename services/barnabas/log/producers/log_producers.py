@@ -17,7 +17,7 @@ class LogProducers:
     def __init__(self, log: LogState, locks: Locks, clock: Clock, loaded: LoadedLog) -> None:
         self.state = loaded.producer_state
         """Another one after a truncation; it changes with the log's end, by whoever holds that lock."""
-        self.refused = RefusedSequences()
+        self.refused = RefusedSequences(clock.monotonic)
         """What clients are to send again. Whoever gives up appends before they come here adds to it."""
         self._log = log
         self._locks = locks

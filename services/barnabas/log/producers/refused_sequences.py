@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from time import perf_counter
 from typing import Final, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -48,10 +47,8 @@ class _Refused(NamedTuple):
 class RefusedSequences:
     """Owns, for one partition, the lowest refused sequence of each producer. For every thread: nothing waits."""
 
-    def __init__(
-        self, now: Callable[[], float] = perf_counter, *, producers_max: int = REFUSED_PRODUCERS_MAX
-    ) -> None:
-        """`now` in seconds, from any beginning."""
+    def __init__(self, now: Callable[[], float], *, producers_max: int = REFUSED_PRODUCERS_MAX) -> None:
+        """`now` in seconds: the clock's monotonic time, since a setting says when they are forgotten."""
         self._now = now
         self._producers_max = producers_max
         self._refused: dict[int, _Refused] = {}

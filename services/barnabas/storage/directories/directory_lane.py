@@ -19,9 +19,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from time import perf_counter
 from typing import Final, TypeVar
 
+from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
@@ -62,7 +62,7 @@ class DirectoryLane:
         threads: Threads,
         *,
         is_alone: bool,
-        now: Callable[[], float] = perf_counter,
+        now: Callable[[], float] = machine_seconds,
         opening_threads: int = 2,
         bytes_max: int = limits.LANE_BYTES_MAX,
     ) -> None:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Final
 
+from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, VALID_ACKS
 from barnabas.kernel.logs import get_logger
@@ -166,7 +166,7 @@ class _AppendOperation:
         try:
             if acks not in VALID_ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
-            began = perf_counter()
+            began = machine_seconds()
             if not replica.appending.is_direct(began):
                 return self._append_in_lane(number, item, replica)
             try:
@@ -174,7 +174,7 @@ class _AppendOperation:
                 info = replica.appending.append(item.records, item.leader_epoch, acks, claim=claim)
             except WouldBlock:
                 return self._append_in_lane(number, item, replica)
-            ended = perf_counter()
+            ended = machine_seconds()
             if replica.lane is not None:
                 replica.lane.on_append(began, ended)
             self._handler.append_times.observe(ended - began)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING
 
+from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, NO_EPOCH
 from barnabas.log.append import AppendInfo, AppendOrigin
@@ -93,14 +93,14 @@ class Appending:
             return None
         lane, opened = self._lane, self._log
         assert lane is not None and opened is not None and queue is not None, "a leader has its log"  # noqa: PT018
-        began = perf_counter()
+        began = machine_seconds()
         if queue.items or not lane.is_direct(began):
             return None
         try:
             info = opened.append_as_leader(records, replica.leader_epoch, may_block=False)
         except (KafkaError, WouldBlock):
             return None
-        ended = perf_counter()
+        ended = machine_seconds()
         lane.on_append(began, ended)
         self._on_written(info, len(records))
         replica.counts.node.append_times.observe(ended - began)

@@ -7,7 +7,7 @@ them for its first, unless it is told what was refused before there was a log.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.records.batch import Buffer
@@ -24,7 +24,9 @@ class RefusedWhileAbsent:
     remembered first is forgotten.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` as in `RefusedSequences`."""
+        self._now = now
         self._partitions: dict[Key, RefusedSequences] = {}
         self._sizes: dict[Key, int] = {}
         """What each counts against the limit: itself and its producers."""
@@ -37,7 +39,7 @@ class RefusedWhileAbsent:
         """A batch is refused because its partition is not here. One without a sequence leaves nothing."""
         refused = self._partitions.get(key)
         if refused is None:
-            refused = RefusedSequences()
+            refused = RefusedSequences(self._now)
         refused.add(records)
         if len(refused):
             self.keep(key, refused)
@@ -58,7 +60,7 @@ class RefusedWhileAbsent:
         """What the partition's log has to know: the partition is here from now on."""
         refused = self._partitions.get(key)
         if refused is None:
-            return RefusedSequences()
+            return RefusedSequences(self._now)
         self._forget(key)
         return refused
 

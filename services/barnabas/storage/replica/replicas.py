@@ -62,7 +62,7 @@ class Replicas:
         self.image = MetadataImage()
         self.by_partition: dict[tuple[bytes, int], Replica] = {}
         self.newer_epochs = NewerEpochs()
-        self.refused_while_absent = RefusedWhileAbsent()
+        self.refused_while_absent = RefusedWhileAbsent(clock.monotonic)
         self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
         self._cluster_id = cluster_id

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import NamedTuple
 
-from barnabas.kernel.clock import Clock
+from barnabas.kernel.clock import Clock, machine_seconds
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.cleaning import cleaner
@@ -198,7 +198,7 @@ class _Pace:
     def __init__(self, bytes_per_second: float, stopping: threading.Event) -> None:
         self._bytes_per_second = bytes_per_second
         self._stopping = stopping
-        self._began = perf_counter()  # a disk has the machine's time, whatever the clock says
+        self._began = machine_seconds()  # whatever the clock says: it is the disk that is spared
         self._bytes = 0
 
     def __call__(self, size_bytes: int) -> None:
@@ -206,7 +206,7 @@ class _Pace:
         # Lets a thread that waits for the interpreter run, the event loop above all.
         time.sleep(0)
         while not self._stopping.is_set():
-            ahead = self._bytes / self._bytes_per_second - (perf_counter() - self._began)
+            ahead = self._bytes / self._bytes_per_second - (machine_seconds() - self._began)
             if ahead <= 0:
                 return
             self._stopping.wait(min(ahead, limits.CLEANING_PAUSE_SECONDS_MAX))

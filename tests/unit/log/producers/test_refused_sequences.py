@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.records.batch import parse_header
@@ -27,7 +28,7 @@ def may_begin_with(refused: RefusedSequences, sequence: int, *, epoch: int = 0, 
 
 
 def test_nothing_later_than_the_lowest_refused_may_be_the_first() -> None:
-    refused = RefusedSequences()
+    refused = RefusedSequences(ManualClock().monotonic)
     for sequence in (4, 3, 5):
         refused.add(made(sequence))
     assert [may_begin_with(refused, sequence) for sequence in (2, 3, 4, 9)] == [True, True, False, False]
@@ -35,7 +36,7 @@ def test_nothing_later_than_the_lowest_refused_may_be_the_first() -> None:
 
 
 def test_another_epoch_begins_anew() -> None:
-    refused = RefusedSequences()
+    refused = RefusedSequences(ManualClock().monotonic)
     refused.add(made(4))
     assert may_begin_with(refused, 9, epoch=1)
     refused.add(made(6, epoch=1))
@@ -45,7 +46,7 @@ def test_another_epoch_begins_anew() -> None:
 
 
 def test_a_producer_that_the_log_knows_is_left_to_the_log() -> None:
-    refused = RefusedSequences()
+    refused = RefusedSequences(ManualClock().monotonic)
     refused.add(made(4))
     refused.on_written(2)
     assert not may_begin_with(refused, 5)
@@ -64,7 +65,7 @@ def test_a_producer_that_the_log_knows_is_left_to_the_log() -> None:
     ids=["nothing", "cut", "not idempotent", "marker"],
 )
 def test_what_has_no_sequence_leaves_nothing(records: bytes) -> None:
-    refused = RefusedSequences()
+    refused = RefusedSequences(ManualClock().monotonic)
     refused.add(records)
     assert len(refused) == 0
 

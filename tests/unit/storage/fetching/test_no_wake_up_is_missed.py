@@ -151,7 +151,7 @@ class Node:
             counts=self.counts.add_partition("events"),
             purgatory=self.purgatory,
             clock=ManualClock(0),
-            refused=RefusedSequences(),
+            refused=RefusedSequences(ManualClock(0).monotonic),
         )
         any_replica: Any = replica
         any_replica.log = LengthLog(is_cold=self.chance.random() < 0.5)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
 from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
 
+from barnabas.kernel.clock import machine_seconds
 from barnabas.storage.replica.replica import Replica
 
 
@@ -22,7 +22,7 @@ async def node(tmp_path: Path) -> AsyncIterator[StorageHarness]:
 
 def prove_fast(replica: Replica) -> None:
     assert replica.lane is not None
-    now = perf_counter()
+    now = machine_seconds()
     replica.lane.on_append(now, now)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from storage_harness import batch, run_node, topic_records
 
+from barnabas.kernel.clock import ManualClock
 from barnabas.log.producers.refused_sequences import REFUSED_PRODUCERS_MAX, RefusedSequences
 from barnabas.storage import limits
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
@@ -21,7 +22,7 @@ def made(producer_id: int = 7, sequence: int = 0) -> bytes:
 
 
 def test_it_is_handed_over_once() -> None:
-    absent = RefusedWhileAbsent()
+    absent = RefusedWhileAbsent(ManualClock().monotonic)
     absent.add((TOPIC, 0), made(7))
     absent.add((TOPIC, 0), made(8))
     absent.add((TOPIC, 1), made(7))
@@ -32,7 +33,7 @@ def test_it_is_handed_over_once() -> None:
 
 
 def test_what_has_no_sequence_leaves_nothing() -> None:
-    absent = RefusedWhileAbsent()
+    absent = RefusedWhileAbsent(ManualClock().monotonic)
     absent.add((TOPIC, 0), batch(b"v"))
     absent.add((TOPIC, 0), b"short")
     assert len(absent) == 0
@@ -40,7 +41,7 @@ def test_what_has_no_sequence_leaves_nothing() -> None:
 
 def test_partitions_that_nobody_heard_of_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REFUSED_WHILE_ABSENT_MAX", 6)
-    absent = RefusedWhileAbsent()
+    absent = RefusedWhileAbsent(ManualClock().monotonic)
     for index in range(20):
         absent.add((TOPIC, index), made())
     assert len(absent) == 3
@@ -49,7 +50,7 @@ def test_partitions_that_nobody_heard_of_take_bounded_memory(monkeypatch: pytest
 
 def test_their_producers_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REFUSED_WHILE_ABSENT_MAX", 6)
-    absent = RefusedWhileAbsent()
+    absent = RefusedWhileAbsent(ManualClock().monotonic)
     absent.add((OTHER, 0), made())
     for producer_id in range(4):
         absent.add((TOPIC, 0), made(producer_id))
@@ -64,8 +65,8 @@ def test_their_producers_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_replica_that_left_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REFUSED_WHILE_ABSENT_MAX", 6)
-    absent = RefusedWhileAbsent()
-    kept = [RefusedSequences() for _ in range(8)]
+    absent = RefusedWhileAbsent(ManualClock().monotonic)
+    kept = [RefusedSequences(ManualClock().monotonic) for _ in range(8)]
     for index, refused in enumerate(kept):
         absent.keep((TOPIC, index), refused)
     assert len(absent) == 6
@@ -77,7 +78,7 @@ def test_one_partition_with_all_the_producers_that_it_remembers_fits() -> None:
 
 
 def test_deleted_topics_do_not_come_again() -> None:
-    absent = RefusedWhileAbsent()
+    absent = RefusedWhileAbsent(ManualClock().monotonic)
     for key in ((TOPIC, 0), (OTHER, 0), (TOPIC, 1)):
         absent.add(key, made())
     absent.forget_topics({TOPIC})

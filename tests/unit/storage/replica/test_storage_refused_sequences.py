@@ -11,12 +11,12 @@ import errno
 import threading
 import uuid
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
-from storage_harness import StorageHarness, batch, run_node, topic_config, topic_records
+from storage_harness import StorageHarness, batch, make_upkeep, run_node, topic_config, topic_records
 
+from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment_file import SegmentFile
@@ -34,6 +34,9 @@ STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 
 FIRST = batch(b"first" + bytes(2_000), producer_id=7, producer_epoch=0, base_sequence=0)
 SECOND = batch(b"second", producer_id=7, producer_epoch=0, base_sequence=1)
+EXPIRATION_MS = 86_400_000
+"""The default of producer.id.expiration.ms."""
+
 SECOND_OF_NEW_EPOCH = batch(b"second", producer_id=7, producer_epoch=1, base_sequence=0)
 
 
@@ -241,7 +244,7 @@ async def test_for_an_append_that_is_acknowledged_at_once(node: StorageHarness) 
     await node.until_open()
     replica = node.replica(topic)
     assert replica.lane is not None
-    replica.lane.on_append(perf_counter(), perf_counter())
+    replica.lane.on_append(machine_seconds(), machine_seconds())
     appended = [replica.appending.append_at_once(memoryview(each), -1) for each in (SECOND, FIRST, SECOND)]
     assert [info is not None for info in appended] == [False, True, True]
 
@@ -362,3 +365,35 @@ async def test_a_producer_that_leaves_out_what_is_too_large_goes_on_under_its_ne
     assert (await node.append(topic, FIRST)).error_code == int(ErrorCode.message_too_large)
     assert (await node.append(topic, SECOND)).error_code == OUT_OF_ORDER
     assert (await node.append(topic, SECOND_OF_NEW_EPOCH)).base_offset == 0
+
+
+async def test_a_producer_that_is_forgotten_leaves_no_refused_sequence(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both go by `producer.id.expiration.ms`, and so by the clock."""
+    topic = await node.create_topic()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentFile, "write", full)
+        assert (await node.append(topic, FIRST)).error_code == STORAGE_ERROR
+    upkeep = make_upkeep(node)
+    await upkeep.expire_producers()
+    assert (await node.append(topic, SECOND)).error_code == OUT_OF_ORDER
+    node.clock.advance(EXPIRATION_MS)
+    await upkeep.expire_producers()
+    assert (await node.append(topic, SECOND)).error_code == 0
+
+
+async def test_what_was_refused_before_the_partition_was_here_is_forgotten_as_well(
+    node: StorageHarness,
+) -> None:
+    topics = uuid.uuid4(), uuid.uuid4()
+    for topic, moved_ms in zip(topics, (0, EXPIRATION_MS), strict=True):
+        assert (await node.append(topic, FIRST)).error_code in {UNKNOWN_TOPIC, UNKNOWN_PARTITION}
+        node.clock.advance(moved_ms)
+        node.apply(*topic_records(f"events-{topic}", topic))
+    codes = [(await node.append(topic, SECOND)).error_code for topic in topics]
+    assert codes == [OUT_OF_ORDER, 0]
