@@ -147,7 +147,8 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         """
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
         if self._closed or not self.has_room(size_bytes):
-            future.set_exception(Unreachable(f"{self._name}: too much is waiting"))
+            reason = "the connection is closed" if self._closed else "too much is waiting"
+            future.set_exception(Unreachable(f"{self._name}: {reason}"))
             return future
         key = request.correlation_id = self._next_correlation_id
         self._next_correlation_id = key + 1

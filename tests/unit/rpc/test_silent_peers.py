@@ -176,11 +176,17 @@ async def test_one_request_larger_than_the_bound_travels_alone(
     assert (await small).correlation_id == 2
 
 
+async def test_what_is_sent_after_the_end_hears_of_the_end(peer: Peer) -> None:
+    await peer.stream.close()
+    with pytest.raises(Unreachable, match="the connection is closed"):
+        await peer.stream.send(Message("late"), 1)
+
+
 async def test_more_than_the_peers_share_is_refused_at_once() -> None:
     peer = Peer(unanswered_bytes_max=100)
     peer.stream.send(Message("taken"), 99)
     await settle()
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match="too much is waiting"):
         await peer.stream.send(Message("refused"), 2)
     assert not peer.stream.is_full
     peer.stream.send(Message("fits"), 1)
