@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.gateway.answers.cluster_faults import error_codes
-from barnabas.gateway.answers.unanswered import unanswered_code
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.later import Pieces
@@ -119,7 +118,7 @@ class Dispatcher:
             return self._error(request, error.code, error.message)
         except LinkError as error:
             _logger(request).warning("no answer from inside", reason=str(error))
-            return self._error(request, unanswered_code(header.api_key), "")
+            return self._error(request, handler.unanswered, "")
         except CloseConnection:
             raise
         except Exception as error:

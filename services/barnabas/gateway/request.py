@@ -14,6 +14,7 @@ from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.clients.unsettled import Unsettled
 from barnabas.gateway.request_times import RequestTimes
+from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
 from barnabas.wire.requests import RequestHeader
 from barnabas.wire.responses import Body
@@ -118,6 +119,11 @@ class Handler:
     """The lowest version that ApiVersions shows, where it is not the lowest served."""
     advertised_when: Callable[[GatewayParts], bool] | None = None
     """Whether ApiVersions shows the API now; always when None. It is served in any case."""
+    unanswered: ErrorCode = ErrorCode.request_timed_out
+    """What clients hear when the service behind it does not answer and `handle` says no code of its own: one that they
+    retry on. As it stands it is the code of what goes to the controller: Kafka's brokers say it when they forward a
+    request in vain.
+    """
     lacks: str = ""
 
 

@@ -11,6 +11,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.messages.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 
 async def handle(request: Request) -> Answer:
@@ -36,4 +37,4 @@ async def _delete(request: Request, group_id: str) -> DeletedGroup:
     return deleted
 
 
-HANDLER = Handler(api_key=42, versions=(0, 2), handle=handle)
+HANDLER = Handler(api_key=42, versions=(0, 2), handle=handle, unanswered=NOBODY_COORDINATES)

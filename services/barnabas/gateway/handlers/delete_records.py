@@ -13,6 +13,7 @@ from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.messages.storage_pb2 import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResult
+from barnabas.metadata.leaders import NOBODY_LEADS
 
 
 async def handle(request: Request) -> Answer:
@@ -57,4 +58,4 @@ def _answer(partition: Any, result: DeleteRecordsResult) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=21, versions=(0, 2), handle=handle)
+HANDLER = Handler(api_key=21, versions=(0, 2), handle=handle, unanswered=NOBODY_LEADS)

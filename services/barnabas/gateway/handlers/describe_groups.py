@@ -23,6 +23,7 @@ from barnabas.messages.coordinator_pb2 import (
 )
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -87,4 +88,4 @@ def _member(member: GroupMemberDescription) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=15, versions=(0, 6), handle=handle)
+HANDLER = Handler(api_key=15, versions=(0, 6), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -12,6 +12,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.messages.storage_pb2 import DescribeProducersRequest, PartitionOfTopic, PartitionProducers
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import NOBODY_LEADS
 from barnabas.metadata.topic_names import topic_name_problem
 
 
@@ -83,5 +84,6 @@ HANDLER = Handler(
     api_key=61,
     versions=(0, 0),
     handle=handle,
+    unanswered=NOBODY_LEADS,
     lacks="The partition's leader answers, whichever broker is asked.",
 )

@@ -23,6 +23,7 @@ from barnabas.gateway.inside.fetch_read import FetchRead
 from barnabas.gateway.isolation import known_isolation_level
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
+from barnabas.metadata.leaders import NOBODY_LEADS
 from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
 from barnabas.wire.produce import LeaderEndpoint
 
@@ -161,5 +162,6 @@ HANDLER = Handler(
     api_key=1,
     versions=(4, 18),
     handle=handle,
+    unanswered=NOBODY_LEADS,
     lacks="Follower fetching by rack (KIP-392) follows with replication; replica ids of followers are ignored.",
 )

@@ -68,5 +68,6 @@ HANDLER = Handler(
     api_key=10,
     versions=(0, 6),
     handle=handle,
+    unanswered=NOBODY_COORDINATES,
     lacks="Only groups have coordinators so far; transactional ids and share groups are refused.",
 )

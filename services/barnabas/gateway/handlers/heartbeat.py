@@ -6,6 +6,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.messages.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 
 async def handle(request: Request) -> Answer:
@@ -25,4 +26,4 @@ async def handle(request: Request) -> Answer:
     return {"error_code": response.error_code}
 
 
-HANDLER = Handler(api_key=12, versions=(0, 4), handle=handle)
+HANDLER = Handler(api_key=12, versions=(0, 4), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -27,5 +27,6 @@ HANDLER = Handler(
     api_key=22,
     versions=(0, 5),
     handle=handle,
+    unanswered=ErrorCode.coordinator_load_in_progress,
     lacks="Transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are served.",
 )

@@ -13,6 +13,7 @@ from barnabas.gateway.inside.group_calls import call_coordinator, client_identit
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import GroupProtocol, JoinGroupRequest, JoinGroupResponse
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _KNOWN_MEMBER_ID_FROM: Final = 4
 _NULLABLE_PROTOCOL_FROM: Final = 7
@@ -74,4 +75,4 @@ def _answer(request: Request, response: JoinGroupResponse) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=11, versions=(0, 9), handle=handle)
+HANDLER = Handler(api_key=11, versions=(0, 9), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -8,6 +8,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _MANY_MEMBERS_FROM: Final = 3
 
@@ -51,4 +52,4 @@ def _members(request: Request) -> list[LeavingMember]:
     ]
 
 
-HANDLER = Handler(api_key=13, versions=(0, 5), handle=handle)
+HANDLER = Handler(api_key=13, versions=(0, 5), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -18,6 +18,7 @@ from barnabas.links.errors import LinkError
 from barnabas.messages.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 
 async def handle(request: Request) -> Answer:
@@ -69,4 +70,4 @@ def _answer(group: ListedGroup) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=16, versions=(0, 5), handle=handle)
+HANDLER = Handler(api_key=16, versions=(0, 5), handle=handle, unanswered=NOBODY_COORDINATES)

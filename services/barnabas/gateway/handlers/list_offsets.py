@@ -16,6 +16,7 @@ from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
+from barnabas.metadata.leaders import NOBODY_LEADS
 
 _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamps that older versions do not have."""
@@ -82,5 +83,6 @@ HANDLER = Handler(
     api_key=2,
     versions=(1, 11),
     handle=handle,
+    unanswered=NOBODY_LEADS,
     lacks="There is no tiered storage: the latest tiered offset is always unknown (-1).",
 )

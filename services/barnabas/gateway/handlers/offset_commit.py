@@ -22,6 +22,7 @@ from barnabas.messages.coordinator_pb2 import (
     OffsetCommitTopicResult,
 )
 from barnabas.metadata.image import MetadataImage, TopicImage
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _NOT_FOUND_FROM: Final = 9
 _TOPIC_ID_FROM: Final = 10
@@ -148,4 +149,5 @@ HANDLER = Handler(
     api_key=8,
     versions=(2, 10),
     handle=handle,
+    unanswered=NOBODY_COORDINATES,
 )

@@ -13,6 +13,7 @@ from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchTopic
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 
 async def handle(request: Request) -> Answer:
@@ -60,4 +61,4 @@ def _answer(topic: Any, codes: dict[tuple[str, int], int]) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=47, versions=(0, 0), handle=handle)
+HANDLER = Handler(api_key=47, versions=(0, 0), handle=handle, unanswered=NOBODY_COORDINATES)

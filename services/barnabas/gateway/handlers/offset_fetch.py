@@ -21,6 +21,7 @@ from barnabas.messages.coordinator_pb2 import (
     OffsetFetchTopicResult,
 )
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _ERROR_OF_THE_WHOLE_FROM: Final = 2
 _MANY_GROUPS_FROM: Final = 8
@@ -144,4 +145,4 @@ def _without_offsets(topic: Any, code: int) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=9, versions=(1, 10), handle=handle)
+HANDLER = Handler(api_key=9, versions=(1, 10), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -19,6 +19,7 @@ from barnabas.messages.storage_pb2 import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResult,
 )
+from barnabas.metadata.leaders import NOBODY_LEADS
 
 
 async def handle(request: Request) -> Answer:
@@ -69,4 +70,4 @@ def _answer(partition: Any, result: OffsetForLeaderEpochResult) -> dict[str, Any
     }
 
 
-HANDLER = Handler(api_key=23, versions=(2, 4), handle=handle)
+HANDLER = Handler(api_key=23, versions=(2, 4), handle=handle, unanswered=NOBODY_LEADS)

@@ -377,6 +377,7 @@ HANDLER = Handler(
     api_key=0,
     versions=(3, 13),
     handle=handle,
+    unanswered=NOBODY_LEADS,
     advertised_from=0,
     lacks="Transactional batches are refused until transactions are served.",
 )

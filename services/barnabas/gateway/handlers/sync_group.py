@@ -13,6 +13,7 @@ from barnabas.gateway.limits import JOIN_GRACE_SECONDS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
+from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _PROTOCOL_FROM: Final = 5
 
@@ -49,4 +50,4 @@ async def handle(request: Request) -> Answer:
     }
 
 
-HANDLER = Handler(api_key=14, versions=(0, 5), handle=handle)
+HANDLER = Handler(api_key=14, versions=(0, 5), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gateway_harness import Gateway
 
 from barnabas.gateway.handlers import table
 from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.gateway.request import Answer, Request
+from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import Unreachable
+from barnabas.metadata.leaders import NOBODY_COORDINATES, NOBODY_LEADS
 from barnabas.wire.schema import api_name
 
 FILES = {path.stem: path for path in Path(table.__file__).parent.glob("*.py")}
@@ -81,3 +87,38 @@ def test_an_api_is_asked_by_a_test_of_its_own() -> None:
     }
     missing = [f"{api_name(key)} (key {key})" for key in sorted(HANDLERS.keys() - asked)]
     assert missing == []
+
+
+BEHIND = {
+    **dict.fromkeys(("by_leader", "fetch_read", "storage_codes"), NOBODY_LEADS),
+    "group_calls": NOBODY_COORDINATES,
+}
+"""What a handler imports of `gateway/inside/` to reach another service, and what it then says when that is away."""
+
+
+@pytest.mark.parametrize("api_key", sorted(HANDLERS))
+def test_an_api_says_what_its_clients_hear_when_the_service_behind_it_is_away(api_key: int) -> None:
+    imported = {
+        (node.module or "").rpartition(".")[2]
+        for node in ast.walk(ast.parse(FILES[file_name(api_key)].read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("barnabas.gateway.inside.")
+    }
+    for code in {BEHIND[name] for name in imported & BEHIND.keys()}:
+        assert HANDLERS[api_key].unanswered is code
+
+
+async def test_a_request_whose_handler_lets_a_broken_link_pass_gets_that_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handle(_: Request) -> Answer:
+        raise Unreachable("nobody there")
+
+    gateway = Gateway()
+    handlers = {key: dataclasses.replace(handler, handle=handle) for key, handler in HANDLERS.items()}
+    monkeypatch.setattr(gateway.dispatcher, "_handlers", handlers)
+    heartbeat = await gateway.ask(12, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
+    assert heartbeat.error_code is ErrorCode.coordinator_not_available
+    created = await gateway.ask(22, 4, {"transactional_id": None})
+    assert created.error_code is ErrorCode.coordinator_load_in_progress
+    quorum = await gateway.ask(55, 2, {"topics": []})
+    assert quorum.error_code is ErrorCode.request_timed_out
