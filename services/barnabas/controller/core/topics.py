@@ -130,13 +130,19 @@ def _settings(draft: _Draft, topic: NewTopic) -> dict[str, str]:
     settings = {entry.name: entry.value for entry in topic.configs}
     validate_topic_settings(settings)
     if topic.internal and topic.name in INTERNAL_TOPICS:
-        defaults = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(draft.defaults.offsets_topic_segment_bytes),
-        }
-        settings = defaults | settings
+        settings = _settings_of_internal(topic.name, draft.defaults) | settings
     return settings
+
+
+def _settings_of_internal(name: str, defaults: ClusterDefaults) -> dict[str, str]:
+    """What Kafka's brokers give an internal topic that they create; the settings of transactions have no effect yet."""
+    if name != GROUP_METADATA_TOPIC:
+        return {"cleanup.policy": "compact", "compression.type": "uncompressed"}
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(defaults.offsets_topic_segment_bytes),
+    }
 
 
 def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:

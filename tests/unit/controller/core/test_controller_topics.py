@@ -18,7 +18,12 @@ from barnabas.controller.core.topics import create_topics
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, MetadataImage
+from barnabas.metadata.image import (
+    GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+    MetadataImage,
+)
 from barnabas.metadata.topic_names import check_topic_name
 
 _ids = itertools.count(1)
@@ -200,6 +205,15 @@ def test_internal_topics() -> None:
     _, image = create(cluster(), topic(GROUP_METADATA_TOPIC, 3, 1))
     assert image.topics[GROUP_METADATA_TOPIC].internal
     assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == 3
+
+
+def test_the_size_of_the_offsets_segments_is_of_no_other_internal_topic() -> None:
+    _, image = create(cluster(), topic(TRANSACTION_STATE_TOPIC, -1, -1, internal=True))
+    assert image.topics[TRANSACTION_STATE_TOPIC].internal
+    assert image.topic_config(TRANSACTION_STATE_TOPIC) == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+    }
 
 
 def enlarge(image: MetadataImage, count: int, *replicas: list[int]) -> tuple[ErrorCode, str, MetadataImage]:
