@@ -56,7 +56,7 @@ def up(
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="Storage nodes (Kafka's brokers).")] = 1,
     gateways: Annotated[
-        int, typer.Option(min=1, max=GATEWAYS_MAX, help="Gateways; all but one have processes of their own.")
+        int, typer.Option(min=1, max=GATEWAYS_MAX, help="Every node is one; each beyond 1 is a process more.")
     ] = 1,
     coordinators: Annotated[
         int, typer.Option(min=1, max=COORDINATORS_MAX, help="Group coordinator processes.")

@@ -2,7 +2,7 @@
 
 A replica is opened in a thread; until then appends wait for it in order. Then it follows the controller's record of its
 partition: it leads (`LeaderState`), or it does not. Appends are `Appending`'s, syncs `Durability`'s; both tell the
-replica on the event loop, so that the high watermark moves in one place: `_advance_high_watermark`.
+replica on the event loop, so that the high watermark moves in one place: `_move_high_watermark`.
 
 A replica whose log cannot be opened is offline until it can: `FailedOpenings` has it tried again. It ends in one of
 two ways. The disk fails it: it is offline until the next start has recovered its log. Or it is removed: the topic was
