@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
 from barnabas.coordinator.groups.core.join import handle_join
 from barnabas.coordinator.groups.core.leave import handle_leave
-from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
 from barnabas.coordinator.limits import GROUP_RECORD_BYTES_MAX
@@ -31,7 +31,7 @@ class ShardDriver:
         self.config = config or CoordinatorConfig()
         self.clock = ManualClock()
         self.shard = GroupShard(self.config)
-        self.log: list[CoordinatorRecord] = []
+        self.log: list[GroupLogRecord] = []
         self.trace: list[str] = []
         self.replies: dict[int, object] = {}
         self.decisions = 0
@@ -240,7 +240,7 @@ def _show(message: object) -> str:
             raise AssertionError(f"no way to show {message!r}")
 
 
-def _show_record(record: CoordinatorRecord) -> str:
+def _show_record(record: GroupLogRecord) -> str:
     if isinstance(record, GroupRecord):
         if record.value is None:
             return f"group {record.group_id} gone"

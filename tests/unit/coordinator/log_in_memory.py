@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from barnabas.coordinator.groups.codec import decode_batch
-from barnabas.coordinator.groups.core.records import CoordinatorRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records.batch import iterate_headers
 
@@ -72,7 +72,7 @@ class LogInMemory:
     async def committed_end(self, partition: int) -> int:
         return self.ends.get(partition, 0)
 
-    def records(self, partition: int = 0) -> list[CoordinatorRecord]:
+    def records(self, partition: int = 0) -> list[GroupLogRecord]:
         """All but the tombstones that mark a loading."""
         records = [
             record for batch in self.batches.get(partition, []) for record in decode_batch(memoryview(batch))

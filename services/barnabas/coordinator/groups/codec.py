@@ -18,7 +18,7 @@ from barnabas.coordinator.groups import schema
 from barnabas.coordinator.groups.core.records import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
-    CoordinatorRecord,
+    GroupLogRecord,
     GroupRecord,
     OffsetAndMetadata,
     OffsetRecord,
@@ -51,7 +51,7 @@ _GROUP_VALUES: Final[Mapping[int, type[Any]]] = {
 }
 
 
-def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+def encode_record(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
     """Key and value; the value is None for a tombstone."""
     if isinstance(record, OffsetRecord):
         key = schema.OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
@@ -63,7 +63,7 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     return group_key, _write(GROUP_VALUE_VERSION_WRITTEN, _group_entity(record.value))
 
 
-def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+def decode_record(key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
     """The record, or None for a kind that this coordinator does not know and leaves alone.
 
     Raises UnreadableRecord where the kind is known and the rest is not.
@@ -85,7 +85,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
     return None
 
 
-def decode_batch(batch: memoryview) -> Iterator[CoordinatorRecord]:
+def decode_batch(batch: memoryview) -> Iterator[GroupLogRecord]:
     """The records of one batch that this coordinator knows. Raises UnreadableRecord, and KafkaError as
     `barnabas.records.record.decode_records` does."""
     if parse_header(batch).is_control:

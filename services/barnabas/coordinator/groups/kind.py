@@ -8,15 +8,15 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import decode_batch, encode_record
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on_time, start_afresh
 from barnabas.coordinator.groups.core.decision import Decision
-from barnabas.coordinator.groups.core.records import CoordinatorRecord, GroupRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.metrics import GroupMetrics
 from barnabas.coordinator.runtime.kind import Kind
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
-GroupKind: TypeAlias = Kind[GroupShard, Decision, CoordinatorRecord]
-GroupRuntime: TypeAlias = PartitionRuntime[GroupShard, Decision, CoordinatorRecord]
+GroupKind: TypeAlias = Kind[GroupShard, Decision, GroupLogRecord]
+GroupRuntime: TypeAlias = PartitionRuntime[GroupShard, Decision, GroupLogRecord]
 
 
 def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:

@@ -11,13 +11,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from barnabas.coordinator.groups.core.decision import Decision
-from barnabas.coordinator.groups.core.records import CoordinatorRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
 from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 
-GroupPartitions: TypeAlias = OwnedPartitions[GroupShard, Decision, CoordinatorRecord]
+GroupPartitions: TypeAlias = OwnedPartitions[GroupShard, Decision, GroupLogRecord]
 
 _PREFIX: Final = "kafka_coordinator_group_groupmetadatamanager_num"
 

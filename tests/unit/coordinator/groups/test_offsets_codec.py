@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.codec import (
     encode_record,
 )
 from barnabas.coordinator.groups.core.records import (
-    CoordinatorRecord,
+    GroupLogRecord,
     GroupRecord,
     OffsetAndMetadata,
     OffsetRecord,
@@ -26,7 +26,7 @@ GROUP_KEY = bytes.fromhex("0002 0001 67")
 OFFSET_KEY = bytes.fromhex("0001 0001 67 0001 74 00000007")
 MEMBER = StoredMember("m-1", "i", "c", "/h", 300_000, 45_000, b"\x01\x02", b"\x03")
 
-GOLDEN: list[tuple[CoordinatorRecord, bytes, str | None]] = [
+GOLDEN: list[tuple[GroupLogRecord, bytes, str | None]] = [
     (
         OffsetRecord("g", "t", 7, OffsetAndMetadata(5, 2, "x", 9)),
         OFFSET_KEY,
@@ -54,7 +54,7 @@ GOLDEN: list[tuple[CoordinatorRecord, bytes, str | None]] = [
 
 
 @pytest.mark.parametrize(("record", "key", "value"), GOLDEN)
-def test_written_bytes(record: CoordinatorRecord, key: bytes, value: str | None) -> None:
+def test_written_bytes(record: GroupLogRecord, key: bytes, value: str | None) -> None:
     expected = None if value is None else bytes.fromhex(value)
     assert encode_record(record) == (key, expected)
     assert decode_record(key, expected) == record
@@ -167,6 +167,6 @@ records = st.builds(
 
 
 @given(st.lists(records, min_size=1, max_size=5))
-def test_what_is_written_is_read_back(written: list[CoordinatorRecord]) -> None:
+def test_what_is_written_is_read_back(written: list[GroupLogRecord]) -> None:
     batch = encode_batch([(1, *encode_record(record), ()) for record in written])
     assert list(decode_batch(memoryview(batch))) == written

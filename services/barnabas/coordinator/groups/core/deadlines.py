@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.core.rebalance import (
     on_sync_deadline,
     prepare_rebalance,
 )
-from barnabas.coordinator.groups.core.records import CoordinatorRecord, StoredGroup
+from barnabas.coordinator.groups.core.records import GroupLogRecord, StoredGroup
 from barnabas.coordinator.groups.core.shard import GroupShard, join_of, session_of, sync_of
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
 
@@ -25,7 +25,7 @@ def on_loaded(shard: GroupShard, decision: Decision) -> None:
     schedule_expiry(shard, decision)
 
 
-def start_afresh(shard: GroupShard, records: Sequence[CoordinatorRecord], decision: Decision) -> list[Waiter]:
+def start_afresh(shard: GroupShard, records: Sequence[GroupLogRecord], decision: Decision) -> list[Waiter]:
     """The groups of `records`, which could not be written, become what the log says; returns who waited in them."""
     waiters: list[Waiter] = []
     for group_id in {record.group_id for record in records}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.coordinator.groups.core.records import CoordinatorRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord
 from barnabas.coordinator.runtime.core import decision
 from barnabas.coordinator.runtime.core.decision import Waiter
 
@@ -12,7 +12,7 @@ __all__ = ["Decision", "Waiter"]
 
 
 @dataclass(slots=True)
-class Decision(decision.Decision[CoordinatorRecord]):
+class Decision(decision.Decision[GroupLogRecord]):
     """Also counts what happened to groups and offsets."""
 
     rebalances_completed: int = 0

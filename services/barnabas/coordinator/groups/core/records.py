@@ -85,4 +85,5 @@ class GroupRecord:
     value: StoredGroup | None
 
 
-CoordinatorRecord = OffsetRecord | GroupRecord
+GroupLogRecord = OffsetRecord | GroupRecord
+"""One fact of the log, __consumer_offsets."""

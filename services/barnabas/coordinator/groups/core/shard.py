@@ -7,7 +7,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group, Member
 from barnabas.coordinator.groups.core.records import (
-    CoordinatorRecord,
+    GroupLogRecord,
     GroupRecord,
     OffsetRecord,
     StoredGroup,
@@ -34,14 +34,14 @@ class GroupShard:
         self.timers = Timers()
         self._uncommitted = UncommittedOffsets()
 
-    def replay_uncommitted(self, record: CoordinatorRecord) -> None:
+    def replay_uncommitted(self, record: GroupLogRecord) -> None:
         """Take in one record that is decided and on its way into the log; `on_committed` follows."""
         if isinstance(record, OffsetRecord):
             before = self.offsets.get(record.group_id, {}).get(record.topic, {}).get(record.partition)
             self._uncommitted.on_decided(record, before)
         self.replay(record)
 
-    def on_committed(self, record: CoordinatorRecord) -> None:
+    def on_committed(self, record: GroupLogRecord) -> None:
         """The oldest record that `replay_uncommitted` took in is in the log now."""
         if isinstance(record, OffsetRecord):
             self._uncommitted.on_committed(record)
@@ -58,7 +58,7 @@ class GroupShard:
         """Members that are alive keep their sessions; those that are not lose them limits.AFTER_JUMP_MS later."""
         self.timers.spare(now_ms, jumped_ms, limits.AFTER_JUMP_MS)
 
-    def replay(self, record: CoordinatorRecord) -> None:
+    def replay(self, record: GroupLogRecord) -> None:
         """Take in one record of the log."""
         if isinstance(record, OffsetRecord):
             self._replay_offset(record)
