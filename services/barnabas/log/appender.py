@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.append import (
+from barnabas.log.errors import WouldBlock, storage_errors
+from barnabas.log.locks import Locks
+from barnabas.log.log_state import LogState
+from barnabas.log.opening import loader
+from barnabas.log.plain_append import PlainAppender
+from barnabas.log.prepared_batches import (
     AppendInfo,
     AppendOrigin,
     PreparedBatch,
@@ -21,11 +26,6 @@ from barnabas.log.append import (
     prepare_follower_batches,
     prepare_leader_batches,
 )
-from barnabas.log.errors import WouldBlock, storage_errors
-from barnabas.log.locks import Locks
-from barnabas.log.log_state import LogState
-from barnabas.log.opening import loader
-from barnabas.log.plain_append import PlainAppender
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
-from barnabas.log.append import AppendInfo, check_client_producer
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
+from barnabas.log.prepared_batches import AppendInfo, check_client_producer
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.trust import Trust

@@ -13,7 +13,7 @@ from barnabas.host.local_node import LocalNode
 from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
 from barnabas.links.local_storage import Placed
 from barnabas.links.storage_messages import AppendBatches
-from barnabas.log.append import AppendInfo
+from barnabas.log.prepared_batches import AppendInfo
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     AppendResult,

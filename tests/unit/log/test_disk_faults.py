@@ -20,12 +20,12 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files, SystemFiles
-from barnabas.log.append import AppendOrigin
 from barnabas.log.cleaning import cleaner
 from barnabas.log.cleaning.cleanable import measure
 from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.batch import iterate_headers
 from barnabas.records.control import encode_marker
 from barnabas.records.record import decode_records, encode_batch

@@ -13,12 +13,12 @@ import pytest
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
-from barnabas.log.append import AppendOrigin
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.log.producers.producer_state import ProducerState
 from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.control import EndTransactionMarker

@@ -15,10 +15,10 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
-from barnabas.log.append import AppendOrigin
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, WouldBlock
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.record import decode_records, encode_batch
 
 

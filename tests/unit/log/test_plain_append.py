@@ -19,10 +19,10 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
-from barnabas.log.append import AppendInfo
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.plain_append import PlainAppender
+from barnabas.log.prepared_batches import AppendInfo
 from barnabas.records.batch import CRC_START, crc_of_tail
 from barnabas.records.record import encode_batch
 

@@ -25,8 +25,8 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, VALID_ACKS
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import Span, start_span
-from barnabas.log.append import AppendInfo
 from barnabas.log.errors import WouldBlock
+from barnabas.log.prepared_batches import AppendInfo
 from barnabas.messages import storage_pb2
 from barnabas.messages.storage_pb2 import (
     AppendRequest,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, NO_EPOCH
-from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendInfo, AppendOrigin
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
 from barnabas.storage.directories.lane_queue import LaneQueue

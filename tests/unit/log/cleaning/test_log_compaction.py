@@ -13,7 +13,6 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import SystemFiles
-from barnabas.log.append import AppendOrigin
 from barnabas.log.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
 from barnabas.log.cleaning import cleaner
 from barnabas.log.cleaning.cleanable import measure
@@ -21,6 +20,7 @@ from barnabas.log.cleaning.cleaner import CleaningAbortedError
 from barnabas.log.cleaning.offset_map import ENTRY_BYTES, OffsetMap
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
 

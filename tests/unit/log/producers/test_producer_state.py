@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendInfo, AppendOrigin
 from barnabas.log.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offsets
 from barnabas.log.producers.producer_state import BatchMetadata, ProducerEntry
 from barnabas.records.batch import SEQUENCE_MAX

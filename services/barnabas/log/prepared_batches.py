@@ -1,4 +1,4 @@
-"""Appending: what a leader does to a batch before it is written, as plain data."""
+"""Batches that are about to be appended: what a leader does to them before they are written, as plain data."""
 
 from __future__ import annotations
 
