@@ -19,17 +19,18 @@ IN_FLIGHT_MAX: Final = 5
 """Requests that an idempotent producer has under way on a connection. What comes behind a refused batch after so many
 was sent by one who knows of the refusal: the batch has gone another way, by another broker say."""
 
-Place = tuple[object, int, int]
+Place = tuple[int, int]
+"""(index of the topic, index of the partition) in a Produce request."""
+
+_Key = tuple[object, int, int]
 """(topic by name or id, partition, producer id)."""
-Indexes = tuple[int, int]
-"""(index of the topic, index of the partition) in a request."""
 
 
 class SequenceGaps:
     """Owns, for one connection, the lowest refused sequence of each producer in each partition."""
 
     def __init__(self) -> None:
-        self._lowest: dict[Place, tuple[int, int]] = {}
+        self._lowest: dict[_Key, tuple[int, int]] = {}
         """With how many requests may still be refused for it."""
         self.code = ErrorCode.none
         """The error that opened the last gap."""
@@ -42,36 +43,36 @@ class SequenceGaps:
         """Whether the connection has to end: none may be forgotten before."""
         return len(self._lowest) > limits.SEQUENCE_GAPS_MAX
 
-    def open(self, produce: Any, code: ErrorCode, only: Container[Indexes] | None = None) -> None:
+    def open(self, produce: Any, code: ErrorCode, only: Container[Place] | None = None) -> None:
         """The batches of the Produce request `produce`, or `only` those at these places in it, are refused."""
-        for indexes, place, sequence in _sequences(produce):
-            if only is None or indexes in only:
-                lowest = min(sequence, self._lowest.get(place, (sequence, 0))[0])
-                self._lowest[place] = lowest, IN_FLIGHT_MAX
+        for place, key, sequence in _sequences(produce):
+            if only is None or place in only:
+                lowest = min(sequence, self._lowest.get(key, (sequence, 0))[0])
+                self._lowest[key] = lowest, IN_FLIGHT_MAX
                 self.code = code
 
-    def is_behind(self, produce: Any, refused: Container[Indexes] = ()) -> bool:
+    def is_behind(self, produce: Any, refused: Container[Place] = ()) -> bool:
         """Whether a batch of `produce` comes behind a refused one, so that the request is to be refused as a whole.
 
         If none does, it fills the gap. What is `refused` already does not count.
         """
-        found = [(place, sequence) for at, place, sequence in _sequences(produce) if at not in refused]
-        behind = [place for place, sequence in found if sequence > self._lowest.get(place, (sequence, 0))[0]]
-        for place, sequence in found:
-            lowest, left = self._lowest.pop(place, (sequence, IN_FLIGHT_MAX + 1))
+        found = [(key, sequence) for place, key, sequence in _sequences(produce) if place not in refused]
+        behind = [key for key, sequence in found if sequence > self._lowest.get(key, (sequence, 0))[0]]
+        for key, sequence in found:
+            lowest, left = self._lowest.pop(key, (sequence, IN_FLIGHT_MAX + 1))
             if behind and left > 1:
-                self._lowest[place] = min(lowest, sequence), left - 1
+                self._lowest[key] = min(lowest, sequence), left - 1
         return bool(behind)
 
 
-def _sequences(produce: Any) -> Iterator[tuple[Indexes, Place, int]]:
+def _sequences(produce: Any) -> Iterator[tuple[Place, _Key, int]]:
     """The first sequence for each partition, of batches that have one."""
     for topic_index, topic in enumerate(produce.topic_data):
-        key = getattr(topic, "name", None) or getattr(topic, "topic_id", None)
+        topic_key = getattr(topic, "name", None) or getattr(topic, "topic_id", None)
         for partition_index, partition in enumerate(topic.partition_data):
             if partition.records is None or len(partition.records) < HEADER_SIZE:
                 continue
             header = parse_header(partition.records)
             if header.producer_id >= 0:
-                indexes = topic_index, partition_index
-                yield indexes, (key, partition.index, header.producer_id), header.base_sequence
+                place = topic_index, partition_index
+                yield place, (topic_key, partition.index, header.producer_id), header.base_sequence

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.sequence_gaps import Place
 from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
@@ -58,9 +59,6 @@ _ATTRIBUTES_AT: Final = CRC_START + 1
 
 _NEGATIVE: Final = 0x80
 """The least first byte of a number below 0."""
-
-Place = tuple[int, int]
-"""(index of the topic, index of the partition) in the request."""
 
 
 async def handle(request: Request) -> Answer:
