@@ -7,9 +7,25 @@ border (the gateway's dispatch, a service's servicer or handler) translates it o
 
 from __future__ import annotations
 
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "KafkaError"]
+__all__ = ["SENT_AGAIN", "ErrorCode", "KafkaError"]
+
+SENT_AGAIN: Final = frozenset(
+    {
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""A batch that is refused with one of these is sent again by its client, under the same sequences. Gateway and log add
+two each, by where they stand.
+"""
 
 
 class KafkaError(Exception):

@@ -13,7 +13,7 @@ NOT_OPENED_YET: Final = frozenset({ErrorCode.unknown_topic_id, ErrorCode.not_lea
 NOT_TAKEN: Final = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas})
 """The leader would take the append, were it not for its disk or its followers: nothing is gained by waiting for it."""
 
-SENT_AGAIN: Final = NOT_TAKEN | {
+PASSING: Final = NOT_TAKEN | {
     ErrorCode.coordinator_not_available,
     ErrorCode.fenced_leader_epoch,
     ErrorCode.leader_not_available,

@@ -39,7 +39,7 @@ from barnabas.coordinator.runtime.log_errors import (
     LOG_MOVED,
     NOT_OPENED_YET,
     NOT_TAKEN,
-    SENT_AGAIN,
+    PASSING,
     for_client,
 )
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
@@ -358,7 +358,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                     self._log_end = first + append.record_count
                     return
                 except KafkaError as error:
-                    if error.code not in SENT_AGAIN:
+                    if error.code not in PASSING:
                         raise
                     if error.code in NOT_TAKEN:
                         self._become_read_only(str(error))
@@ -398,11 +398,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
     def _on_log_failed(self, error: KafkaError | UnreadableRecord) -> None:
         """The log must be read again, or could not be. What is known to be committed is told meanwhile."""
-        if (
-            isinstance(error, UnreadableRecord)
-            or error.code not in SENT_AGAIN | LOG_MOVED
-            or not self.is_loaded
-        ):
+        if isinstance(error, UnreadableRecord) or error.code not in PASSING | LOG_MOVED or not self.is_loaded:
             self._drop(error)
             return
         if error.code in LOG_MOVED:

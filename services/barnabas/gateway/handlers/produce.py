@@ -17,7 +17,7 @@ from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.sequence_gaps import Place
 from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
-from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
 from barnabas.kernel.kafka_values import VALID_ACKS
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
@@ -37,19 +37,10 @@ from barnabas.wire.produce import (
 
 _LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
-_SENT_AGAIN: Final = frozenset(
-    {
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.unknown_topic_or_partition,
-    }
-)
-"""Failures after which a client sends the batch again under the same sequence."""
+_SENT_AGAIN: Final = SENT_AGAIN | {ErrorCode.request_timed_out, ErrorCode.unknown_topic_id}
+"""Failures after which a client sends the batch again under the same sequence: also that its time was over and that
+nobody knows the topic's id, where no log may have seen the batch. What a log has against the batch, it remembers.
+"""
 
 ZSTD_FROM: Final = 7
 """The first version whose clients may send zstd (KIP-110)."""

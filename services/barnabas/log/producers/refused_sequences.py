@@ -14,27 +14,17 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.errors import SENT_AGAIN, ErrorCode, KafkaError
 from barnabas.records.batch import HEADER_SIZE, BatchHeader, Buffer, parse_header
 
 REFUSED_PRODUCERS_MAX: Final = 5_000
 """Producers of one partition that are remembered; beyond that the one remembered first is forgotten."""
 
 
-SENT_AGAIN: Final = frozenset(
-    {
-        ErrorCode.corrupt_message,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.message_too_large,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.unknown_topic_or_partition,
-    }
-)
-"""Refusals after which clients send the records again under the same sequences: those that do not say what is wrong
-with the batch, and that it is too large: Java's client then sends it in parts."""
+_SENT_AGAIN: Final = SENT_AGAIN | {ErrorCode.corrupt_message, ErrorCode.message_too_large}
+"""After these clients send the records again under the same sequences: those that do not say what is wrong with the
+batch, and of what the log finds in it a wrong CRC and that it is too large: Java's client then sends it in parts.
+"""
 
 
 class _Refused(NamedTuple):
@@ -78,7 +68,7 @@ class RefusedSequences:
 
     def note(self, code: ErrorCode, records: Buffer) -> None:
         """A client's batch is refused with `code`."""
-        if code in SENT_AGAIN:
+        if code in _SENT_AGAIN:
             self.add(records)
 
     def check(self, header: BatchHeader) -> None:
