@@ -167,12 +167,12 @@ async def test_an_answer_that_is_read_late_is_whole_and_counts_until_then(served
         while not served.unread.used_bytes:
             await asyncio.sleep(0.01)
         (connection,) = served.sockets._connections
-        assert connection._not_read is Reason.ANSWERS_UNREAD
+        assert connection._reading.reason is Reason.ANSWERS_UNREAD
         client.sendall(served.ask())  # not read, and not answered, before the first is
         assert await read_answer(client) == (first := await read_answer(client)) > 5 * MIB
         while served.unread.used_bytes:
             await asyncio.sleep(0.01)
-        assert (served.counts, connection._not_read) == ((0, 0), None)
+        assert (served.counts, connection._reading.reason) == ((0, 0), None)
         assert first <= ANSWER
 
 

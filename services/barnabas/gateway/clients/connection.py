@@ -15,6 +15,7 @@ from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.later import Forwarded, Later, Pieces
+from barnabas.gateway.clients.reading_pause import ReadingPause
 from barnabas.gateway.clients.slot import Frame, Slot
 from barnabas.gateway.clients.turns import Turn, Turns
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
@@ -92,8 +93,7 @@ class Connection(asyncio.Protocol):
         self._unread_bytes = 0
         """Of the answers that the client does not take: they count until all of them have left."""
         self._writing_paused_at = 0.0
-        self._not_read: Reason | None = None
-        self._paused_at = 0.0
+        self._reading = ReadingPause(pauses.reading)
         self._draining = False
         self._closing = False
         self._abort: asyncio.TimerHandle | None = None
@@ -128,7 +128,9 @@ class Connection(asyncio.Protocol):
             return
         if frames:
             received = perf_counter()
-            if self._writable and not (self._slots or self._frames or self._not_read or self._client.gaps):
+            if self._writable and not (
+                self._slots or self._frames or self._reading.reason or self._client.gaps
+            ):
                 frames = self._write_at_once(frames, received)
                 if not frames and self._writable and self._reader.buffered_bytes == self.partial_bytes:
                     return  # nothing else has changed
@@ -159,8 +161,7 @@ class Connection(asyncio.Protocol):
         if self._abort is not None:
             self._abort.cancel()
         self._client.held.close()
-        if self._not_read is not None:
-            self._pauses.reading[self._not_read].end(self._paused_at, perf_counter())
+        self._reading.change(None, self._now())
         if not self._writable:
             self._pauses.writing.end(self._writing_paused_at, perf_counter())
         self._budget.give_back(self._unanswered_bytes + self.partial_bytes)
@@ -185,7 +186,7 @@ class Connection(asyncio.Protocol):
         """Whether the gateway waits for the client, not the client for it."""
         if not self._writable:
             return True
-        return not self._slots and not self._frames and self._not_read is None
+        return not self._slots and not self._frames and self._reading.reason is None
 
     @property
     def silent_seconds(self) -> float:
@@ -459,20 +460,14 @@ class Connection(asyncio.Protocol):
     def _pause_or_resume(self) -> None:
         if self._closing:
             return
-        was, reason = self._not_read, self._why_not_read()
+        was, reason = self._reading.reason, self._why_not_read()
         if reason is was:
             return
-        self._not_read = reason
-        now = perf_counter()
+        self.last_activity += self._reading.change(reason, self._now())  # it could not show that it is used
         if was is None:
             self._transport.pause_reading()
-        else:
-            self._pauses.reading[was].end(self._paused_at, now)
-            self.last_activity += now - self._paused_at  # it could not show that it is used
-        if reason is None:
+        elif reason is None:
             self._transport.resume_reading()
-        else:
-            self._paused_at = self._pauses.reading[reason].start(now)
 
     def _on_mute(self) -> None:
         """The client is muted, or no longer."""

@@ -205,7 +205,7 @@ async def test_a_connection_that_is_not_read_does_not_count_as_idle() -> None:
     stopped = gateway.connections[second]
     assert (gateway.connections[first].is_idle, stopped.is_idle) == (True, False)
     before = stopped.last_activity
-    stopped._paused_at -= 900.0
+    stopped._reading._since -= 900.0
     gateway.connections[first].connection_lost(None)
     assert (stopped.is_idle, stopped.last_activity - before) == (True, pytest.approx(900.0, abs=5))
 
