@@ -17,6 +17,7 @@ from barnabas.metadata.client_metrics_settings import CLIENT_METRICS_SETTINGS
 from barnabas.metadata.config_def import ConfigDef, UpdateMode
 from barnabas.metadata.group_settings import GROUP_SETTINGS
 from barnabas.metadata.settings import effects
+from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 from barnabas.metadata.settings_table import rows_of
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS
 from barnabas.storage.config import StorageConfig
@@ -46,24 +47,26 @@ _INTRODUCTION: Final = f"""\
 
 Written by `python -m barnabas.cli.configuration_page` from the tables of settings; a test holds this page to it.
 
-Barnabas knows every setting of Apache Kafka 4.3 under Kafka's name, with Kafka's type, default and valid values. What
-it does not act on yet is checked, kept and shown all the same, so that tools and scripts find what they expect; the
-column *Effect* says so.
+Barnabas knows every setting of Apache Kafka 4.3 under Kafka's name, with Kafka's type, valid values and default (but
+for [a few defaults](#other-defaults-than-kafkas)). What it does not act on yet is checked, kept and shown all the same,
+so that tools and scripts find what they expect; the column *Effect* says so.
 
 Where settings go:
 
 - **A cluster on one machine:** `barnabas up --override num.partitions=3 --override log.retention.hours=24` sets broker
   settings for all of its services; repeat the flag for more.
 - **A service by itself:** `python -m barnabas.storage --config FILE` reads a properties file (`name=value`, one a
-  line), and the environment (`{ENVIRONMENT_PREFIX}NODE_ID=1` for `node.id`), which wins. The file of a storage node
-  takes every broker setting; those that the controller, gateway or coordinator acts on belong into their files too.
-  Brokers have a file of their own, at the end of this page.
+  line), and the environment (`{ENVIRONMENT_PREFIX}NODE_ID=1` for `node.id`), which wins. A storage node
+  takes every broker setting from both, and shows them to clients; those that the controller, gateway or coordinator
+  acts on belong there too. Brokers have a file of their own, at the end of this page.
 - **While it runs:** `kafka-configs --alter` for topics, brokers (`--entity-default` for all of them), groups and client
   metrics. *Change* says what can: `any time` for one broker or all of them, `one broker` for one only, `at start` not
   at all.
 
-A wrong name or value is refused in one line. What counts is, in this order: what was set on the topic or group, on the
-broker, on all brokers, in the file, and Kafka's default.
+A wrong value is refused in one line, and so is a wrong name in a file. Variables `{ENVIRONMENT_PREFIX}...` that are no
+settings of the service are told in one warning when it starts, unless they are known to be for somebody else, as those
+are that Kubernetes makes for every Service. What counts is, in this order: what was set on the topic or group, on the
+broker, on all brokers, in the variable, in the file, and Kafka's default.
 """
 
 REASONS_FOR_OTHER_DEFAULTS: Final[Mapping[str, str]] = {
@@ -72,7 +75,7 @@ REASONS_FOR_OTHER_DEFAULTS: Final[Mapping[str, str]] = {
     "max.connections": "Every gateway bounds what it takes on.",
     "queued.max.request.bytes": "The same for the memory of requests that are being served.",
 }
-"""Why settings are not as Kafka has them, shown by brokers as they are (`plan.SHOWN_BY_BROKERS`)."""
+"""Why settings are not as Kafka has them."""
 
 _HEADER: Final = (
     "| Setting | Type | Default | Valid values | Change | Effect | Meaning |",
@@ -122,8 +125,8 @@ def _broker_section() -> Iterator[str]:
 
 def _other_defaults() -> Iterator[str]:
     yield from ("", "## Other defaults than Kafka's", "")
-    yield "The tables above have Kafka's defaults. These settings have others, in every service or in the clusters that"
-    yield "`barnabas up` starts; all the others are the same there. What a file or `--override` says wins over both."
+    yield "These settings have other defaults than Kafka's, in every service or in the clusters that `barnabas up`"
+    yield "starts; brokers show them as they are. What a file, a variable or `--override` says wins over both."
     yield from (
         "",
         "| Setting | Kafka | A service by itself | `barnabas up` | Why |",
@@ -151,7 +154,7 @@ def _section(title: str, definitions: Iterable[ConfigDef]) -> Iterator[str]:
         yield _row(
             f"`{definition.name}`",
             definition.type.name.lower(),
-            _default(definition.default),
+            _default(OTHER_DEFAULTS.get(definition.name, definition.default)),
             definition.valid_values,
             _CHANGES[definition.update_mode],
             _effect(definition),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli.child import PACKAGES, ServiceSpec
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.options import Advertise, UpOptions, bracketed
-from barnabas.kernel.config import ConfigT, settings_of, to_properties, with_settings
+from barnabas.kernel.config import ConfigT, to_properties, with_settings
 
 if TYPE_CHECKING:
     from barnabas.controller.config import ControllerConfig
@@ -26,15 +26,6 @@ if TYPE_CHECKING:
 SETTINGS_OF_UP: Final[Mapping[str, str]] = MappingProxyType({"group.initial.rebalance.delay.ms": "0"})
 """What `up` sets otherwise than a service has it that is started by itself: on one machine consumers are started by
 hand, and a lone one is not to wait three seconds for others. docs/configuration.md shows it."""
-
-SHOWN_BY_BROKERS: Final = (
-    "broker.session.timeout.ms",
-    "group.initial.rebalance.delay.ms",
-    "max.connections",
-    "queued.max.request.bytes",
-)
-"""Settings that the other services have otherwise than Kafka's brokers: the nodes' files name them, so that whoever
-asks a broker for its settings is told what is so."""
 
 
 def faults_file(sockets: Path) -> Path:
@@ -132,14 +123,8 @@ class _Planner:
         return self._overridden(config)
 
     def _broker_settings(self) -> Mapping[str, str]:
-        """What a node's file says beside the node's own settings; it is checked there."""
-        others = (
-            self._controller_config(),
-            self._coordinator_config("coordinator-1"),
-            self._gateway_config("gateway-1"),
-        )
-        theirs = {name: text for config in others for name, text in settings_of(config).items()}
-        return {**{name: theirs[name] for name in SHOWN_BY_BROKERS}, **self._options.broker_settings}
+        """What a node's file says beside the node's own settings, and clients are shown; it is checked there."""
+        return {**SETTINGS_OF_UP, **self._options.broker_settings}
 
     def _coordinator_config(self, name: str) -> CoordinatorConfig:
         from barnabas.coordinator.config import CoordinatorConfig

@@ -17,14 +17,14 @@ OF_ADDRESSES: Final = frozenset({"listeners", "advertised.listeners", "broker.ra
 class BrokerConfig:
     """Each part takes the settings that it knows; what neither knows is a broker setting of the storage node's.
 
-    What the gateway has otherwise than Kafka's brokers, the node shows to clients as its own.
+    What the gateway was told, the node shows to clients as its own.
     """
 
     gateway: GatewayConfig
     storage: StorageConfig
 
     def __post_init__(self) -> None:
-        shown = {**_other_than_kafka(self.gateway), **self.storage.broker_settings}
+        shown = {**_to_be_shown(self.gateway), **self.storage.broker_settings}
         object.__setattr__(self, "storage", replace(self.storage, broker_settings=shown))
 
     @property
@@ -44,15 +44,20 @@ class BrokerConfig:
         return self.storage.movable_clock_file
 
 
-def _other_than_kafka(config: GatewayConfig) -> dict[str, str]:
-    """The gateway's settings that Kafka's brokers have too, with another value."""
+def _to_be_shown(config: GatewayConfig) -> dict[str, str]:
+    """The gateway's settings that Kafka's brokers have too, where a storage node by itself would show another value."""
     from barnabas.metadata.broker_settings import BROKER_SETTINGS  # slow to load
+    from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 
     found = {}
     for field in fields(config):
         name, value = property_name(field.name), getattr(config, field.name)
         definition = BROKER_SETTINGS.get(name)
-        if definition is None or name in OF_ADDRESSES or value == definition.default_value():
+        if definition is None or name in OF_ADDRESSES:
             continue
-        found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        by_default = (
+            definition.parse(OTHER_DEFAULTS[name]) if name in OTHER_DEFAULTS else definition.default_value()
+        )
+        if value != by_default:
+            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return found

@@ -3,8 +3,8 @@
 A service declares its settings as dataclass fields made with `setting`; only its `__main__` calls
 `load_config`. Later sources win: default, then `--config FILE` (Kafka's properties format, `node.id=1`), then
 environment variables (`BARNABAS_NODE_ID=1`). A field `node_id` is the setting `node.id`. A field made with
-`other_settings` takes what the file sets beyond the fields, for a service that knows such names from elsewhere. A
-process that hosts several services has a dataclass of their dataclasses: each takes the settings that it knows.
+`other_settings` takes what is set beyond the fields, for a service that knows such names from elsewhere. A process
+that hosts several services has a dataclass of their dataclasses: each takes the settings that it knows.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_type_hints
 
-ENVIRONMENT_PREFIX: Final = "BARNABAS_"
+from barnabas.kernel.variables import ENVIRONMENT_PREFIX, is_of_others, variable_of
 
 PORT_MAX: Final = 65_535
 
@@ -31,9 +31,13 @@ def setting(default: Any, help_text: str, *, unit: str = "") -> Any:
     return dataclasses.field(default=default, metadata={"help": help_text, "unit": unit})
 
 
-def other_settings(help_text: str) -> Any:
-    """A dataclass field for the settings of the file that are no field: name to text; the dataclass checks them."""
-    return dataclasses.field(default_factory=dict, metadata={"help": help_text, "others": True})
+def other_settings(help_text: str, *, variables_for: Callable[[], Collection[str]] = tuple) -> Any:
+    """A dataclass field for the settings that are no field: name to text; the dataclass checks them.
+
+    A file may set any; of the environment's those in `variables_for()`, which is asked only when it is needed.
+    """
+    metadata = {"help": help_text, "others": True, "variables_for": variables_for}
+    return dataclasses.field(default_factory=dict, metadata=metadata)
 
 
 def property_name(field_name: str) -> str:
@@ -54,10 +58,11 @@ def load_config(
     parser.add_argument("--config", metavar="FILE", help="a properties file: one name=value a line")
     arguments = parser.parse_args(argv)
     from_file = _read_properties(arguments.config) if arguments.config else {}
-    environ = os.environ if environ is None else environ
+    from_environment, _ = _settings_of_environment(config_type, os.environ if environ is None else environ)
+    said = {**from_file, **from_environment}
     parts = _parts(config_type)
     if not parts:
-        return _build(config_type, from_file, environ, arguments.config)
+        return _build(config_type, said, arguments.config)
     known = {name for part in parts.values() for name in _field_names(part)}
     built = {}
     for field_name, part in parts.items():
@@ -65,33 +70,41 @@ def load_config(
         # A name that no part has goes to the one that takes others, or is refused by all.
         takes_rest = bool(_others_field(part)) or not any(_others_field(each) for each in parts.values())
         theirs = {
-            name: text
-            for name, text in from_file.items()
-            if name in own or (takes_rest and name not in known)
+            name: text for name, text in said.items() if name in own or (takes_rest and name not in known)
         }
-        built[field_name] = _build(part, theirs, environ, arguments.config)
+        built[field_name] = _build(part, theirs, arguments.config)
     return config_type(**built)
 
 
-def _build(
-    config_type: type[ConfigT], from_file: Mapping[str, str], environ: Mapping[str, str], source: str
-) -> ConfigT:
-    """One service's config from what a file says and, over that, the environment."""
+def unknown_variables(config_type: type[Any], environ: Mapping[str, str] | None = None) -> list[str]:
+    """The variables that look like settings, and are none of `config_type` nor known to be somebody else's."""
+    return _settings_of_environment(config_type, os.environ if environ is None else environ)[1]
+
+
+def _settings_of_environment(
+    config_type: type[Any], environ: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    """What the variables set, by the settings' names, and the variables that nobody knows."""
+    parts = tuple(_parts(config_type).values()) or (config_type,)
+    names = {variable_of(name): name for part in parts for name in _field_names(part)}
+    ours = {variable: text for variable, text in environ.items() if variable.startswith(ENVIRONMENT_PREFIX)}
+    if any(variable not in names and not is_of_others(variable) for variable in ours):
+        names = {variable_of(name): name for part in parts for name in _other_names(part)} | names
+    known = {names[variable]: text for variable, text in ours.items() if variable in names}
+    return known, sorted(each for each in ours if each not in names and not is_of_others(each))
+
+
+def _build(config_type: type[ConfigT], said: Mapping[str, str], source: str) -> ConfigT:
+    """One service's config from what a file and the environment say; only the file, `source`, may name unknown ones."""
     values: dict[str, Any] = {}
     others: dict[str, str] = {}
     rest = _others_field(config_type)
-    for name, text in from_file.items():
+    for name, text in said.items():
         field_name = _field_name(config_type, name, source)
         if field_name is None:
             others[name] = text
         else:
             values[field_name] = text
-    for field in dataclasses.fields(config_type):  # type: ignore[arg-type]
-        if field.name == rest:
-            continue
-        text_or_none = environ.get(ENVIRONMENT_PREFIX + field.name.upper())
-        if text_or_none is not None:
-            values[field.name] = text_or_none
     types = get_type_hints(config_type)
     parsed = {name: _parse(name, text, types[name]) for name, text in values.items()}
     if rest:
@@ -113,6 +126,12 @@ def _field_names(config_type: type[Any]) -> set[str]:
     """The names of a config's own settings."""
     rest = _others_field(config_type)
     return {property_name(field.name) for field in dataclasses.fields(config_type) if field.name != rest}
+
+
+def _other_names(config_type: type[Any]) -> Collection[str]:
+    """The settings that are no field and that variables may set."""
+    fields = dataclasses.fields(config_type)
+    return next((field.metadata["variables_for"]() for field in fields if field.metadata.get("others")), ())
 
 
 def check_address(name: str, address: str) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from barnabas.kernel.allocator import collection_put_off
 from barnabas.kernel.clock import Clock, SystemClock
-from barnabas.kernel.config import ConfigError, check_address, load_config
+from barnabas.kernel.config import ConfigError, check_address, load_config, unknown_variables
 from barnabas.kernel.environment import Environment, no_network
 from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.health import Health
@@ -121,6 +121,8 @@ def run_service(
         config = load_config(config_type, sys.argv[1:])
         _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
+        if unknown := unknown_variables(config_type):
+            log.warning("these variables are no settings of this service", variables=", ".join(unknown))
         _raise_descriptor_limit()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(name, config, serve, network))

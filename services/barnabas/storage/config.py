@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from barnabas.kernel.config import ConfigError, check_address, other_settings, property_name, setting
+
+
+def _names_of_broker_settings() -> Collection[str]:
+    from barnabas.metadata.broker_settings import BROKER_SETTINGS  # slow to load
+
+    return BROKER_SETTINGS.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,8 @@ class StorageConfig:
         57_671_680, "The most record bytes that one fetch is answered with.", unit="bytes"
     )
     broker_settings: Mapping[str, str] = other_settings(
-        "Any other broker setting of Kafka: what topics fall back to, and what clients are shown of this broker."
+        "Any other broker setting of Kafka: what topics fall back to, and what clients are shown of this broker.",
+        variables_for=_names_of_broker_settings,
     )
 
     def __post_init__(self) -> None:
@@ -103,10 +110,12 @@ class StorageConfig:
 
     @property
     def static_settings(self) -> dict[str, str]:
-        """The broker settings of this node's file, under Kafka's names: those that are not as Kafka has them anyway."""
+        """What this node shows of its settings, under Kafka's names: those that are not as Kafka has them anyway, or
+        that it was given."""
         from barnabas.metadata.broker_settings import BROKER_SETTINGS
+        from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 
-        static = {}
+        static = dict(OTHER_DEFAULTS)
         for field in fields(self):
             name, value = property_name(field.name), getattr(self, field.name)
             definition = BROKER_SETTINGS.get(name)

@@ -12,13 +12,14 @@ import pytest
 from barnabas.cli.child import ServiceSpec
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.options import Advertise, UpOptions
-from barnabas.cli.plan import SETTINGS_OF_UP, SHOWN_BY_BROKERS, plan_cluster
+from barnabas.cli.plan import SETTINGS_OF_UP, plan_cluster
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
 from barnabas.host.config import OF_ADDRESSES, BrokerConfig
 from barnabas.kernel.config import ConfigError, load_config, property_name
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
+from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 from barnabas.storage.config import StorageConfig
 
 CONFIG_TYPES: dict[str, Any] = {
@@ -98,12 +99,24 @@ def test_brokers_show_what_the_other_services_have_otherwise_than_kafka(
             definition = BROKER_SETTINGS.get(property_name(field.name))
             if definition is not None and getattr(config, field.name) != definition.default_value():
                 differing.add(definition.name)
-    assert differing - OF_ADDRESSES == set(SHOWN_BY_BROKERS)
+    assert differing - OF_ADDRESSES == OTHER_DEFAULTS.keys() | SETTINGS_OF_UP.keys()
     shown = services["storage"].static_settings
-    assert set(SHOWN_BY_BROKERS) <= shown.keys()
+    assert OTHER_DEFAULTS.items() <= shown.items()
     assert shown["group.initial.rebalance.delay.ms"] == "0"
     assert shown["max.connections"] == str(services["gateway"].max_connections)
     assert not OF_ADDRESSES & shown.keys()
+
+
+def test_the_table_of_other_defaults_is_what_services_by_themselves_have() -> None:
+    differing = {}
+    for config_type in (ControllerConfig, CoordinatorConfig, GatewayConfig):
+        for field in dataclasses.fields(config_type):
+            definition = BROKER_SETTINGS.get(property_name(field.name))
+            if definition is None or definition.name in OF_ADDRESSES:
+                continue
+            if field.default != definition.default_value():
+                differing[definition.name] = str(field.default)
+    assert differing == OTHER_DEFAULTS
 
 
 def test_what_is_asked_of_a_gateway_is_shown_by_its_broker(configs: Callable[..., dict[str, Any]]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnabas.cli.configuration_page import REASONS_FOR_OTHER_DEFAULTS, page
-from barnabas.cli.plan import SETTINGS_OF_UP, SHOWN_BY_BROKERS
+from barnabas.cli.plan import SETTINGS_OF_UP
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
+from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
@@ -25,5 +26,7 @@ def test_every_setting_is_on_the_page() -> None:
 
 
 def test_every_other_default_has_its_reason_and_shows_what_up_sets() -> None:
-    assert REASONS_FOR_OTHER_DEFAULTS.keys() == set(SHOWN_BY_BROKERS) >= SETTINGS_OF_UP.keys()
+    assert REASONS_FOR_OTHER_DEFAULTS.keys() == OTHER_DEFAULTS.keys() | SETTINGS_OF_UP.keys()
+    assert "| `max.connections` | int | `10000` |" in page()
+    assert "| `max.connections` | `2147483647` | `10000` | `10000` |" in page()
     assert "| `group.initial.rebalance.delay.ms` | `3000` | `3000` | `0` |" in page()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from barnabas.kernel.config import (
     setting,
     settings_of,
     to_properties,
+    unknown_variables,
     with_settings,
 )
 
@@ -73,6 +74,50 @@ def test_settings_that_are_no_field(tmp_path: Path) -> None:
     assert config == Open(node_id=2, more={"num.partitions": "3", "more": "x"})
     assert load_config(Open, write(tmp_path, to_properties(config)), {}) == config
     assert settings_of(config) == {"node.id": "2", "num.partitions": "3", "more": "x"}
+
+
+def _known() -> Collection[str]:
+    return ("num.partitions", "log.retention.hours")
+
+
+@dataclass(frozen=True)
+class Known:
+    node_id: int = setting(1, "An id.")
+    more: Mapping[str, str] = other_settings("Anything else.", variables_for=_known)
+
+
+def test_variables_set_what_is_no_field_too_and_win(tmp_path: Path) -> None:
+    argv = write(tmp_path, "num.partitions=3\nother=x\n")
+    environ = {"BARNABAS_NUM_PARTITIONS": "4", "BARNABAS_LOG_RETENTION_HOURS": "1", "BARNABAS_OTHER": "y"}
+    config = load_config(Known, argv, environ)
+    assert config == Known(more={"num.partitions": "4", "other": "x", "log.retention.hours": "1"})
+    assert unknown_variables(Known, environ) == ["BARNABAS_OTHER"]
+
+
+def test_variables_that_nobody_knows_are_told() -> None:
+    environ = {
+        "BARNABAS_NODE_ID": "2",
+        "BARNABAS_NOD_ID": "2",
+        "BARNABAS_ZOO": "",
+        "HOME": "/",
+        "_BARNABAS_COMPLETE": "x",
+    }
+    assert unknown_variables(Example, environ) == ["BARNABAS_NOD_ID", "BARNABAS_ZOO"]
+    assert unknown_variables(Example, {"BARNABAS_NODE_ID": "2"}) == []
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("GATEWAY_SERVICE_HOST", "GATEWAY_SERVICE_PORT", "GATEWAY_SERVICE_PORT_KAFKA", "GATEWAY_PORT"),
+        *("GATEWAY_PORT_9092_TCP", "GATEWAY_PORT_9092_TCP_PROTO", "GATEWAY_PORT_9092_TCP_ADDR"),
+        *("SERVICE_HOST", "PORT", "PORT_9092_TCP_PORT", "BOOTSTRAP_SERVER", "VERSION"),
+    ],
+)
+def test_variables_of_others_are_passed_over(variable: str) -> None:
+    environ = {f"BARNABAS_{variable}": "tcp://10.0.0.1:9092"}
+    assert unknown_variables(Known, environ) == []
+    assert load_config(Known, [], environ) == Known()
 
 
 def test_other_values_for_some_settings() -> None:
@@ -134,7 +179,9 @@ class Strict:
 def test_each_part_of_a_process_takes_the_settings_that_it_knows(tmp_path: Path) -> None:
     file = tmp_path / "both.properties"
     file.write_text("shared.name=x\nown.number=5\nother.number=6\nunheard.of=7\n")
-    together = load_config(Together, ["--config", str(file)], {"BARNABAS_OWN_NUMBER": "8"})
+    environ = {"BARNABAS_OWN_NUMBER": "8"}
+    together = load_config(Together, ["--config", str(file)], environ)
+    assert unknown_variables(Together, environ) == []
     assert together == Together(First("x", 8), Second("x", 6, {"unheard.of": "7"}))
     assert load_config(Together, [], {}) == Together(First(), Second())
     file.write_text(to_properties(together))

@@ -64,8 +64,8 @@ _KAFKA_FAILS: Final = (
     "exist."
 )
 _OWN_BOUNDS: Final = (
-    "A gateway has bounds of its own for what clients may take (max.connections, queued.max.request.bytes), and a "
-    "cluster on one machine notices a dead broker sooner (broker.session.timeout.ms)."
+    "A gateway has bounds of its own for what clients may take (max.connections, queued.max.request.bytes), and the "
+    "controller notices a dead broker sooner (broker.session.timeout.ms)."
 )
 _NO_LOGGERS: Final = (
     "There are no broker loggers of Java's kind to show or to change: whatever asks for one is refused."

@@ -17,6 +17,7 @@ from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVE
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import BROKER_RESOURCE, config_key
+from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.metrics import StorageCollector
 
@@ -146,6 +147,7 @@ def test_a_nodes_file_is_told_where_it_differs_from_kafkas_defaults() -> None:
         broker_settings={"num.partitions": "1", "log.retention.hours": "5"},
     )
     assert config.static_settings == {
+        **OTHER_DEFAULTS,
         "node.id": "1",
         "log.dirs": "/a,/b",
         "log.cleaner.enable": "false",
