@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.cli.kafka import errors
 from barnabas.cli.kafka.connection import Connection
+from barnabas.cli.kafka.missing_topic import check_topic
 from barnabas.cli.refusal import Refused
 from barnabas.cli.text.envelope import EnvelopeRecord, Header
 
@@ -43,8 +44,11 @@ class Sender:
     ) -> None:
         self.sent = 0
         self.failed = 0
+        self._connection = connection
         self._topic = topic
         self._partition = partition
+        self._topics: set[str] = set()
+        """Those that are there, or that the producer will tell of."""
         self._first_error: KafkaError | None = None
         self._block_seconds_max = block_seconds_max
         """How long the queue may stay full before sending fails; None for as long as it takes."""
@@ -74,6 +78,7 @@ class Sender:
     def send_values(self, values: Sequence[bytes], headers: Sequence[Header]) -> None:
         """Many values without keys: the fast way."""
         produce, topic, partition = self._producer.produce, self._topic, self._partition
+        self._check_topic(topic)
         more: dict[str, Any] = {"headers": list(headers)} if headers else {}
         if partition != ANY_PARTITION:
             more["partition"] = partition
@@ -95,6 +100,7 @@ class Sender:
         topic = self._topic or record.topic
         if not topic:
             raise Refused("the record names no topic: give --topic")
+        self._check_topic(topic)
         partition = self._partition
         if keeps_partition and record.partition is not None:
             partition = record.partition
@@ -119,6 +125,11 @@ class Sender:
     def poll(self) -> None:
         """Let librdkafka report failures."""
         self._producer.poll(0)
+
+    def _check_topic(self, topic: str) -> None:
+        if topic not in self._topics:
+            check_topic(self._connection, self._producer, topic)
+            self._topics.add(topic)
 
     def _wait_for_room(self) -> None:
         """Let librdkafka send some of what is queued. Raises Refused when nothing leaves the queue for too long."""
