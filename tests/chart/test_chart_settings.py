@@ -27,7 +27,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.clients.listeners import parse_listeners
 from barnabas.gateway.config import GatewayConfig
 from barnabas.host.config import BrokerConfig
-from barnabas.kernel.config import load_config
+from barnabas.kernel.config import load_config, unknown_variables
 from barnabas.storage.config import StorageConfig
 
 CONFIGS: Mapping[str, type[Any]] = {
@@ -69,7 +69,9 @@ def load(
     environment = environment_of(workload, fields_of_pod(workload, ordinal, ip))
     is_broker = pod == rendered.front == "storage"
     config_type = BrokerConfig if is_broker else CONFIGS[component]
-    config = load_config(config_type, ["--config", str(file)], {**image_variables(), **environment})
+    variables = {**image_variables(), **environment}
+    config = load_config(config_type, ["--config", str(file)], variables)
+    assert unknown_variables(config_type, variables) == []
     return getattr(config, component) if is_broker else config
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.kernel.config import ConfigError, other_settings, setting
+from barnabas.kernel.config import PORT_MAX, ConfigError, other_settings, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CanaryConfig:
             raise ConfigError("bootstrap.servers is empty: give the address of at least one gateway")
         for address in self.bootstrap_servers:
             host, _, port = address.rpartition(":")
-            if not host or not port.isascii() or not port.isdigit():
+            if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
                 raise ConfigError(f"bootstrap.servers={address}: expected host:port")
         for name, least in _LEAST.items():
             value = getattr(self, name)

@@ -11,7 +11,8 @@ from barnabas.cli.plan import SETTINGS_OF_UP
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
-from barnabas.kernel.config import ENVIRONMENT_PREFIX, property_name
+from barnabas.kernel.config import property_name
+from barnabas.kernel.variables import ENVIRONMENT_PREFIX
 from barnabas.metadata.broker_settings import AREAS, BROKER_SETTINGS
 from barnabas.metadata.client_metrics_settings import CLIENT_METRICS_SETTINGS
 from barnabas.metadata.config_def import ConfigDef, UpdateMode

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.kernel.config import ConfigError, check_address, setting
+from barnabas.controller.limits import REPLICATION_FACTOR_MAX
+from barnabas.kernel.config import ConfigError, check_address, check_addresses_of_others, setting
 
 if TYPE_CHECKING:
     from barnabas.controller.core.decision import ClusterDefaults
@@ -75,6 +76,7 @@ class ControllerConfig:
 
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)
+        check_addresses_of_others(self)
         if not self.data_dir and not self.etcd_endpoints:
             raise ConfigError(
                 "data.dir and etcd.endpoints are both empty: name a directory, or etcd's addresses"
@@ -98,6 +100,11 @@ class ControllerConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
+        if self.default_replication_factor > REPLICATION_FACTOR_MAX:
+            raise ConfigError(
+                f"default.replication.factor={self.default_replication_factor}: replication is not served yet: "
+                f"use {REPLICATION_FACTOR_MAX}"
+            )
         if self.controller_id < -1:
             raise ConfigError(f"controller.id={self.controller_id}: must be -1 or more")
         if self.election_lease_ms < 1_000:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.kernel.config import ConfigError, check_address, setting
+from barnabas.kernel.config import ConfigError, check_address, check_addresses_of_others, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ class CoordinatorConfig:
 
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)
+        check_addresses_of_others(self)
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError(
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} is above "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.kernel.config import setting
+from barnabas.kernel.config import check_addresses_of_others, setting
 
 
 @dataclass(frozen=True)
@@ -72,3 +72,6 @@ class GatewayConfig:
         "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
         "that matters.",
     )
+
+    def __post_init__(self) -> None:
+        check_addresses_of_others(self)

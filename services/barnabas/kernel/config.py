@@ -146,6 +146,15 @@ def check_address(name: str, address: str) -> None:
     raise ConfigError(f"{name}={address}: expected host:port or unix:/path")
 
 
+def check_addresses_of_others(config: object) -> None:
+    """Raise ConfigError for a wrong address among those settings of a service that say where others are, or find it."""
+    for name in ("controllers", "advertised_address"):
+        value = getattr(config, name, ())
+        for address in (value,) if isinstance(value, str) else value:
+            if address:
+                check_address(property_name(name), address)
+
+
 def to_properties(config: object) -> str:
     """The text of a properties file that `load_config` reads back as an equal config."""
     return "".join(f"{name}={text}\n" for name, text in settings_of(config).items())

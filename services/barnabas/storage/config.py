@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
-from barnabas.kernel.config import ConfigError, check_address, other_settings, property_name, setting
+from barnabas.kernel.config import (
+    ConfigError,
+    check_address,
+    check_addresses_of_others,
+    other_settings,
+    property_name,
+    setting,
+)
 
 
 def _names_of_broker_settings() -> Collection[str]:
@@ -70,6 +77,7 @@ class StorageConfig:
 
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)
+        check_addresses_of_others(self)
         if self.node_id < 0:
             raise ConfigError(f"node.id={self.node_id}: give this node an id of 0 or more")
         if not self.log_dirs:

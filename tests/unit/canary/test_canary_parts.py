@@ -34,6 +34,8 @@ def test_what_others_wrote_is_none_of_ours(value: bytes | None) -> None:
     [
         ({"BOOTSTRAP_SERVERS": ""}, "bootstrap.servers is empty"),
         ({"BOOTSTRAP_SERVERS": "one,two:9092"}, "bootstrap.servers=one: expected host:port"),
+        ({"BOOTSTRAP_SERVERS": "one:0"}, "bootstrap.servers=one:0: expected host:port"),
+        ({"BOOTSTRAP_SERVERS": "one:65536"}, "bootstrap.servers=one:65536: expected host:port"),
         ({"TIMEOUT_MS": "1"}, "timeout.ms=1: must be at least 100"),
         ({"LOSS_MS": "1000"}, "loss.ms=1000 is below timeout.ms=5000"),
     ],

@@ -157,6 +157,30 @@ def test_brokers_share_the_one_port(directory: DataDirectory) -> None:
     assert [config.gateway.own_position_only for config in configs] == [-1, -1]
 
 
+@pytest.mark.parametrize(
+    ("config_type", "variable"),
+    [
+        *((each, "CONTROLLERS") for each in (GatewayConfig, CoordinatorConfig, StorageConfig)),
+        *((each, "ADVERTISED_ADDRESS") for each in (ControllerConfig, CoordinatorConfig, StorageConfig)),
+        *((each, "LISTEN_ADDRESS") for each in (ControllerConfig, CoordinatorConfig, StorageConfig)),
+        (BrokerConfig, "CONTROLLERS"),
+    ],
+)
+def test_an_address_without_a_port_is_refused(config_type: type[Any], variable: str) -> None:
+    needed = {"NODE_ID": "1", "LOG_DIRS": "/a", "DATA_DIR": "/a", "CONTROLLERS": "127.0.0.1:1"}
+    environ = {f"BARNABAS_{name}": text for name, text in {**needed, variable: "127.0.0.1"}.items()}
+    name = variable.lower().replace("_", ".")
+    with pytest.raises(ConfigError, match=f"^{name}=127.0.0.1: expected host:port or unix:/path$"):
+        load_config(config_type, [], environ)
+
+
+def test_a_default_that_no_topic_could_have_is_refused(directory: DataDirectory) -> None:
+    with pytest.raises(
+        ConfigError, match=r"default\.replication\.factor=3: replication is not served yet: use 1"
+    ):
+        plan(directory, "default.replication.factor=3")
+
+
 def test_what_kafka_takes_and_a_service_cannot_is_refused(directory: DataDirectory) -> None:
     with pytest.raises(ConfigError, match=r"offsets\.load\.buffer\.size=1"):
         plan(directory, "offsets.load.buffer.size=1")

@@ -11,6 +11,7 @@ import pytest
 from barnabas.kernel.config import (
     ConfigError,
     check_address,
+    check_addresses_of_others,
     load_config,
     other_settings,
     property_name,
@@ -150,6 +151,22 @@ def test_addresses(address: str) -> None:
 def test_what_is_no_address_is_named(address: str) -> None:
     with pytest.raises(ConfigError, match=r"^listen\.address=.*: expected host:port or unix:/path$"):
         check_address("listen.address", address)
+
+
+@dataclass(frozen=True)
+class Following:
+    controllers: tuple[str, ...] = setting((), "Where the controllers are.")
+    advertised_address: str = setting("", "Where this service is.")
+
+
+def test_addresses_of_others_are_checked() -> None:
+    check_addresses_of_others(Following(("127.0.0.1:1", "unix:/x"), "host:2"))
+    check_addresses_of_others(Following())
+    check_addresses_of_others(Example())
+    with pytest.raises(ConfigError, match=r"^controllers=127\.0\.0\.1: expected host:port"):
+        check_addresses_of_others(Following(("127.0.0.1:1", "127.0.0.1")))
+    with pytest.raises(ConfigError, match=r"^advertised\.address=host: expected host:port"):
+        check_addresses_of_others(Following(advertised_address="host"))
 
 
 @dataclass(frozen=True)

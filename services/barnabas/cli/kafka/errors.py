@@ -13,7 +13,6 @@ ADVICE: Final = {
     KafkaError._UNKNOWN_TOPIC: "`barnabas topics --list` shows what there is",
     KafkaError._UNKNOWN_PARTITION: "`barnabas topics --describe` shows the partitions there are",
     KafkaError.TOPIC_ALREADY_EXISTS: "choose another name, or add --if-not-exists",
-    KafkaError.INVALID_REPLICATION_FACTOR: "ask for at most as many replicas as `barnabas cluster brokers` lists",
     KafkaError.GROUP_ID_NOT_FOUND: "`barnabas groups --list` shows what there is",
     KafkaError.NON_EMPTY_GROUP: "stop its consumers first; `barnabas groups --describe --members` lists them",
     KafkaError.INVALID_RECORD: "a compacted topic takes records with keys only: give them with -K or -k",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.controller.core.decision import REPLICATION_FACTOR_MAX
+from barnabas.controller import limits
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import ReplicaAssignment
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -18,10 +18,10 @@ def check_replication_factor(replication_factor: int) -> None:
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if replication_factor > REPLICATION_FACTOR_MAX:
+    if replication_factor > (most := limits.REPLICATION_FACTOR_MAX):
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
-            f"Replication factor {replication_factor} is not supported yet: use {REPLICATION_FACTOR_MAX}, or -1.",
+            f"Replication factor {replication_factor} is not supported yet: use {most}, or -1.",
         )
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.controller_pb2 import ResourceResult
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import partition_key
-
-REPLICATION_FACTOR_MAX: Final = 1
-"""Replication is refused above this until followers can keep up with their leaders."""
-
 
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 

@@ -155,8 +155,7 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
     factor = topic.replication_factor
     if factor == BROKER_DEFAULT:
         factor = draft.defaults.default_replication_factor
-    if factor < 1:
-        check_replication_factor(factor)
+    check_replication_factor(factor)
     count = topic.partition_count
     if count == BROKER_DEFAULT:
         count = draft.defaults.num_partitions
@@ -173,9 +172,7 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
             f"Excessively large number of partitions per request: at most {limits.PARTITIONS_PER_REQUEST_MAX}.",
         )
     start = draft.partitions_before + draft.partitions_created
-    placed = place_replicas(draft.image.live_nodes(), count, factor, start)
-    check_replication_factor(factor)
-    return placed
+    return place_replicas(draft.image.live_nodes(), count, factor, start)
 
 
 def _not_both(what: str) -> KafkaError:
