@@ -62,9 +62,7 @@ class GatewayConfig:
     fault_injection_file: str = setting(
         "", "A JSON list of faults that a gateway starts with; the supervisor keeps it."
     )
-    http_address: str = setting(
-        "", "Where /metrics, /healthz and /readyz are served: host:port or unix:/path."
-    )
+    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting("text", "text for people, json for collectors.")
     movable_clock_file: str = setting(

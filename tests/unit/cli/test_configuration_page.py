@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
-from barnabas.cli.configuration_page import REASONS_FOR_OTHER_DEFAULTS, page
+from barnabas.cli.configuration_page import REASONS_FOR_OTHER_DEFAULTS, SERVICES, page
 from barnabas.cli.plan import SETTINGS_OF_UP
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
@@ -23,6 +24,13 @@ def test_every_setting_is_on_the_page() -> None:
     text = page()
     for name in [*BROKER_SETTINGS, *TOPIC_SETTINGS]:
         assert f"\n| `{name}` | " in text, name
+
+
+def test_every_service_has_its_metrics_somewhere() -> None:
+    """As docs/observability.md says."""
+    for config_type in SERVICES.values():
+        (field,) = (field for field in dataclasses.fields(config_type) if field.name == "http_address")
+        assert (field.default, field.metadata["help"][-18:]) == ("127.0.0.1:0", "empty for nowhere.")
 
 
 def test_every_other_default_has_its_reason_and_shows_what_up_sets() -> None:
