@@ -36,7 +36,7 @@ class LogFlusher:
         self._flush_times = flush_times
         self._is_placed = is_placed
         for segment in loaded.segments[: len(loaded.segments) - loaded.report.segments_checked]:
-            segment.is_flushed = True
+            segment.is_flushed = not segment.are_indexes_doubtful
 
     @property
     def recovery_checkpoint(self) -> int:

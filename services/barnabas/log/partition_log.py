@@ -331,7 +331,7 @@ class PartitionLog:
                 self._trust.distrust(error)
                 raise
         # Epochs that wrote nothing need no disk: there are as many after an election as there are partitions.
-        if self.unflushed_records or not active.is_flushed:
+        if self.unflushed_records or not all(segment.is_flushed for segment in self._state.segments):
             # The active segment as a finished one: after a clean stop nobody builds its indexes anew.
             self._flusher.flush_to(end_offset, self._state.segments, None, generation)
 

@@ -117,6 +117,9 @@ def first_unchecked(segments: list[Segment], recovery_point: int) -> int:
     first = 0
     while first + 1 < len(segments) and segments[first + 1].base_offset <= recovery_point:
         first += 1
+    if first and segments[first].base_offset == recovery_point:
+        # Its batches are on the disk. Its indexes were written when it was rolled, and nobody says that they are, too.
+        segments[first - 1].are_indexes_doubtful = True
     return first
 
 

@@ -95,6 +95,8 @@ class Segment:
         self._cache = cache
         self.is_flushed = False
         """Whether the disk is known to have all of it, indexes included."""
+        self.are_indexes_doubtful = False
+        """Whether a crash may have come before the index files were on the disk: they are built anew when opened."""
         self._open: OpenSegment | None = None
         self._retired: OpenSegment | None = None
         self._loading = threading.Lock()
@@ -132,8 +134,13 @@ class Segment:
         times = read_entries(self.files, self.path(TimeIndex.suffix), TimeIndex.entry.size)
         opened = self._with_indexes(file, offsets or b"", times or b"")
         sane = opened.offset_index.is_sane(self.size) and opened.time_index.is_sane()
-        if offsets is None or times is None or not sane or (self.size and not times):
+        # Times are those of records: an index without, or of a segment without, is a former one's.
+        sane = sane and bool(self.size) == bool(times)
+        if offsets is None or times is None or not sane or self.are_indexes_doubtful:
+            self.are_indexes_doubtful = False
             opened = self._with_indexes(file, b"", b"")
+            opened.offset_index.forget_file()
+            opened.time_index.forget_file()
             self._rebuild_indexes(opened, scan_headers(file, 0, self.size))
         self._last_indexed_position = opened.offset_index.last_position()
         return opened
