@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -35,6 +36,8 @@ class GatewayParts:
     """For what requests find failing."""
     refusal_pace: RefusalPace = field(default_factory=RefusalPace)
     unread_answers: UnreadAnswers = field(default_factory=UnreadAnswers)
+    large_answers: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one large answer that is being made item by item."""
 
     @property
     def gateway_id(self) -> str:

@@ -7,9 +7,10 @@ gateway knows the topics and their leaders have opened them, so that the client 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from barnabas.gateway import limits
 from barnabas.gateway.answers.config_resources import created_topic_configs
 from barnabas.gateway.answers.item_by_item import answer_item_by_item
 from barnabas.gateway.inside.controller_calls import (
@@ -57,8 +58,7 @@ async def handle(request: Request) -> Answer:
         await wait_for_leaders(request.parts, names, wait_seconds(request))
     own = {topic.name: {entry.name: entry.value for entry in topic.configs} for topic in message.topics}
     image = request.image
-    answers = (_answer(request, image, result, own.get(result.name, {})) for result in results)
-    return await answer_item_by_item(request, answers)
+    return await answer_item_by_item(request, _answers(request, image, results, own))
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -74,8 +74,26 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
+def _answers(
+    request: Request,
+    image: MetadataImage,
+    results: Iterable[CreatedTopic],
+    own: Mapping[str, Mapping[str, str]],
+) -> Iterator[dict[str, Any]]:
+    """What became of each topic, with its settings as long as those do not make the answer too large.
+
+    The topics are there by now: what is too large is not refused, but its settings are left out.
+    """
+    settings_bytes = 0
+    for result in results:
+        has_room = settings_bytes < limits.CREATED_SETTINGS_BYTES_MAX
+        answer = _answer(request, image, result, own.get(result.name, {}), has_room)
+        settings_bytes += sum(len(each["name"]) + len(each["value"] or "") for each in answer["configs"])
+        yield answer
+
+
 def _answer(
-    request: Request, image: MetadataImage, result: CreatedTopic, own: Mapping[str, str]
+    request: Request, image: MetadataImage, result: CreatedTopic, own: Mapping[str, str], has_room: bool
 ) -> dict[str, Any]:
     code = ErrorCode(result.result.error_code)
     answer = {
@@ -87,12 +105,14 @@ def _answer(
     }
     if code is not ErrorCode.none:
         return {**answer, "num_partitions": _UNKNOWN, "replication_factor": _UNKNOWN, "configs": []}
-    shows_settings = request.version >= _SETTINGS_FROM
+    asks_for_settings = request.version >= _SETTINGS_FROM
+    is_left_out = asks_for_settings and not has_room
     return {
         **answer,
+        "topic_config_error_code": ErrorCode.invalid_request if is_left_out else ErrorCode.none,
         "num_partitions": result.partition_count,
         "replication_factor": result.replication_factor,
-        "configs": created_topic_configs(image, result.name, own) if shows_settings else [],
+        "configs": created_topic_configs(image, result.name, own) if asks_for_settings and has_room else [],
     }
 
 

@@ -5,36 +5,37 @@ v2 is flexible.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from barnabas.gateway import limits
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.group_calls import call_coordinators
 from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.messages.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.coordinator_pb2 import DeletedGroup, DeleteGroupsRequest
 from barnabas.metadata.leaders import NOBODY_COORDINATES
+
+if TYPE_CHECKING:
+    from barnabas.links.coordinator_link import CoordinatorLink
 
 
 async def handle(request: Request) -> Answer:
-    group_ids = dict.fromkeys(request.body.groups_names)
-    deleted = await asyncio.gather(*(_delete(request, group_id) for group_id in group_ids))
+    deleted = await call_coordinators(request, request.body.groups_names, _delete, _refused)
     return {
         "results": [
-            {"group_id": group_id, "error_code": result.error_code}
-            for group_id, result in zip(group_ids, deleted, strict=True)
+            {"group_id": group_id, "error_code": result.error_code} for group_id, result in deleted.items()
         ]
     }
 
 
-async def _delete(request: Request, group_id: str) -> DeletedGroup:
-    message = DeleteGroupsRequest(group_ids=[group_id])
-    response = await call_coordinator(
-        request,
-        group_id,
-        lambda coordinator: coordinator.DeleteGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS),
-        lambda code: DeleteGroupsResponse(groups=[DeletedGroup(group_id=group_id, error_code=code)]),
-    )
-    (deleted,) = response.groups
-    return deleted
+async def _delete(
+    coordinator: CoordinatorLink, group_ids: list[str], seconds: float
+) -> Sequence[DeletedGroup]:
+    response = await coordinator.DeleteGroups(DeleteGroupsRequest(group_ids=group_ids), timeout=seconds)
+    return response.groups
+
+
+def _refused(group_id: str, code: ErrorCode) -> DeletedGroup:
+    return DeletedGroup(group_id=group_id, error_code=code)
 
 
 HANDLER = Handler(api_key=42, versions=(0, 2), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -8,55 +8,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.group_calls import call_coordinators
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import (
     DescribeGroupsRequest,
-    DescribeGroupsResponse,
     GroupDescription,
     GroupMemberDescription,
 )
-from barnabas.metadata.group_partition import partition_for_group
-from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.leaders import NOBODY_COORDINATES
+
+if TYPE_CHECKING:
+    from barnabas.links.coordinator_link import CoordinatorLink
 
 _NOT_FOUND_FROM: Final = 6
 
 
 async def handle(request: Request) -> Answer:
-    by_coordinator: dict[str, list[str]] = {}
-    for group_id in dict.fromkeys(request.body.groups):
-        by_coordinator.setdefault(_coordinator_of(request, group_id), []).append(group_id)
-    answers = await asyncio.gather(*(_describe(request, ids) for ids in by_coordinator.values()))
-    described = {group.group_id: group for groups in answers for group in groups}
-    return {"groups": [_answer(request, described[group_id]) for group_id in request.body.groups]}
+    described = await call_coordinators(request, request.body.groups, _describe, _refused)
+    groups = []
+    for group_id in request.body.groups:
+        groups.append(_answer(request, described[group_id]))
+        if len(groups) % limits.GROUPS_AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    return {"groups": groups}
 
 
-def _coordinator_of(request: Request, group_id: str) -> str:
-    """The id of the coordinator that owns the group; empty when none does."""
-    topic = request.image.topics.get(GROUP_METADATA_TOPIC)
-    if topic is None or not topic.partitions:
-        return ""
-    return topic.partitions[partition_for_group(group_id, len(topic.partitions))].coordinator_id
-
-
-async def _describe(request: Request, group_ids: list[str]) -> Sequence[GroupDescription]:
-    """Groups of one coordinator."""
-    message = DescribeGroupsRequest(group_ids=group_ids)
-    response = await call_coordinator(
-        request,
-        group_ids[0],
-        lambda coordinator: coordinator.DescribeGroups(message, timeout=limits.CALL_TIMEOUT_SECONDS),
-        lambda code: DescribeGroupsResponse(
-            groups=[GroupDescription(error_code=code, group_id=group_id) for group_id in group_ids]
-        ),
-    )
+async def _describe(
+    coordinator: CoordinatorLink, group_ids: list[str], seconds: float
+) -> Sequence[GroupDescription]:
+    response = await coordinator.DescribeGroups(DescribeGroupsRequest(group_ids=group_ids), timeout=seconds)
     return response.groups
+
+
+def _refused(group_id: str, code: ErrorCode) -> GroupDescription:
+    return GroupDescription(error_code=code, group_id=group_id)
 
 
 def _answer(request: Request, group: GroupDescription) -> dict[str, Any]:

@@ -7,13 +7,17 @@ Kafka's tools expect; the gateway behind it forwards to the coordinator that own
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
+from barnabas.gateway import limits
+from barnabas.gateway.clients.listeners import Endpoint
 from barnabas.gateway.inside.topic_creation import ensure_group_metadata_topic
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.group_partition import partition_for_group
-from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _GROUP: Final = 0
@@ -28,25 +32,32 @@ async def handle(request: Request) -> Answer:
     keys = request.body.coordinator_keys if request.version >= _BATCHED_FROM else [request.body.key]
     if key_type == _GROUP:
         await ensure_group_metadata_topic(request.parts)
-    found = [_find(request, key, key_type) for key in keys]
+    image = request.image
+    brokers = request.brokers(image)
+    found = []
+    for key in keys:
+        found.append(_find(request, image, brokers, key, key_type))
+        if len(found) % limits.GROUPS_AT_A_TIME == 0:
+            await asyncio.sleep(0)
     if request.version >= _BATCHED_FROM:
         return {"coordinators": found}
     return {**found[0], "error_message": found[0]["error_message"] or _NO_ERROR}
 
 
-def _find(request: Request, key: str, key_type: int) -> dict[str, Any]:
+def _find(
+    request: Request, image: MetadataImage, brokers: Mapping[int, Endpoint], key: str, key_type: int
+) -> dict[str, Any]:
     if key_type == _TRANSACTION:
         return _missing(
             key, ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
         )
     if key_type != _GROUP:
         return _missing(key, ErrorCode.invalid_request, f"key type {key_type} is not served")
-    image = request.image
     topic = image.topics.get(GROUP_METADATA_TOPIC)
     if topic is None or not topic.partitions:
         return _missing(key, NOBODY_COORDINATES)
     record = topic.partitions[partition_for_group(key, len(topic.partitions))]
-    broker = request.brokers(image).get(request.shown_leader(image, record.leader))
+    broker = brokers.get(request.shown_leader(image, record.leader))
     if broker is None or record.coordinator_id not in image.coordinators:
         return _missing(key, NOBODY_COORDINATES)
     return {

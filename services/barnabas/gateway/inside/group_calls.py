@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.gateway import limits
@@ -10,12 +11,15 @@ from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
 from barnabas.messages.coordinator_pb2 import ClientIdentity
+from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink
 
 ResponseT = TypeVar("ResponseT")
+RowT = TypeVar("RowT")
 
 LONGEST_REBALANCE_SECONDS: Final = 2**31 / 1000
 """The longest rebalance timeout that the protocol can express (an int32 of milliseconds): for requests that wait for
@@ -39,6 +43,56 @@ async def call_coordinator(
         return refused(error.code)
     except LinkError as error:
         return refused(not_answered(request, error))
+
+
+async def call_coordinators(
+    request: Request,
+    group_ids: Iterable[str],
+    call: Callable[[CoordinatorLink, list[str], float], Awaitable[Sequence[RowT]]],
+    refused: Callable[[str, ErrorCode], RowT],
+) -> dict[str, RowT]:
+    """A row for each group: what `call(coordinator, ids, timeout)` brings from its coordinator, in the order of the
+    ids, or `refused(id, code)`.
+
+    A request may name tens of thousands of groups: so many at a time are asked for that this service and the
+    coordinators serve others in between. Those whose turn does not come in time are refused like those of a coordinator
+    that is silent, with the code after which clients ask again.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.CALL_TIMEOUT_SECONDS
+    rows: dict[str, RowT] = {}
+
+    async def ask(ids: list[str], seconds: float) -> None:
+        answered = await call_coordinator(
+            request,
+            ids[0],
+            lambda coordinator: call(coordinator, ids, seconds),
+            lambda code: [refused(group_id, code) for group_id in ids],
+        )
+        rows.update(zip(ids, answered, strict=True))
+
+    distinct = list(dict.fromkeys(group_ids))
+    for start in range(0, len(distinct), limits.GROUPS_AT_A_TIME):
+        some = distinct[start : start + limits.GROUPS_AT_A_TIME]
+        seconds = deadline - loop.time()
+        if seconds > 0:
+            await asyncio.gather(*(ask(ids, seconds) for ids in _by_coordinator(request, some)))
+        else:
+            rows.update({group_id: refused(group_id, NOBODY_COORDINATES) for group_id in some})
+        await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
+    return rows
+
+
+def _by_coordinator(request: Request, group_ids: list[str]) -> Iterable[list[str]]:
+    """The groups, those of one coordinator together."""
+    topic = request.image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None or not topic.partitions:
+        return [group_ids]
+    owned: dict[str, list[str]] = {}
+    for group_id in group_ids:
+        partition = topic.partitions[partition_for_group(group_id, len(topic.partitions))]
+        owned.setdefault(partition.coordinator_id, []).append(group_id)
+    return owned.values()
 
 
 def not_answered(request: Request, error: LinkError) -> ErrorCode:

@@ -361,6 +361,15 @@ BY_DESIGN: Final = (
         "DescribeConfigs",
         "An answer of more than 64 MiB is refused (INVALID_REQUEST): that of some 15,000 topics with documentation.",
     ),
+    (
+        "CreateTopics",
+        "The settings of new topics are left out (topic_config_error_code INVALID_REQUEST) beyond 16 MiB in one "
+        "answer, those of some 18,000 topics.",
+    ),
+    (
+        "DeleteGroups, DescribeGroups",
+        "Groups of a request whose turn does not come within 10 s are answered with COORDINATOR_NOT_AVAILABLE.",
+    ),
 )
 """(APIs, difference) of what a session with one broker, compared without regard to order and wording, cannot show."""
 

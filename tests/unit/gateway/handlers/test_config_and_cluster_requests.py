@@ -69,6 +69,39 @@ async def test_others_are_served_while_the_settings_of_many_topics_are_described
     assert len(set(map(repr, results))) == 1, "an answer is of one piece"
 
 
+async def test_large_descriptions_are_made_one_at_a_time_and_small_ones_at_once() -> None:
+    gateway = configured()
+    one = {"resource_type": TOPIC_RESOURCE, "resource_name": "bills", "configuration_keys": None}
+
+    def ask(count: int) -> asyncio.Task[Any]:
+        return asyncio.create_task(gateway.ask(DESCRIBE_CONFIGS, 4, {"resources": [one] * count}))
+
+    first, second, small = ask(100), ask(100), ask(1)
+    done: list[asyncio.Task[Any]] = []
+    for each in (first, second, small):
+        each.add_done_callback(done.append)
+    turns_of_second = 0
+    while not second.done():
+        await asyncio.sleep(0)
+        turns_of_second += first.done()
+    await asyncio.sleep(0)  # the last callback
+    assert done == [small, first, second]
+    assert turns_of_second >= 100 // limits.DESCRIBED_AT_A_TIME - 1
+    assert [len(each.result().results) for each in (first, second)] == [100, 100]
+
+
+async def test_a_client_that_goes_away_leaves_its_place_to_the_next() -> None:
+    gateway = configured()
+    one = {"resource_type": TOPIC_RESOURCE, "resource_name": "bills", "configuration_keys": None}
+    body = {"resources": [one] * 100}
+    leaving, waiting, last = (asyncio.create_task(gateway.ask(DESCRIBE_CONFIGS, 4, body)) for _ in range(3))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    leaving.cancel()
+    waiting.cancel()
+    assert len((await asyncio.wait_for(last, 10)).results) == 100
+
+
 async def test_a_description_that_would_be_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     one = {"resource_type": TOPIC_RESOURCE, "resource_name": "bills", "configuration_keys": ["retention.ms"]}
     monkeypatch.setattr(limits, "DESCRIBED_BYTES_MAX", 500)

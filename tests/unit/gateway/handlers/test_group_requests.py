@@ -7,14 +7,23 @@ import uuid
 from typing import Any
 
 import pytest
-from gateway_harness import Gateway, coordinator_record, request_frame, small_cluster, topic_id
+from gateway_harness import (
+    Gateway,
+    coordinator_record,
+    request_frame,
+    small_cluster,
+    topic_id,
+    topic_records,
+)
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 11, 12, 13, 14, 15, 16
+FIND = 10
 UNKNOWN_ID = uuid.UUID(int=5).bytes
 
 
@@ -329,6 +338,38 @@ async def test_a_group_that_is_shown_without_an_error_has_operations(version: in
     known, unknown = (await answering("DescribeGroups", describe_all).ask(DESCRIBE, version, body)).groups
     assert known.authorized_operations == GROUP_OPERATIONS
     assert unknown.authorized_operations == (GROUP_OPERATIONS if version < 6 else NOT_ASKED_FOR)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (DESCRIBE, 6, {"groups": [f"g{index}" for index in range(1_000)]}),
+        (FIND, 4, {"key_type": 0, "coordinator_keys": [f"g{index}" for index in range(1_000)]}),
+    ],
+)
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_others_are_served_while_many_groups_are_looked_for(
+    api_key: int, version: int, body: dict[str, Any], is_known: bool
+) -> None:
+    gateway = answering(
+        "DescribeGroups",
+        lambda message: pb.DescribeGroupsResponse(
+            groups=[pb.GroupDescription(group_id=group_id) for group_id in message.group_ids]
+        ),
+    )
+    if not is_known:
+        gateway.metadata.apply(*topic_records(GROUP_METADATA_TOPIC, [1], coordinator_id="nobody"))
+    asking = asyncio.create_task(gateway.ask(api_key, version, body))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 1_000 // limits.GROUPS_AT_A_TIME
+    answer = await asking
+    rows = answer.groups if api_key == DESCRIBE else answer.coordinators
+    names = [row.group_id if api_key == DESCRIBE else row.key for row in rows]
+    assert names == [f"g{index}" for index in range(1_000)]
+    assert {row.error_code for row in rows} == {0 if is_known else ErrorCode.coordinator_not_available}
 
 
 async def test_describe_groups_without_a_coordinator() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from gateway_harness import ONE_BROKER_LISTENER, Gateway, config_record, topic_id
 
+from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import controller_pb2, coordinator_pb2
 from barnabas.messages import storage_pb2 as pb
@@ -32,6 +33,41 @@ async def test_delete_groups(version: int) -> None:
         ("busy", ErrorCode.non_empty_group),
         ("idle", ErrorCode.none),
     ]
+
+
+def deleting(gateway: Gateway, seconds: float = 0.0) -> None:
+    """The coordinator takes so long for each call."""
+
+    async def delete(message: Any) -> coordinator_pb2.DeleteGroupsResponse:
+        await asyncio.sleep(seconds)
+        rows = [coordinator_pb2.DeletedGroup(group_id=name) for name in message.group_ids]
+        return coordinator_pb2.DeleteGroupsResponse(groups=rows)
+
+    gateway.coordinator.answers["DeleteGroups"] = delete
+
+
+async def test_many_groups_are_deleted_so_many_at_a_time() -> None:
+    gateway = Gateway()
+    deleting(gateway)
+    names = [f"g{index}" for index in range(1_000)]
+    answer = await gateway.ask(DELETE_GROUPS, 2, {"groups_names": names})
+    assert [(row.group_id, row.error_code) for row in answer.results] == [(name, 0) for name in names]
+    calls = [list(message.group_ids) for _, message, _ in gateway.coordinator.calls]
+    assert [name for call in calls for name in call] == names
+    assert {len(call) for call in calls} == {limits.GROUPS_AT_A_TIME}
+
+
+async def test_groups_that_are_not_deleted_in_time_are_to_be_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "CALL_TIMEOUT_SECONDS", 0.05)
+    gateway = Gateway()
+    deleting(gateway, 0.06)
+    names = [f"g{index}" for index in range(limits.GROUPS_AT_A_TIME + 1)]
+    answer = await gateway.ask(DELETE_GROUPS, 2, {"groups_names": names})
+    codes = [row.error_code for row in answer.results]
+    assert codes == [0] * limits.GROUPS_AT_A_TIME + [ErrorCode.coordinator_not_available]
+    assert len(gateway.coordinator.calls) == 1
 
 
 async def test_no_coordinator() -> None:

@@ -157,6 +157,25 @@ async def test_others_are_served_while_many_new_topics_are_described(version: in
     assert all(len(topic.configs) > 30 for topic in topics if version >= 5)
 
 
+@pytest.mark.parametrize("version", [4, 7])
+async def test_settings_of_many_new_topics_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """The topics are there, so that the answer is not refused."""
+    monkeypatch.setattr(limits, "CREATED_SETTINGS_BYTES_MAX", 1)
+    gateway = Gateway()
+    gateway.controller.answers["CreateTopics"] = created
+    gateway.metadata.apply(*(record for name in "ab" for record in topic_records(name, [-1])))
+    body = {"topics": [new_topic("a"), new_topic("b")], "timeout": 0, "validate_only": False}
+    shown, left_out = (await gateway.ask(CREATE_TOPICS, version, body)).topics
+    assert (shown.error_code, left_out.error_code) == (0, 0)
+    if version >= 5:
+        assert (len(shown.configs) > 30, shown.topic_config_error_code) == (True, 0)
+        assert left_out.configs == ()
+        assert left_out.topic_config_error_code == ErrorCode.invalid_request
+        assert (left_out.num_partitions, left_out.replication_factor) == (2, 1)
+
+
 async def test_create_topics_validates_without_waiting() -> None:
     gateway = Gateway()
     gateway.controller.answers["CreateTopics"] = created
