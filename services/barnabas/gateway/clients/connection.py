@@ -219,6 +219,11 @@ class Connection(asyncio.Protocol):
         if not self._closing:
             self._end(self._transport.close)
 
+    def cut_off(self) -> None:
+        """Close now, whatever the client has not read or sent; a stop waits for nobody any longer."""
+        self.close()
+        self._transport.abort()
+
     def _end(self, end_transport: Callable[[], None]) -> None:
         self._closing = True
         self._stop_requests()

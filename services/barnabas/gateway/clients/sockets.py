@@ -207,7 +207,7 @@ class Sockets:
                 async with asyncio.timeout(limits.STOP_ANSWERS_SECONDS_MAX):
                     await self._all_lost.wait()
         for connection in list(self._connections):
-            connection.close()
+            connection.cut_off()
 
 
 def _plain_answers(

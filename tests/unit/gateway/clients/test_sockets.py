@@ -186,6 +186,27 @@ async def test_a_gateway_that_stops_answers_what_is_under_way_and_waits_until_it
     assert not sockets._connections
 
 
+@pytest.mark.parametrize("unread", [0, 64 << 20])
+async def test_a_client_that_reads_nothing_or_does_not_close_holds_up_no_stop(
+    monkeypatch: pytest.MonkeyPatch, unread: int
+) -> None:
+    """Not for CLOSING_SECONDS_MAX either, which is longer than all that a stop has."""
+    monkeypatch.setattr(limits, "STOP_ANSWERS_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(limits, "CLOSING_SECONDS_MAX", 3600.0)
+    port = free_ports(1)
+    sockets = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(IMAGE)
+    with socket.create_connection(("127.0.0.1", port)):
+        while not sockets._connections:
+            await asyncio.sleep(0)
+        (connection,) = sockets._connections
+        connection._transport.write(bytes(unread))
+        await sockets.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not sockets._connections
+
+
 async def test_a_gateway_that_stops_cuts_off_what_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STOP_ANSWERS_SECONDS_MAX", 0.01)
     port = free_ports(1)
