@@ -7,7 +7,7 @@ or is taken back; after that only memory changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -61,6 +61,7 @@ class LogAppender:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         may_block: bool = True,
+        on_checked: Callable[[], None] | None = None,
     ) -> AppendInfo:
         """Check, number and write a batch (a coordinator may send several, appended as one).
 
@@ -68,11 +69,10 @@ class LogAppender:
         log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
         `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
         anything else of the disk but one write into the page cache, or when its records take long to check.
+        `on_checked` is called when that, if there was need of it, is over: no disk was needed until then.
         """
-        if origin is AppendOrigin.CLIENT:
-            info = self._plain.append(records, leader_epoch)
-            if info is not None:
-                return info
+        if origin is AppendOrigin.CLIENT and (info := self._plain.append(records, leader_epoch)) is not None:
+            return info
         state, locks, producers = self._state, self._locks, self._producers
         now_ms = self._clock.now_ms()
         config = state.factory.config
@@ -80,6 +80,9 @@ class LogAppender:
             prepared = prepare_leader_batches(records, config, origin, now_ms, may_take_long=may_block)
         except LongCheck:
             raise WouldBlock from None
+        finally:
+            if on_checked is not None:
+                on_checked()
         append_time = now_ms if config.is_log_append_time else -1
         if not locks.log_end.acquire(may_block):
             raise WouldBlock
@@ -92,13 +95,8 @@ class LogAppender:
                 )
             repeated = check_producers(producers.state, producers.refused, prepared, origin)
             if repeated is not None:
-                return AppendInfo(
-                    repeated.first_offset,
-                    repeated.last_offset,
-                    repeated.timestamp,
-                    state.log_start_offset,
-                    True,
-                )
+                first, last, timestamp = repeated.first_offset, repeated.last_offset, repeated.timestamp
+                return AppendInfo(first, last, timestamp, state.log_start_offset, True)
             first_offset = state.end[0]
             parts, batches, length = assign_offsets(prepared, first_offset, leader_epoch)
             segment = self._write(parts, batches, length, now_ms, may_block)

@@ -40,7 +40,7 @@ NEVER: Final = float("-inf")
 class LaneItem:
     """Something that waits for, or runs in, a directory's writer thread."""
 
-    __slots__ = ("on_done", "seconds", "size_bytes", "work")
+    __slots__ = ("disk_seconds", "on_done", "seconds", "size_bytes", "work")
 
     def __init__(self, work: Callable[[], object], on_done: Done, size_bytes: int) -> None:
         self.work = work
@@ -48,6 +48,8 @@ class LaneItem:
         self.size_bytes = size_bytes
         self.seconds = 0.0
         """How long it took, once it is done."""
+        self.disk_seconds = 0.0
+        """That without what it did before `DirectoryLane.disk_begins`."""
 
 
 class DirectoryLane:
@@ -95,7 +97,7 @@ class DirectoryLane:
         self._waiting: OrderedDict[LaneItem, None] = OrderedDict()
         self._done: list[tuple[LaneItem, object, BaseException | None]] = []
         self._began_at = NEVER
-        """When the item that runs now began; NEVER while none does."""
+        """When the item that runs now began, or came to the disk; NEVER while none does."""
         self._is_running = False
         """Whether the writer thread looks for more once it has done what it does."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -174,6 +176,10 @@ class DirectoryLane:
         self.waiting_bytes -= item.size_bytes
         return True
 
+    def disk_begins(self) -> None:
+        """In the writer thread: what runs has not needed the disk so far, and that it took long says nothing of it."""
+        self._began_at = self._now()
+
     def _run(self) -> None:
         """In the writer thread: do what waits until nothing does."""
         while True:
@@ -193,7 +199,8 @@ class DirectoryLane:
             except BaseException as error:
                 failure = error
                 log.exception("work on a log directory failed", log_dir=self.path)
-            item.seconds = self._now() - began
+            ended = self._now()
+            item.seconds, item.disk_seconds = ended - began, ended - self._began_at
             with self._lock:
                 self._done.append((item, result, failure))
                 is_first = len(self._done) == 1
@@ -207,7 +214,7 @@ class DirectoryLane:
         for item, result, failure in done:
             self.waiting_bytes -= item.size_bytes
             if item.size_bytes:
-                self._on_threaded_append(item.seconds)
+                self._on_threaded_append(item.disk_seconds)
             try:
                 item.on_done(result, failure)
             except Exception:

@@ -234,7 +234,10 @@ class Appending:
             claim.check_log_end(opened.log_end_offset)
             origin = AppendOrigin.COORDINATOR
         try:
-            return opened.append_as_leader(records, leader_epoch, origin=origin, may_block=may_block)
+            on_checked = self._lane.disk_begins if may_block and self._lane is not None else None
+            return opened.append_as_leader(
+                records, leader_epoch, origin=origin, may_block=may_block, on_checked=on_checked
+            )
         except KafkaError as refused:
             self.refused.note(refused.code, records)  # here and now: the next one may be about to begin
             raise

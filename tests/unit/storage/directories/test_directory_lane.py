@@ -89,6 +89,28 @@ async def test_the_writer_thread_proves_a_directory_fast_or_slow(lane: Directory
     assert not lane.is_direct(now())
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_an_append_does_before_it_needs_the_disk_makes_no_directory_slow(
+    lane: DirectoryLane, now: Now, fails: bool
+) -> None:
+    def work(disk_seconds: float) -> None:
+        now.seconds += 100 * limits.STALLED_SECONDS
+        lane.disk_begins()
+        assert not lane.is_stalled
+        now.seconds += disk_seconds
+        if fails:
+            raise KafkaError(ErrorCode.invalid_record)
+
+    ended: list[object] = []
+    quick = lane.submit(lambda: work(0.0), lambda *_: ended.append(1), 1)
+    await until(lambda: ended)
+    assert lane.is_direct(now())
+    assert quick.seconds == 100 * limits.STALLED_SECONDS
+    lane.submit(lambda: work(2 * limits.SLOW_IN_THREAD_SECONDS), lambda *_: ended.append(1), 1)
+    await until(lambda: len(ended) == 2)
+    assert not lane.is_direct(now())
+
+
 def test_one_of_several_directories_is_never_appended_to_on_the_event_loop(now: Now) -> None:
     lane = DirectoryLane("/d", SystemThreads(), is_alone=False, now=now)
     lane.on_append(now() - 0.001, now())

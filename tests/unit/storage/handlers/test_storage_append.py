@@ -8,12 +8,14 @@ import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import PreparedBatch, prepare_leader_batches
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.records.record import encode_batch
@@ -93,6 +95,27 @@ async def test_the_records_to_blame_are_named(node: StorageHarness) -> None:
     assert [error.batch_index for error in refused.record_errors] == [1, 3]
     assert all("key" in error.message for error in refused.record_errors)
     assert not (await node.append(topic, records[:-1])).record_errors
+
+
+@pytest.mark.parametrize("key", [b"k", None])
+async def test_records_that_take_long_to_check_make_no_directory_slow(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, key: bytes | None
+) -> None:
+    topic = await node.create_topic()
+    node.apply(topic_config("events", cleanup_policy="compact"))
+    lane, seconds = node.replica(topic).lane, [-1e6]
+    assert lane is not None
+
+    def check(*args: Any, **options: Any) -> list[PreparedBatch]:
+        seconds[0] += 10
+        return prepare_leader_batches(*args, **options)
+
+    monkeypatch.setattr(lane, "_now", lambda: seconds[0])
+    monkeypatch.setattr("barnabas.log.appender.prepare_leader_batches", check)
+    answer = await node.append(topic, encode_batch([(NOW_MS, key, b"v", ())]))
+    assert answer.error_code == int(ErrorCode.none if key else ErrorCode.invalid_record)
+    assert seconds[0] == -1e6 + 10
+    assert lane.is_direct(seconds[0])
 
 
 async def test_a_duplicate_is_answered_with_its_first_offset(node: StorageHarness) -> None:
