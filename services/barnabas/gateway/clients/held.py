@@ -39,7 +39,7 @@ class Held:
     It is entered (`with`) by each request that waits for a storage node which has its share or more to answer.
     """
 
-    __slots__ = ("_timer", "count", "is_muted", "on_mute", "refusals")
+    __slots__ = ("_timer", "_until", "count", "is_muted", "on_mute", "refusals")
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,6 +48,8 @@ class Held:
         """Requests in a row that no leader took."""
         self.is_muted = False
         self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0
+        """By the event loop's time. The handle need not know: uvloop's has no time for what is due at once."""
         self.on_mute: Callable[[], None] = _nothing
         """Called when muting begins and when it ends."""
 
@@ -74,9 +76,10 @@ class Held:
         loop = asyncio.get_running_loop()
         until = loop.time() + min(seconds, limits.MUTED_SECONDS_MAX)
         if self._timer is not None:
-            if until <= self._timer.when():
+            if until <= self._until:
                 return
             self._timer.cancel()
+        self._until = until
         self._timer = loop.call_at(until, self._end_mute)
         self.is_muted = True
         self.on_mute()

@@ -74,6 +74,7 @@ class _Produce:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._results: dict[Place, ProducedPartition] = {}
+        self._is_behind_gap = False
 
     async def run(self) -> bytes | None:
         self._prepare()
@@ -119,6 +120,7 @@ class _Produce:
         gaps = client.gaps
         if gaps and gaps.is_behind(self._request.body, self._results):
             self._check_gaps()
+            self._is_behind_gap = True
             self._refuse_all(gaps.code)
             return []
         sends = self._send()
@@ -245,6 +247,10 @@ class _Produce:
     async def _back_off(self) -> None:
         """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
         held = self._request.client.held
+        if self._is_behind_gap:
+            # It was under way when the one before it was refused, and says nothing new of its client: counted, each
+            # of five would have it wait longer, and the last be answered when there has long been a leader.
+            return
         if not self._results or any(each.error_code != NOBODY_LEADS for each in self._results.values()):
             held.refusals = 0
             return

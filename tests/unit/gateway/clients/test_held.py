@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 from test_connection import OTHER, PRODUCE, Served
 
 from barnabas.gateway import limits
@@ -23,9 +24,6 @@ class Timer:
         self.at = at
         self.callback = callback
         self.is_cancelled = False
-
-    def when(self) -> float:
-        return self.at
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -126,6 +124,22 @@ async def test_of_two_times_the_later_end_counts(times: tuple[float, float], pas
     assert (held.is_muted, told[-1], told.count(False)) == (False, False, 1)
     held.mute(1.0)
     assert held.is_muted, "it can be muted again"
+
+
+def test_a_client_may_be_muted_again_within_no_time_at_all() -> None:
+    """On the event loop that the services run on, whose handles for what is due at once know no time."""
+
+    async def mute_twice() -> bool:
+        held = Held()
+        held.mute(0.0001)
+        held.mute(0.0002)
+        while held.is_muted:
+            await asyncio.sleep(0.001)
+        held.close()
+        return True
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(mute_twice())
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0])

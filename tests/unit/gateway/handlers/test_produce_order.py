@@ -227,6 +227,20 @@ async def test_what_is_read_at_the_moment_a_batch_fails_does_not_leave_before_it
     assert run.sent == [(1, 1)] * 2 + [(1, 2)], "sent again, in order"
 
 
+async def test_what_was_under_way_behind_a_refused_batch_makes_nobody_wait_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, muted = Preparing(prepares=False), list[float]()
+    monkeypatch.setattr(Held, "mute", lambda _, seconds: muted.append(seconds))
+    await run.produce(1)
+    run.receive(2)
+    run.receive(3)
+    run.appends[1, 1].set_result(appended(-1, ErrorCode.not_leader_or_follower))
+    await settle()
+    refused = (ErrorCode.not_leader_or_follower, -1)
+    assert (run.answers(), len(muted)) == ([refused] * 3, 1), "once, for the one that nobody took"
+
+
 async def test_what_is_plain_does_not_overtake_what_is_still_prepared() -> None:
     run = Preparing(forwards=True)
     await run.produce(1, partitions=(0, 1))
