@@ -209,13 +209,15 @@ async def test_a_node_that_comes_back_in_time_is_not_fenced(open_store: StoreFac
 async def test_a_controller_gives_known_services_time_after_its_own_restart(
     open_store: StoreFactory, tmp_path: Path
 ) -> None:
-    async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as first:
+    # Longer than a busy machine takes to stop the one controller and to start the other.
+    config = config_for(tmp_path, broker_session_timeout_ms=2_000, coordinator_session_timeout_ms=2_000)
+    async with running_controller(config, await open_store(), over_grpc()) as first:
         async with (
             watching(first.address, node_request()),
             watching(first.address, coordinator_request("c1")),
         ):
             pass
-    async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as second:
+    async with running_controller(config, await open_store(), over_grpc()) as second:
         async with watching(second.address, pb.WatchRequest()) as observer:
             assert not observer.image.nodes[1].fenced
             image = await until(observer, lambda image: image.nodes[1].fenced and not image.coordinators)
