@@ -256,6 +256,7 @@ def test_what_makes_no_sense_is_refused_in_words(
 def test_a_cluster_that_was_not_started_for_tests_has_no_such_endpoints(
     barnabas_cluster_factory: Any, barnabas_cluster: Cluster
 ) -> None:
+    barnabas_cluster.wait_ready()  # HTTP follows the line that says so by a moment
     assert barnabas_cluster._request("GET", "/faults")[0] == 200
     cluster: Cluster = barnabas_cluster_factory()
     cluster.stop()
