@@ -1,4 +1,4 @@
-"""What a gateway or a coordinator may ask of one storage node, however it is reached, and what a node answers.
+"""What others may ask of one storage node, however it is reached, and what a node answers.
 
 `rpc.storage_streams.StorageConnection` reaches it over gRPC, `host.local_node.LocalNode` in the same process.
 """
@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.links.storage_messages import AppendBatches, FetchedResult, PartitionFetched
+    from barnabas.links.storage_messages import AppendBatches, FetchedResult, PartitionFetched, ReplicaFetched
     from barnabas.messages.storage_pb2 import (
         AppendRequest,
         AppendResult,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ListOffsetsResponse,
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
+        ReplicaPositionsFrame,
     )
 
 
@@ -110,6 +111,15 @@ class StorageLink(Protocol):
     @property
     def fetches(self) -> Fetches: ...
 
+    def Replicate(
+        self, positions: AsyncIterator[ReplicaPositionsFrame]
+    ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
+        """Follow what is appended at the node, from the `positions` that are given; they end with the generator.
+
+        It ends when the node ends the stream, and fails with a `LinkError` when that breaks.
+        """
+        ...
+
     def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
     ) -> Awaitable[ListOffsetsResponse]: ...
@@ -177,6 +187,12 @@ class StorageService(Protocol):
 
         Nothing more is read before `wait_for_room` returns. `is_client`: what is read goes to clients.
         """
+        ...
+
+    def Replicate(
+        self, positions: AsyncIterator[ReplicaPositionsFrame]
+    ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
+        """What one follower is to hear. The next frame is asked for once the one before was sent."""
         ...
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...

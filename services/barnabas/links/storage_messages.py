@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend, PartitionFetchResult
+from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend, PartitionFetchResult, ReplicaRecords
 
 
 class AppendBatches:
@@ -30,6 +30,15 @@ class PartitionFetched(NamedTuple):
     """One partition's result. The records are in `records`, whether or not they are in `fields` as well."""
 
     fields: PartitionFetchResult
+    records: bytes | memoryview = b""
+
+
+class ReplicaFetched(NamedTuple):
+    """What a leader says of one partition to a follower. The records are in `records`, whether or not they are in
+    `fields` as well.
+    """
+
+    fields: ReplicaRecords
     records: bytes | memoryview = b""
 
 

@@ -577,6 +577,204 @@ class EpochEndOffset(_message.Message):
 Global___EpochEndOffset: _TypeAlias = EpochEndOffset  # noqa: Y015
 
 @_typing.final
+class ReplicaPositionsFrame(_message.Message):
+    """Positions of a follower that were waiting together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOLLOWER_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def follower(self) -> Global___FollowerIdentity:
+        """Who follows; in the first frame of the stream only."""
+
+    @_builtins.property
+    def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaPosition]:
+        """At most one a partition counts, the last."""
+
+    def __init__(
+        self,
+        *,
+        follower: Global___FollowerIdentity | None = ...,
+        positions: _abc.Iterable[Global___ReplicaPosition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower", "positions", b"positions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaPositionsFrame: _TypeAlias = ReplicaPositionsFrame  # noqa: Y015
+
+@_typing.final
+class FollowerIdentity(_message.Message):
+    """A storage node that follows others."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITION_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    RESPONSE_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """Its broker id."""
+    broker_epoch: _builtins.int
+    """Its broker epoch, NodeRecord.node_epoch, as its metadata has it."""
+    partition_bytes_max: _builtins.int
+    """About how many bytes of one partition it wants at a time (replica.fetch.max.bytes); the first batch is always sent."""
+    response_bytes_max: _builtins.int
+    """About how many bytes of all partitions (replica.fetch.response.max.bytes)."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        partition_bytes_max: _builtins.int = ...,
+        response_bytes_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "node_id", b"node_id", "partition_bytes_max", b"partition_bytes_max", "response_bytes_max", b"response_bytes_max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowerIdentity: _TypeAlias = FollowerIdentity  # noqa: Y015
+
+@_typing.final
+class ReplicaPosition(_message.Message):
+    """Where a follower's log of one partition ends: it has everything before `fetch_offset`, and asks for what follows. It
+    is in force until the next one of the same partition; the leader answers whenever there is something to say.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    FETCH_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    leader_epoch: _builtins.int
+    """The leader epoch under which it follows."""
+    fetch_offset: _builtins.int
+    """Its log's end, as far as it counts as written there."""
+    last_fetched_epoch: _builtins.int
+    """The leader epoch of its last record; -1 when it has none. A leader whose log differs there answers with
+    `diverging` (KIP-595).
+    """
+    log_start_offset: _builtins.int
+    """Its log's first offset."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        fetch_offset: _builtins.int = ...,
+        last_fetched_epoch: _builtins.int = ...,
+        log_start_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaPosition: _TypeAlias = ReplicaPosition  # noqa: Y015
+
+@_typing.final
+class ReplicaRecordsFrame(_message.Message):
+    """What a leader has to say that was waiting together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaRecords]:
+        """In any order."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___ReplicaRecords] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaRecordsFrame: _TypeAlias = ReplicaRecordsFrame  # noqa: Y015
+
+@_typing.final
+class ReplicaRecords(_message.Message):
+    """What a leader has to say of one partition to one follower."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    FETCH_OFFSET_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    DIVERGING_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    leader_epoch: _builtins.int
+    """Of the position that this answers: the leader epoch."""
+    fetch_offset: _builtins.int
+    """Of the position that this answers: the offset."""
+    error_code: _builtins.int
+    """Kafka's error code; 0 when all is well."""
+    high_watermark: _builtins.int
+    """The leader's high watermark; -1 on error."""
+    log_start_offset: _builtins.int
+    """The leader's first offset; -1 on error, but for OFFSET_OUT_OF_RANGE."""
+    log_end_offset: _builtins.int
+    """Where the leader's log ends; -1 on error, but for OFFSET_OUT_OF_RANGE."""
+    records: _builtins.bytes
+    """Whole record batches as they are on disk, from `fetch_offset` on; empty when there are only other news. A position
+    that was answered with records is in force no longer.
+    """
+    @_builtins.property
+    def diverging(self) -> Global___EpochEndOffset:
+        """Where the follower's log and this one part; absent when they do not. The position is in force no longer."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        fetch_offset: _builtins.int = ...,
+        error_code: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+        log_start_offset: _builtins.int = ...,
+        log_end_offset: _builtins.int = ...,
+        records: _builtins.bytes = ...,
+        diverging: Global___EpochEndOffset | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_diverging", b"_diverging", "diverging", b"diverging"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_diverging", b"_diverging", "diverging", b"diverging", "error_code", b"error_code", "fetch_offset", b"fetch_offset", "high_watermark", b"high_watermark", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__diverging: _TypeAlias = _typing.Literal["diverging"]  # noqa: Y015
+    _WhichOneofArgType__diverging: _TypeAlias = _typing.Literal["_diverging", b"_diverging"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__diverging) -> _WhichOneofReturnType__diverging | None: ...
+
+Global___ReplicaRecords: _TypeAlias = ReplicaRecords  # noqa: Y015
+
+@_typing.final
 class ListOffsetsRequest(_message.Message):
     """Offsets to find."""
 

@@ -59,15 +59,25 @@ def _streaming_call(
         method_path(method), GetMessageClass(method.input_type).SerializeToString, response_class.FromString
     )
 
-    async def stream(request: Any) -> AsyncGenerator[Any]:
-        call = _begun(ask, request, None)
-        try:
-            while isinstance(message := await _outcome(call.read()), response_class):  # else it has ended
-                yield message
-        finally:
-            call.cancel()
+    def stream(request: Any) -> AsyncGenerator[Any]:
+        return streamed(ask, request, response_class)
 
     return stream
+
+
+async def streamed(
+    ask: Callable[..., Any], request: Any, response_class: type[ResponseT]
+) -> AsyncGenerator[ResponseT]:
+    """The messages of an answer that is a stream, each a `response_class`; `request` may be a stream, too.
+
+    Raises LinkError.
+    """
+    call = _begun(ask, request, None)
+    try:
+        while isinstance(message := await _outcome(call.read()), response_class):  # else it has ended
+            yield message
+    finally:
+        call.cancel()
 
 
 def _begun(ask: Callable[..., Any], request: Any, timeout: float | None) -> Any:

@@ -1,9 +1,10 @@
-"""The server's end of a storage node's two coalesced streams, as gRPC calls it."""
+"""The server's end of a storage node's streams, as gRPC calls it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 import grpc
@@ -11,7 +12,7 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.links.storage_link import StorageService
-from barnabas.links.storage_messages import PartitionFetched
+from barnabas.links.storage_messages import PartitionFetched, ReplicaFetched
 from barnabas.links.stream_counts import StorageStreamCounts, StreamCounts
 from barnabas.messages.storage_pb2 import (
     AppendFrame,
@@ -19,10 +20,12 @@ from barnabas.messages.storage_pb2 import (
     AppendResultFrame,
     FetchFrame,
     FetchRequest,
+    ReplicaPositionsFrame,
 )
 from barnabas.rpc import limits
 from barnabas.rpc.answers import AnswerQueue, PeerStalled
 from barnabas.rpc.fetch_frames import EncodedResult, encode_fetch_results, encode_result
+from barnabas.rpc.replication_frames import encode_replica_records
 from barnabas.rpc.storage_streams import INSIDE
 
 log = get_logger("rpc.storage")
@@ -46,6 +49,10 @@ def stream_handlers(
         serving = _serve_fetches(service, frames, context.write, counts.fetches, ending, is_client=is_client)
         await _until_gone(serving)
 
+    async def replicate(positions: AsyncIterator[ReplicaPositionsFrame], context: Any) -> None:
+        await context.send_initial_metadata(_AT_ONCE)
+        await _until_gone(_take_until(ending, _serve_follower(service, positions, context.write)))
+
     appends, fetches = counts.appends, counts.fetches
     return {
         "Append": grpc.stream_stream_rpc_method_handler(
@@ -55,6 +62,9 @@ def stream_handlers(
         ),
         "Fetch": grpc.stream_stream_rpc_method_handler(
             fetch, fetches.received.counting(FetchFrame.FromString), None
+        ),
+        "Replicate": grpc.stream_stream_rpc_method_handler(
+            replicate, ReplicaPositionsFrame.FromString, encode_replica_records
         ),
     }
 
@@ -142,6 +152,16 @@ async def _serve_fetches(
         await _until_done(taking, answers.write_forever(write), fetches.serve_woken())
     finally:
         fetches.close()
+
+
+async def _serve_follower(
+    service: StorageService,
+    positions: AsyncIterator[ReplicaPositionsFrame],
+    write: Callable[[Sequence[ReplicaFetched]], Awaitable[None]],
+) -> None:
+    async with aclosing(service.Replicate(positions)) as frames:
+        async for partitions in frames:
+            await write(partitions)
 
 
 async def _take_until(ending: asyncio.Event, taking: Coroutine[Any, Any, None]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.links.limits import UNANSWERED_BYTES_MAX
-from barnabas.links.storage_messages import AppendBatches, FetchedResult
+from barnabas.links.storage_messages import AppendBatches, FetchedResult, ReplicaFetched
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import (
     DESCRIPTOR,
@@ -16,12 +16,14 @@ from barnabas.messages.storage_pb2 import (
     AppendResultFrame,
     FetchFrame,
     FetchRequest,
+    ReplicaPositionsFrame,
 )
 from barnabas.rpc.append_frames import encode_append_frame
-from barnabas.rpc.calls import ServiceCalls, method_path
+from barnabas.rpc.calls import ServiceCalls, method_path, streamed
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.connections import open_channel
 from barnabas.rpc.fetch_frames import decode_fetch_results
+from barnabas.rpc.replication_frames import decode_replica_records
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import AnswerRoom
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _SERVICE: Final = DESCRIPTOR.services_by_name["Storage"]
 _APPEND: Final = method_path(_SERVICE.methods_by_name["Append"])
 _FETCH: Final = method_path(_SERVICE.methods_by_name["Fetch"])
+_REPLICATE: Final = method_path(_SERVICE.methods_by_name["Replicate"])
 
 INSIDE: Final = ("barnabas-reads-for", "coordinator")
 """Metadata of a Fetch stream whose reads are not for clients, and not counted as theirs."""
@@ -38,7 +41,7 @@ class StorageConnection(ServiceCalls):
     """Owns the channels and streams to one storage node.
 
     Appends and fetches have a connection each, so that neither waits behind the other's flow control. The calls share
-    the fetches' connection.
+    the fetches' connection; so does a follower, who asks for nothing else.
     """
 
     def __init__(
@@ -89,6 +92,15 @@ class StorageConnection(ServiceCalls):
             counts=counts.fetches,
             on_results=None if answer_room is None else partial(_keep_within, answer_room),
         )
+
+    def Replicate(
+        self, positions: AsyncIterator[ReplicaPositionsFrame]
+    ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
+        """See `links.storage_link.StorageLink`."""
+        ask = self._fetch_channel.stream_stream(
+            _REPLICATE, ReplicaPositionsFrame.SerializeToString, decode_replica_records
+        )
+        return streamed(ask, positions, list)
 
     async def close(self) -> None:
         await self.appends.close()

@@ -15,7 +15,8 @@ from barnabas.messages.storage_pb2 import (
     FetchResultFrame,
     PartitionFetchResult,
 )
-from barnabas.rpc.fetch_frames import WALKED_BYTES_MIN, decode_fetch_results
+from barnabas.rpc.fetch_frames import decode_fetch_results
+from barnabas.rpc.records_beside import WALKED_BYTES_MIN
 
 int64 = st.integers(-1, 2**63 - 1)
 small_records = st.binary(max_size=20)
