@@ -51,6 +51,9 @@ DELETED_TOPICS_MAX: Final = 10_000
 SEEN_LEADER_EPOCHS_MAX: Final = 10_000
 """Partitions whose leader epochs one request may ask to raise."""
 
+ISR_PROPOSALS_MAX: Final = 10_000
+"""Partitions whose in-sync replicas one request may propose to change."""
+
 ETCD_REQUEST_SECONDS_MAX: Final = 3.0
 """How long one call to one etcd endpoint may take."""
 

@@ -16,7 +16,9 @@ from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.deletion import delete_topics
 from barnabas.controller.core.features import update_features
+from barnabas.controller.core.in_sync import alter_partitions
 from barnabas.controller.core.leader_epochs import raise_leader_epochs
+from barnabas.controller.core.nodes import hand_over
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.topics import create_topics
@@ -89,6 +91,12 @@ class ControllerServicer:
 
     async def RaiseLeaderEpochs(self, request: pb.RaiseLeaderEpochsRequest) -> pb.RaiseLeaderEpochsResponse:
         return await self._submit(lambda image: raise_leader_epochs(image, request))
+
+    async def AlterPartition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
+        return await self._submit(lambda image: alter_partitions(image, request))
+
+    async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
+        return await self._submit(lambda image: hand_over(image, request))
 
     async def AlterClientQuotas(self, request: pb.AlterClientQuotasRequest) -> pb.AlterClientQuotasResponse:
         return await self._submit(lambda image: alter_client_quotas(image, request))

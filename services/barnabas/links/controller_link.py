@@ -55,6 +55,14 @@ class ControllerLink(Protocol):
         self, request: pb.RaiseLeaderEpochsRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.RaiseLeaderEpochsResponse]: ...
 
+    def AlterPartition(
+        self, request: pb.AlterPartitionRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.AlterPartitionResponse]: ...
+
+    def HandOver(
+        self, request: pb.HandOverRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.HandOverResponse]: ...
+
     def AlterClientQuotas(
         self, request: pb.AlterClientQuotasRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.AlterClientQuotasResponse]: ...
@@ -98,6 +106,10 @@ class ControllerService(Protocol):
     async def RaiseLeaderEpochs(
         self, request: pb.RaiseLeaderEpochsRequest
     ) -> pb.RaiseLeaderEpochsResponse: ...
+
+    async def AlterPartition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse: ...
+
+    async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse: ...
 
     async def AlterClientQuotas(
         self, request: pb.AlterClientQuotasRequest

@@ -43,7 +43,7 @@ class WatchRequest(_message.Message):
     """The latest term in that image; empty when it has none."""
     @_builtins.property
     def node(self) -> _metadata_pb2.NodeRecord:
-        """A storage node; `fenced` and `node_epoch` are the controller's to set."""
+        """A storage node; `fenced`, `stopping` and `node_epoch` are the controller's to set."""
 
     @_builtins.property
     def gateway(self) -> _metadata_pb2.GatewayRecord:
@@ -895,6 +895,204 @@ class RaiseLeaderEpochsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RaiseLeaderEpochsResponse: _TypeAlias = RaiseLeaderEpochsResponse  # noqa: Y015
+
+@_typing.final
+class AlterPartitionRequest(_message.Message):
+    """In-sync replicas that leaders on one storage node propose (KIP-497, KIP-903)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """The node that leads the partitions."""
+    node_epoch: _builtins.int
+    """Under which epoch it registered."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrProposal]:
+        """The partitions; each is decided by itself."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        node_epoch: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___IsrProposal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_epoch", b"node_epoch", "node_id", b"node_id", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionRequest: _TypeAlias = AlterPartitionRequest  # noqa: Y015
+
+@_typing.final
+class IsrProposal(_message.Message):
+    """The in-sync replicas that a partition shall have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITION_EPOCH_FIELD_NUMBER: _builtins.int
+    ISR_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The id of the topic: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    leader_epoch: _builtins.int
+    """The epoch of the leader that proposes."""
+    partition_epoch: _builtins.int
+    """The epoch of the record that it goes by: the proposal counts while that is the newest."""
+    @_builtins.property
+    def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrMember]:
+        """All of them, the leader too."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        partition_epoch: _builtins.int = ...,
+        isr: _abc.Iterable[Global___IsrMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isr", b"isr", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IsrProposal: _TypeAlias = IsrProposal  # noqa: Y015
+
+@_typing.final
+class IsrMember(_message.Message):
+    """One in-sync replica."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """Its node."""
+    broker_epoch: _builtins.int
+    """Under which epoch it fetched; -1 when the leader does not know."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IsrMember: _TypeAlias = IsrMember  # noqa: Y015
+
+@_typing.final
+class AlterPartitionResponse(_message.Message):
+    """Results, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrResult]:
+        """One result a partition."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___IsrResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterPartitionResponse: _TypeAlias = AlterPartitionResponse  # noqa: Y015
+
+@_typing.final
+class IsrResult(_message.Message):
+    """What became of a proposal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; 0 when the partition is now as it was proposed, also when it already was."""
+    @_builtins.property
+    def partition(self) -> _metadata_pb2.PartitionRecord:
+        """The partition as stored; absent on failure."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        partition: _metadata_pb2.PartitionRecord | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IsrResult: _TypeAlias = IsrResult  # noqa: Y015
+
+@_typing.final
+class HandOverRequest(_message.Message):
+    """Who is about to stop."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """The node, as it registered."""
+    incarnation_id: _builtins.str
+    """Which process of that node."""
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        incarnation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation_id", b"incarnation_id", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandOverRequest: _TypeAlias = HandOverRequest  # noqa: Y015
+
+@_typing.final
+class HandOverResponse(_message.Message):
+    """How far it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    led_partitions: _builtins.int
+    """Partitions that the node still leads and another could: at 0 it may go. Those that only it can lead do not count."""
+    def __init__(
+        self,
+        *,
+        led_partitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["led_partitions", b"led_partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandOverResponse: _TypeAlias = HandOverResponse  # noqa: Y015
 
 @_typing.final
 class AlterClientQuotasRequest(_message.Message):

@@ -178,6 +178,7 @@ class NodeRecord(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     FENCED_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    STOPPING_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """The broker id."""
     incarnation_id: _builtins.str
@@ -194,6 +195,8 @@ class NodeRecord(_message.Message):
     """
     fenced: _builtins.bool
     """A fenced node leads nothing and is not shown to clients."""
+    stopping: _builtins.bool
+    """It said that it is about to stop: it comes to lead nothing any more, nor into any ISR. Until its next process registers."""
     @_builtins.property
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The broker settings of the node's configuration file, under Kafka's names, as they were written there."""
@@ -209,10 +212,11 @@ class NodeRecord(_message.Message):
         position: _builtins.int | None = ...,
         fenced: _builtins.bool = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        stopping: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "position", b"position"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "address", b"address", "configs", b"configs", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "address", b"address", "configs", b"configs", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack", "stopping", b"stopping"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
     _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015

@@ -49,6 +49,7 @@ BROKER_RESOURCE: Final = 4
 """Kafka's ConfigResource type of a broker."""
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+_TO_BE_FOUND: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,16 @@ class MetadataImage:
     """The terms of active controllers that led here, oldest first (see `history`)."""
     changes: ImageChanges | None = field(default=None, repr=False, compare=False)
     """What `apply` changed; None for an image that was not made by it."""
+    eligible_epochs: Mapping[int, int] = field(
+        default_factory=lambda: _TO_BE_FOUND, repr=False, compare=False
+    )
+    """The broker epoch of each node that may lead and be in sync: registered, not fenced, not stopping. It follows from
+    `nodes`, and is the same object until one of them changes.
+    """
+
+    def __post_init__(self) -> None:
+        if self.eligible_epochs is _TO_BE_FOUND:
+            object.__setattr__(self, "eligible_epochs", _eligible_epochs(self.nodes))
 
     @property
     def records(self) -> dict[str, MetadataRecord]:
@@ -146,6 +157,16 @@ class MetadataImage:
         for record in records:
             draft.replay(record)
         return draft.finish(revision)
+
+
+def _eligible_epochs(nodes: Mapping[int, NodeRecord]) -> Mapping[int, int]:
+    return MappingProxyType(
+        {
+            node_id: node.node_epoch
+            for node_id, node in sorted(nodes.items())
+            if not node.fenced and not node.stopping
+        }
+    )
 
 
 def node_key(node_id: int) -> str:
@@ -267,6 +288,8 @@ class _Draft:
         self._configs[resource] = None
 
     def finish(self, revision: int) -> MetadataImage:
+        if "nodes" in self._changed:
+            self._changed["eligible_epochs"] = _eligible_epochs(self._changed["nodes"])
         if self._topics or self._partitions:
             self._finish_topics()
         if self._deleted_topics:

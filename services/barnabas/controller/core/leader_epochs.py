@@ -6,6 +6,7 @@ from typing import Final
 
 from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision, partition_entry
+from barnabas.controller.core.nodes import registered_process
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import RaiseLeaderEpochsRequest, RaiseLeaderEpochsResponse
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -29,11 +30,7 @@ def raise_leader_epochs(
     Raises KafkaError STALE_BROKER_EPOCH for a process that is not the node's, INVALID_REQUEST.
     """
     node_id = request.node_id
-    node = image.nodes.get(node_id)
-    if node is None or node.fenced or node.incarnation_id != request.incarnation_id:
-        raise KafkaError(
-            ErrorCode.stale_broker_epoch, f"this process is not registered as storage node {node_id}"
-        )
+    registered_process(image, node_id, request.incarnation_id)
     if len(request.partitions) > limits.SEEN_LEADER_EPOCHS_MAX:
         raise KafkaError(
             ErrorCode.invalid_request, f"leader epochs of {limits.SEEN_LEADER_EPOCHS_MAX} partitions at most"

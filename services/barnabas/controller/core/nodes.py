@@ -1,4 +1,4 @@
-"""Storage nodes register, restart and are fenced; leadership follows."""
+"""Storage nodes register, restart, stop and are fenced; leadership follows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from itertools import count
 
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elections import (
+    after_hand_over,
     after_node_came,
     after_node_left,
     after_node_restarted,
     elections,
 )
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import HandOverRequest, HandOverResponse
 from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord
 from barnabas.metadata.image import MetadataImage, node_key
 
@@ -37,15 +39,20 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         configs=dict(node.configs),
         node_epoch=known.node_epoch if known is not None and same_process else _next_epoch(image, known),
         position=known.position if known is not None else _free_position(image, node),
+        stopping=known is not None and same_process and known.stopping,
     )
     records = []
     if known != stored:
         records.append(MetadataRecord(key=node_key(node.node_id), node=stored))
-    others = {other.node_id for other in image.live_nodes() if other.node_id != node.node_id}
-    if known is not None and not known.fenced and not same_process:
-        records += elections(image, lambda p: after_node_restarted(p, node.node_id, others))
+    eligible = image.eligible_epochs.keys() - {node.node_id}
+    if not stored.stopping:
+        eligible |= {node.node_id}
+    if known is not None and not same_process:
+        records += elections(
+            image, lambda p, unclean: after_node_restarted(p, node.node_id, eligible, unclean)
+        )
     elif known is None or known.fenced:
-        records += elections(image, lambda p: after_node_came(p, node.node_id))
+        records += elections(image, lambda p, unclean: after_node_came(p, eligible, unclean))
     return Decision(tuple(records), stored)
 
 
@@ -57,10 +64,42 @@ def fence_node(image: MetadataImage, node_id: int) -> Decision[None]:
     fenced = NodeRecord()
     fenced.CopyFrom(known)
     fenced.fenced = True
-    others = {node.node_id for node in image.live_nodes() if node.node_id != node_id}
+    others = image.eligible_epochs.keys() - {node_id}
     records = [MetadataRecord(key=node_key(node_id), node=fenced)]
-    records += elections(image, lambda p: after_node_left(p, node_id, others))
+    records += elections(image, lambda p, unclean: after_node_left(p, node_id, others, unclean))
     return Decision(tuple(records), None)
+
+
+def hand_over(image: MetadataImage, request: HandOverRequest) -> Decision[HandOverResponse]:
+    """The node is about to stop: it leaves every ISR that another eligible node is in, and leads nothing any more that
+    such a one can lead. Asked again, it changes what has come about since.
+
+    Raises KafkaError STALE_BROKER_EPOCH for a process that is not the node's.
+    """
+    node_id = request.node_id
+    known = registered_process(image, node_id, request.incarnation_id)
+    records = []
+    if not known.stopping:
+        stopping = NodeRecord()
+        stopping.CopyFrom(known)
+        stopping.stopping = True
+        records.append(MetadataRecord(key=node_key(node_id), node=stopping))
+    others = image.eligible_epochs.keys() - {node_id}
+    records += elections(image, lambda p, _: after_hand_over(p, node_id, others))
+    after = image.apply(records, image.revision + 1)
+    led = (p for topic in after.topics.values() for p in topic.partitions if p.leader == node_id)
+    movable = sum(1 for partition in led if not others.isdisjoint(partition.isr))
+    return Decision(tuple(records), HandOverResponse(led_partitions=movable))
+
+
+def registered_process(image: MetadataImage, node_id: int, incarnation_id: str) -> NodeRecord:
+    """The node's record. Raises KafkaError STALE_BROKER_EPOCH for a process that is not the node's (any more)."""
+    node = image.nodes.get(node_id)
+    if node is None or node.fenced or node.incarnation_id != incarnation_id:
+        raise KafkaError(
+            ErrorCode.stale_broker_epoch, f"this process is not registered as storage node {node_id}"
+        )
+    return node
 
 
 def _next_epoch(image: MetadataImage, known: NodeRecord | None) -> int:
