@@ -33,6 +33,7 @@ class NodeCounts:
         "isr_shrinks",
         "read_times",
         "refused_appends",
+        "replicated_bytes_out",
         "streams",
         "topics",
     )
@@ -45,6 +46,7 @@ class NodeCounts:
         self.read_times = Histogram(SECONDS_BUCKETS)
         self.isr_shrinks = 0
         self.isr_expands = 0
+        self.replicated_bytes_out = 0
         self.refused_appends: Counter[int] = Counter()
         """By Kafka's error code."""
 

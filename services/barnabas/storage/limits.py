@@ -120,3 +120,27 @@ CLEANING_PAUSE_SECONDS_MAX: Final = 0.25
 
 CLEANING_BACKOFF_MS_MIN: Final = 100
 """The shortest rest between two looks for dirty logs, whatever the setting says."""
+
+REPLICA_NEWS_SECONDS: Final = 0.1
+"""How long a follower may not know of a higher watermark that does not go with records. Kafka's tell it within
+replica.fetch.wait.max.ms, half a second."""
+
+ISR_CALL_SECONDS_MAX: Final = 10.0
+"""How long the controller may take to decide on other in-sync replicas before it is asked again."""
+
+ISR_RETRY_SECONDS_MIN: Final = 0.05
+ISR_RETRY_SECONDS_MAX: Final = 1.0
+"""Pauses until it is asked again."""
+
+ISR_CHANGES_PER_CALL: Final = 1_000
+"""Partitions in one call."""
+
+LAG_CHECKS_AT_ONCE: Final = 1_000
+"""Partitions whose followers are looked over before others have their turn on the event loop."""
+
+HAND_OVER_SECONDS_MAX: Final = 5.0
+"""How long a stopping node waits for others to lead what it leads. With the other steps it fits into the kernel's
+STOP_SECONDS_MAX."""
+
+HAND_OVER_PAUSE_SECONDS: Final = 0.05
+"""Until the controller is asked again whether they do."""

@@ -18,7 +18,12 @@ from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.errors import LinkError
 from barnabas.links.stream_metrics import StreamCollector
 from barnabas.log.errors import LogStoreError
-from barnabas.messages.controller_pb2 import RaiseLeaderEpochsRequest, SeenLeaderEpoch, WatchRequest
+from barnabas.messages.controller_pb2 import (
+    HandOverRequest,
+    RaiseLeaderEpochsRequest,
+    SeenLeaderEpoch,
+    WatchRequest,
+)
 from barnabas.messages.metadata_pb2 import NodeRecord
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
@@ -40,6 +45,7 @@ from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.storage.metrics import StorageCollector
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.replication.follower_session import ReplicationHandler
 from barnabas.storage.servicer import StorageServicer
 from barnabas.storage.upkeep.cleaning import Cleaning
 from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector
@@ -170,12 +176,15 @@ class StorageNode:
                     tasks.create_task(self._follow(subscription), name="metadata"),
                     tasks.create_task(self.replicas.run(), name="replicas"),
                     tasks.create_task(self._raise_epochs(subscription), name="newer leader epochs"),
+                    tasks.create_task(self._change_isr(subscription), name="in-sync replicas"),
+                    tasks.create_task(self._watch_lag(), name="lagging followers"),
                     tasks.create_task(self.upkeep.run(), name="upkeep"),
                     tasks.create_task(self.disk_usage.run(), name="disk usage"),
                 ]
                 if self._config.log_cleaner_enable:
                     background.append(tasks.create_task(self.cleaning.run(), name="log-cleaner"))
                 await self._context.stopping.wait()
+                await self._hand_over(subscription)
                 await self.appends.stop(limits.STOP_ANSWERS_SECONDS_MAX)
                 # Before the controller is left: gateways wait no longer for a node that has gone.
                 await serving.aclose()
@@ -213,6 +222,7 @@ class StorageNode:
         servicer = StorageServicer(
             self.appends,
             self.fetches,
+            ReplicationHandler(self.replicas, self.replicas.isr_changes),
             ListOffsetsHandler(self.replicas),
             OffsetForLeaderEpochHandler(self.replicas),
             DeleteRecordsHandler(self.replicas),
@@ -270,6 +280,39 @@ class StorageNode:
             return ""
 
         await self.replicas.newer_epochs.run(tell)
+
+    async def _change_isr(self, subscription: MetadataSubscription) -> None:
+        """Ask the controller for other in-sync replicas, until cancelled."""
+        await self.replicas.isr_changes.run(
+            lambda request: subscription.controller.AlterPartition(
+                request, timeout=limits.ISR_CALL_SECONDS_MAX
+            )
+        )
+
+    async def _watch_lag(self) -> None:
+        lag_ms_max = self.replicas.broker_value("replica.lag.time.max.ms")
+        assert isinstance(lag_ms_max, int)
+        await self.replicas.isr_changes.watch(self.replicas.by_partition.values, lag_ms_max)
+
+    async def _hand_over(self, subscription: MetadataSubscription) -> None:
+        """Have others lead what they can, while this node still serves and follows the metadata."""
+        if all(len(replica.record.replicas) <= 1 for replica in self.replicas.by_partition.values()):
+            return
+        request = HandOverRequest(node_id=self._config.node_id, incarnation_id=self._incarnation_id)
+        try:
+            async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
+                while await self._leads_for_others(subscription, request):
+                    await asyncio.sleep(limits.HAND_OVER_PAUSE_SECONDS)
+        except TimeoutError:
+            log.warning("this node stops although others do not lead yet what it leads")
+
+    async def _leads_for_others(self, subscription: MetadataSubscription, request: HandOverRequest) -> bool:
+        try:
+            answer = await subscription.controller.HandOver(request, timeout=limits.HAND_OVER_SECONDS_MAX)
+        except LinkError as error:
+            log.debug("the controller did not have others lead", reason=str(error))
+            return True
+        return answer.led_partitions > 0
 
     def _add_conditions(self, subscription: MetadataSubscription) -> None:
         def is_registered() -> bool:

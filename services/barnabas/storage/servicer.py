@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
-from barnabas.links.storage_messages import PartitionFetched
+from barnabas.links.storage_messages import PartitionFetched, ReplicaFetched
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     AppendResult,
@@ -19,6 +19,7 @@ from barnabas.messages.storage_pb2 import (
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    ReplicaPositionsFrame,
 )
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
@@ -27,6 +28,7 @@ from barnabas.storage.handlers.describe_producers import DescribeProducersHandle
 from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from barnabas.storage.replication.follower_session import ReplicationHandler
 
 
 class StorageServicer:
@@ -36,6 +38,7 @@ class StorageServicer:
         self,
         appends: AppendHandler,
         fetches: FetchHandler,
+        replication: ReplicationHandler,
         list_offsets: ListOffsetsHandler,
         offset_for_leader_epoch: OffsetForLeaderEpochHandler,
         delete_records: DeleteRecordsHandler,
@@ -44,6 +47,7 @@ class StorageServicer:
     ) -> None:
         self.appends = appends
         self.fetches = fetches
+        self._replication = replication
         self._list_offsets = list_offsets
         self._offset_for_leader_epoch = offset_for_leader_epoch
         self._delete_records = delete_records
@@ -61,6 +65,11 @@ class StorageServicer:
         is_client: bool,
     ) -> UnansweredFetches:
         return UnansweredFetches(self.fetches, answer, wait_for_room, is_client=is_client)
+
+    def Replicate(
+        self, positions: AsyncIterator[ReplicaPositionsFrame]
+    ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
+        return self._replication.follow(positions)
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._list_offsets.handle(request)

@@ -59,6 +59,7 @@ from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.replication.follower_session import ReplicationHandler
 from barnabas.storage.servicer import StorageServicer
 from barnabas.storage.upkeep.cleaning import Cleaning
 from barnabas.storage.upkeep.schedules import Upkeep
@@ -279,6 +280,7 @@ def make_servicer(node: StorageHarness) -> StorageServicer:
     return StorageServicer(
         node.appends,
         node.fetches,
+        ReplicationHandler(node.replicas, node.replicas.isr_changes),
         ListOffsetsHandler(node.replicas),
         OffsetForLeaderEpochHandler(node.replicas),
         DeleteRecordsHandler(node.replicas),

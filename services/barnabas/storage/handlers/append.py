@@ -9,8 +9,6 @@ is taken back and never written; what has begun may still land, as with any REQU
 
 A node that stops refuses what comes from then on (`AppendHandler.stop`), and answers what it has taken: a producer that
 does not know whether its records were written has to send them again, and one without a sequence writes them twice.
-
-Knowingly missing: followers (there is one replica). `replica/leader_state.py` waits for them where there are some.
 """
 
 from __future__ import annotations

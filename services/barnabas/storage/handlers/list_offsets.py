@@ -5,6 +5,9 @@ record with the highest timestamp (KIP-734), -4 earliest local (KIP-405), -5 lat
 pending upload; anything else is looked up exact to the record, in a thread; a log directory that does not
 answer fails its own partitions with KAFKA_STORAGE_ERROR.
 
+A leader that does not know yet how far its predecessor had come answers OFFSET_NOT_AVAILABLE where that could be later
+than what it knows (KIP-207).
+
 Knowingly missing: tiered storage, so that -4 is the log start offset and -5 and -6 find nothing.
 """
 
@@ -78,6 +81,8 @@ class ListOffsetsHandler:
         bound = replica.last_stable_offset if committed else replica.high_watermark
         wanted = item.timestamp_ms
         if wanted == LATEST:
+            if not replica.is_high_watermark_known:
+                raise KafkaError(ErrorCode.offset_not_available)
             return TimestampedOffset(bound, -1, replica.log.latest().leader_epoch)
         if wanted in (EARLIEST, EARLIEST_LOCAL):
             return replica.log.earliest()
@@ -87,7 +92,11 @@ class ListOffsetsHandler:
             raise KafkaError(ErrorCode.unsupported_version, f"there is no timestamp {wanted}")
         assert replica.lane is not None, "a log has its lane"
         found = await replica.lane.run(replica.lane.read, partial(_look_up, replica.log, wanted))
-        return found if found is not None and found.offset < bound else NOTHING
+        if found is not None and found.offset < bound:
+            return found
+        if not replica.is_high_watermark_known:
+            raise KafkaError(ErrorCode.offset_not_available)
+        return NOTHING
 
 
 def _look_up(opened: PartitionLog, timestamp_ms: int) -> TimestampedOffset | None:

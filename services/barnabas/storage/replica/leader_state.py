@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from barnabas.messages.metadata_pb2 import PartitionRecord
 
 UNKNOWN_OFFSET: Final = -1
+UNKNOWN_EPOCH: Final = -1
 LONG_AGO: Final = float("-inf")
 
 
@@ -36,7 +37,7 @@ class Follower:
 
     def __init__(self, caught_up_ms: float) -> None:
         self.log_end_offset = UNKNOWN_OFFSET
-        self.broker_epoch = -1
+        self.broker_epoch = UNKNOWN_EPOCH
         self.caught_up_ms = caught_up_ms
         """When it last had all that the leader had."""
         self.fetched_ms = LONG_AGO
@@ -141,6 +142,18 @@ class LeaderState:
         self.is_alone = not self.is_short and not self._caught_up and self._maximal <= {self._node_id}
 
     @property
+    def outsiders(self) -> list[int]:
+        """The followers that are not in sync, while nothing is proposed."""
+        return (
+            [] if self._pending is not None else [node for node in self._followers if node not in self._isr]
+        )
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the leader epoch began: a high watermark before it may be behind what was known earlier (KIP-207)."""
+        return self._epoch_start
+
+    @property
     def in_sync(self) -> int:
         """How many replicas are in sync, as the controller last said."""
         return len(self._isr)
@@ -197,13 +210,22 @@ class LeaderState:
             self._look()
         return True
 
+    def on_gone(self, node: int) -> None:
+        """The follower's stream has ended: it is nobody to take into the ISR before it fetches again."""
+        follower = self._followers.get(node)
+        if follower is not None:
+            follower.broker_epoch = UNKNOWN_EPOCH
+            self._caught_up.discard(node)
+            self._look()
+
     def _may_join(self, node: int, eligible: Mapping[int, int]) -> bool:
         return eligible.get(node) == self._followers[node].broker_epoch
 
     # -- other in-sync replicas ----------------------------------------------------------------------------------
 
     def expand(self, node: int, *, high_watermark: int, eligible: Mapping[int, int]) -> Proposal | None:
-        """Propose to take `node` into the ISR, if it has what it takes; for after each of its fetches.
+        """Propose to take `node` into the ISR, if it has what it takes; for after each of its fetches, and whenever
+        something else changed, for one that has everything fetches only once.
 
         It must have all that is committed, also by leaders before this one: they may have known of a higher watermark,
         but of nothing after this leader epoch began (KAFKA-7128).
@@ -226,11 +248,12 @@ class LeaderState:
 
         For now and then, and when a node is fenced: the high watermark waits no longer for who cannot join.
         """
-        lagging = {
-            node
-            for node, follower in self._followers.items()
-            if follower.log_end_offset != log_end_offset and now_ms - follower.caught_up_ms > lag_ms_max
-        }
+        lagging = set()
+        for node, follower in self._followers.items():
+            if follower.log_end_offset == log_end_offset:
+                follower.caught_up_ms = max(follower.caught_up_ms, now_ms)  # it need not fetch again to be so
+            elif now_ms - follower.caught_up_ms > lag_ms_max:
+                lagging.add(node)
         gone = {node for node in self._caught_up if not self._may_join(node, eligible)}
         if not self._caught_up.isdisjoint(lagging | gone):
             self._caught_up -= lagging | gone
@@ -243,7 +266,7 @@ class LeaderState:
         self._pending = isr
         self._caught_up -= isr
         self._look()
-        own = eligible.get(self._node_id, -1)
+        own = eligible.get(self._node_id, UNKNOWN_EPOCH)
         members = (
             (node, own if node == self._node_id else self._followers[node].broker_epoch)
             for node in sorted(isr)

@@ -11,8 +11,10 @@ deleted, or other nodes have the partition now.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.kafka_values import ALL_REPLICAS, LONG_MAX, NO_EPOCH
@@ -33,12 +35,27 @@ from barnabas.storage.replica.error_codes import (
     STORAGE_ERROR,
     UNKNOWN_EPOCH,
 )
-from barnabas.storage.replica.leader_state import LeaderState
+from barnabas.storage.replica.leader_state import LeaderState, Proposal
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.replica.topic_settings import TopicSettings
 from barnabas.storage.replica.unseen_bytes import UnseenBytes
 
 log = get_logger("storage.replica")
+
+
+class FollowerListener(Protocol):
+    """A follower's stream, to the replica that leads it."""
+
+    @property
+    def node_id(self) -> int: ...
+    def on_growth(self, replica: Replica) -> None:
+        """Something was appended."""
+
+    def on_news(self, replica: Replica) -> None:
+        """The high watermark moved, or the start of the log."""
+
+    def on_change(self, replica: Replica) -> None:
+        """It does not lead any more as it did."""
 
 
 class Replica:
@@ -83,6 +100,8 @@ class Replica:
         """Whether the log could not be opened, or the disk failed where what it holds is no longer known."""
         self.watchers: dict[WaitingFetch, int] = {}
         """Waiting fetches and the offset that each wants."""
+        self.followers: dict[FollowerListener, None] = {}
+        """The streams of those who follow it."""
         self.counts = counts
         self.appending = Appending(self, refused)
         self._node_id = node_id
@@ -106,6 +125,11 @@ class Replica:
     @property
     def is_leader(self) -> bool:
         return self.leader is not None
+
+    @property
+    def is_high_watermark_known(self) -> bool:
+        """Whether the leader knows as much of the high watermark as any before it: it has come to its epoch's start."""
+        return self.leader is None or self.high_watermark >= self.leader.epoch_start
 
     @property
     def last_stable_offset(self) -> int:
@@ -207,7 +231,7 @@ class Replica:
 
     def _lead(self, record: PartitionRecord) -> None:
         """A leader epoch of this replica begins."""
-        now_ms, end_offset = self._clock.now_ms(), self._end_offset
+        now_ms, end_offset = _loop_ms(), self._end_offset
         if self.leader is not None:
             self.leader.begin_epoch(record, log_end_offset=end_offset, now_ms=now_ms)
         else:
@@ -258,6 +282,54 @@ class Replica:
             return 0
         return FENCED_EPOCH if leader_epoch < self.leader_epoch else UNKNOWN_EPOCH
 
+    # -- its followers ------------------------------------------------------------------------------------------
+
+    def on_replicated(self, node: int, offset: int, broker_epoch: int, eligible: Mapping[int, int]) -> bool:
+        """The follower `node` has everything before `offset`; False if it is none, or not any more."""
+        leader = self.leader
+        if leader is None or not leader.on_fetch(
+            node,
+            offset,
+            log_end_offset=self._end_offset,
+            broker_epoch=broker_epoch,
+            eligible=eligible,
+            now_ms=_loop_ms(),
+        ):
+            return False
+        self._advance_high_watermark()
+        return True
+
+    def on_follower_gone(self, node: int) -> None:
+        """The stream of the follower has ended; it may have another one already."""
+        if self.leader is not None and not any(each.node_id == node for each in self.followers):
+            self.leader.on_gone(node)
+
+    def wider_isr(self, eligible: Mapping[int, int]) -> Proposal | None:
+        """What the controller is to be asked for if a follower has come to be in sync."""
+        if self.leader is None:
+            return None
+        for node in self.leader.outsiders:
+            proposal = self.leader.expand(node, high_watermark=self.high_watermark, eligible=eligible)
+            if proposal is not None:
+                return proposal
+        return None
+
+    def narrower_isr(self, lag_ms_max: float, eligible: Mapping[int, int]) -> Proposal | None:
+        """What the controller is to be asked for if followers have lagged too long; for now and then."""
+        if self.leader is None:
+            return None
+        proposal = self.leader.shrink(
+            log_end_offset=self._end_offset, lag_ms_max=lag_ms_max, eligible=eligible, now_ms=_loop_ms()
+        )
+        self._advance_high_watermark()
+        return proposal
+
+    def on_proposal_refused(self, proposal: Proposal) -> None:
+        """The controller does not change the ISR as it was asked."""
+        if self.leader is not None:
+            self.leader.on_refused(proposal)
+            self._advance_high_watermark()
+
     # -- acknowledging ------------------------------------------------------------------------------------------
 
     @property
@@ -298,6 +370,8 @@ class Replica:
         leader, durability = self.leader, self._durability
         assert durability is not None, "a log has its durability"
         durability.on_append(self.settings.log)
+        for follower in self.followers:
+            follower.on_growth(self)
         if (
             self.high_watermark == start_offset
             and leader is not None
@@ -328,7 +402,16 @@ class Replica:
             self._for_high_watermark.release(offset)
         if self.watchers:
             self._purgatory.on_growth(self, size_bytes)
+        for follower in self.followers:
+            follower.on_news(self)
 
     def _complete_watchers(self) -> None:
+        for follower in list(self.followers):
+            follower.on_change(self)
         for fetch in list(self.watchers):
             fetch.complete()
+
+
+def _loop_ms() -> float:
+    """Peers' time: that of the event loop, which no user's clock moves."""
+    return asyncio.get_running_loop().time() * 1000

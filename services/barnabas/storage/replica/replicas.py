@@ -34,6 +34,7 @@ from barnabas.storage.directories.failed_openings import is_for_now
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.replica.error_codes import NOT_LEADER
+from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
@@ -62,6 +63,7 @@ class Replicas:
         self.image = MetadataImage()
         self.by_partition: dict[tuple[bytes, int], Replica] = {}
         self.newer_epochs = NewerEpochs()
+        self.isr_changes = IsrChanges(node_id, lambda: self.image)
         self.refused_while_absent = RefusedWhileAbsent(clock.monotonic)
         self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
@@ -178,6 +180,10 @@ class Replicas:
             if changes.deleted_topics:
                 self._on_topics_deleted(changes.deleted_topics)
             self._update_settings(changes.configs)
+        if new.eligible_epochs is not old.eligible_epochs:
+            # A follower that has everything does not fetch again: it may be let in by this alone.
+            for replica in self.by_partition.values():
+                self.isr_changes.look_at(replica)
         self._changed.set()
 
     def _follow_everything(self) -> None:
@@ -212,6 +218,7 @@ class Replicas:
         replica.update_settings(settings)
         replica.follow(record)
         self.newer_epochs.on_followed(replica)
+        self.isr_changes.look_at(replica)
         if replica.is_offline:
             self._places[replica].try_again(replica)
 
@@ -283,6 +290,7 @@ class Replicas:
         self.counts.remove_partition(replica.topic)
         self._directories.release(replica.topic, replica.index)
         self.newer_epochs.on_left(replica)
+        self.isr_changes.on_left(replica)
         if replica.topic_id not in self.image.deleted_topics:
             # It may come again; what still waits for it is refused below, and remembered as well. Many that were
             # deleted would displace others.
