@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink, ControllerService
     from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
-    from barnabas.links.storage_link import AnswerRoom, StorageLink, StorageService
+    from barnabas.links.storage_link import AnswerRoom, RemoteStorageLink, StorageService
     from barnabas.links.stream_counts import StorageStreamCounts
 
 
@@ -48,7 +48,7 @@ class Network(Protocol):
         reads_for_clients: bool = True,
         append_bytes_max: int | None = None,
         answer_room: AnswerRoom | None = None,
-    ) -> StorageLink:
+    ) -> RemoteStorageLink:
         """`counts` are those of all the service's links to storage nodes; the link's own where nobody looks at them.
 
         `append_bytes_max` is what may be unanswered of appends before further ones are refused. Results of fetches are

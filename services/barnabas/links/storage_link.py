@@ -111,15 +111,6 @@ class StorageLink(Protocol):
     @property
     def fetches(self) -> Fetches: ...
 
-    def Replicate(
-        self, positions: AsyncIterator[ReplicaPositionsFrame]
-    ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
-        """Follow what is appended at the node, from the `positions` that are given; they end with the generator.
-
-        It ends when the node ends the stream, and fails with a `LinkError` when that breaks.
-        """
-        ...
-
     def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
     ) -> Awaitable[ListOffsetsResponse]: ...
@@ -142,6 +133,19 @@ class StorageLink(Protocol):
 
     async def close(self) -> None:
         """What waits fails."""
+        ...
+
+
+class RemoteStorageLink(StorageLink, Protocol):
+    """A storage node that may be another one than that which asks: it can be followed, too."""
+
+    def Replicate(
+        self, positions: AsyncIterator[ReplicaPositionsFrame]
+    ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
+        """Follow what is appended at the node, from the `positions` that are given; they end with the generator.
+
+        It ends when the node ends the stream, and fails with a `LinkError` when that breaks.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ from barnabas.rpc.server import RpcServer
 if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink
     from barnabas.links.coordinator_link import CoordinatorLink
-    from barnabas.links.storage_link import AnswerRoom, StorageLink
+    from barnabas.links.storage_link import AnswerRoom, RemoteStorageLink
     from barnabas.links.stream_counts import StorageStreamCounts
 
 
@@ -27,7 +27,7 @@ class GrpcNetwork:
         reads_for_clients: bool = True,
         append_bytes_max: int | None = None,
         answer_room: AnswerRoom | None = None,
-    ) -> StorageLink:
+    ) -> RemoteStorageLink:
         from barnabas.rpc.storage_streams import StorageConnection
 
         connection = StorageConnection(
@@ -37,7 +37,7 @@ class GrpcNetwork:
             append_bytes_max=append_bytes_max or UNANSWERED_BYTES_MAX,
             answer_room=answer_room,
         )
-        return cast("StorageLink", connection)
+        return cast("RemoteStorageLink", connection)
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
         from barnabas.messages.coordinator_pb2 import DESCRIPTOR

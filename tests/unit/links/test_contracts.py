@@ -11,7 +11,7 @@ from barnabas.controller.servicer import ControllerServicer
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
-from barnabas.links.storage_link import StorageLink, StorageService
+from barnabas.links.storage_link import RemoteStorageLink, StorageService
 from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2
 from barnabas.storage.servicer import StorageServicer
 
@@ -22,7 +22,7 @@ STORAGE = storage_pb2.DESCRIPTOR.services_by_name["Storage"]
 
 def calls_of(end: type[Any]) -> set[str]:
     """The methods that are named as calls are, with a capital."""
-    return {name for name in vars(end) if name[0].isupper()}
+    return {name for part in end.__mro__ for name in vars(part) if name[0].isupper()}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def calls_of(end: type[Any]) -> set[str]:
     [
         (CONTROLLER, ControllerLink, ControllerService, ControllerServicer),
         (COORDINATOR, CoordinatorLink, CoordinatorService, CoordinatorServicer),
-        (STORAGE, StorageLink, StorageService, StorageServicer),
+        (STORAGE, RemoteStorageLink, StorageService, StorageServicer),
     ],
     ids=["controller", "coordinator", "storage"],
 )
