@@ -1,6 +1,6 @@
 """ListOffsets (key 2): offsets by timestamp, and the ends of the log.
 
-v2 adds the isolation level, v4 leader epochs, v7 the record with the highest timestamp (KIP-734), v8 the local log's
+v2 adds the isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE (KIP-207), v7 the record with the highest timestamp (KIP-734), v8 the local log's
 start (KIP-405), v9 the latest tiered offset, v10 a timeout, v11 the earliest pending upload.
 """
 
@@ -16,10 +16,12 @@ from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult
-from barnabas.metadata.leaders import NOBODY_LEADS
+from barnabas.metadata.leaders import NO_LEADER_TO_SHOW, NOBODY_LEADS
 
 _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special timestamps that older versions do not have."""
+_OFFSET_NOT_AVAILABLE_FROM: Final = 5
+"""Older versions hear LEADER_NOT_AVAILABLE from a leader that does not know its high watermark yet (KIP-207)."""
 
 
 async def handle(request: Request) -> Answer:
@@ -70,9 +72,12 @@ def _failed(code: ErrorCode) -> ListOffsetsResult:
 def _answer(request: Request, partition: Any, result: ListOffsetsResult) -> dict[str, Any]:
     if request.version < _FIRST_VERSION_OF.get(partition.timestamp, 0):
         result = _failed(ErrorCode.unsupported_version)
+    code = client_code(result.error_code)
+    if code == ErrorCode.offset_not_available and request.version < _OFFSET_NOT_AVAILABLE_FROM:
+        code = NO_LEADER_TO_SHOW
     return {
         "partition_index": partition.partition_index,
-        "error_code": client_code(result.error_code),
+        "error_code": code,
         "timestamp": result.timestamp_ms,
         "offset": result.offset,
         "leader_epoch": result.leader_epoch,

@@ -215,3 +215,18 @@ async def test_producers_of_a_topic_that_is_not_there() -> None:
     parts = [topic.partitions[0] for topic in answer.topics]
     assert [part.error_code for part in parts] == [ErrorCode.unknown_topic_or_partition] * 2
     assert [part.error_message for part in parts] == ["There is no topic other.", None]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
+)
+async def test_an_end_that_is_not_known_yet_has_an_older_name(version: int, code: ErrorCode) -> None:
+    gateway = Gateway()
+    gateway.node(1).answers["ListOffsets"] = lambda _: ListOffsetsResponse(
+        results=[ListOffsetsResult(error_code=int(ErrorCode.offset_not_available), offset=-1)]
+    )
+    topics = [{"name": "bills", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+    body = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+    answer = await gateway.ask(LIST_OFFSETS, version, body)
+    (part,) = answer.topics[0].partitions
+    assert (part.error_code, part.offset) == (code, -1)

@@ -375,7 +375,7 @@ async def test_a_proposal_that_held_already_is_over(
         assert leader.outsiders == [2, 3]
 
 
-# -- look-ups after an election -----------------------------------------------------------------------------------------
+# -- look-ups after an election ---------------------------------------------------------------------------------------
 
 
 async def test_the_end_is_not_told_before_it_is_known(
