@@ -1,7 +1,8 @@
 """ListOffsets (key 2): offsets by timestamp, and the ends of the log.
 
-v2 adds the isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE (KIP-207), v7 the record with the highest timestamp (KIP-734), v8 the local log's
-start (KIP-405), v9 the latest tiered offset, v10 a timeout, v11 the earliest pending upload.
+v2 adds the isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE (KIP-207), v7 the record with the highest
+timestamp (KIP-734), v8 the local log's start (KIP-405), v9 the latest tiered offset, v10 a timeout, v11 the earliest
+pending upload.
 """
 
 from __future__ import annotations
