@@ -1,6 +1,9 @@
 """Storage.DeleteRecords: moves the start of a log forward (KIP-107).
 
 The records before it cannot be read from then on; their segments go with the next look at retention.
+Followers hear of it and follow.
+
+Knowingly missing: it does not wait for them, as Kafka does.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class DeleteRecordsHandler:
         assert replica.lane is not None, "a log has its lane"
         move = partial(replica.log.maybe_increment_log_start_offset, offset)
         await replica.lane.run(replica.lane.read, move)
-        # The lowest start of all replicas; this one is the only one.
+        replica.on_log_start_moved()
         return replica.log.log_start_offset
 
 

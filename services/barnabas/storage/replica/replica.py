@@ -299,6 +299,11 @@ class Replica:
         self._advance_high_watermark()
         return True
 
+    def on_log_start_moved(self) -> None:
+        """Records were deleted: followers are to delete them, too."""
+        for follower in self.followers:
+            follower.on_news(self)
+
     def on_follower_gone(self, node: int) -> None:
         """The stream of the follower has ended; it may have another one already."""
         if self.leader is not None and not any(each.node_id == node for each in self.followers):

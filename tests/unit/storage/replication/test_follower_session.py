@@ -14,6 +14,12 @@ from storage_harness import StorageHarness, batch, run_node, topic_config
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse, IsrResult
 from barnabas.messages.metadata_pb2 import PartitionRecord
+from barnabas.messages.storage_pb2 import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
 from barnabas.storage import limits
 from barnabas.storage.replication.follower_session import ReplicationHandler
 
@@ -142,6 +148,20 @@ async def test_a_produce_that_replicas_do_not_get_in_time_is_told_so(node: Stora
     result = await node.append(topic_id, batch(b"a"), timeout_ms=30)
     assert result.error_code == ErrorCode.request_timed_out
     assert high_watermark(node, topic_id) == 0
+
+
+async def test_deleted_records_are_told(node: StorageHarness, handler: ReplicationHandler) -> None:
+    topic_id = await create_topic(node)
+    change(node, topic_id, isr=(1,))
+    await node.append(topic_id, batch(b"a"))
+    async with stream(handler, 2) as second:
+        second.at(topic_id, 0)
+        await second.hear()
+        second.at(topic_id, 1, 0)
+        wanted = DeleteRecordsPartition(topic_id=topic_id.bytes, before_offset=1)
+        await node.connection.DeleteRecords(DeleteRecordsRequest(partitions=[wanted]))
+        fields, records = await second.hear_one()
+        assert (fields.log_start_offset, records) == (1, b"")
 
 
 # -- positions that cannot be ---------------------------------------------------------------------------------------
@@ -381,8 +401,6 @@ async def test_a_proposal_that_held_already_is_over(
 async def test_the_end_is_not_told_before_it_is_known(
     node: StorageHarness, handler: ReplicationHandler
 ) -> None:
-    from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
-
     topic_id = await create_topic(node)
     change(node, topic_id, isr=(1, 2))
     await node.append(topic_id, batch(b"a"), acks=1)
