@@ -21,6 +21,7 @@ from barnabas.controller.core.leader_epochs import raise_leader_epochs
 from barnabas.controller.core.nodes import hand_over
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
+from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.controller.core.topics import create_topics
 from barnabas.controller.election import LeadershipLost
 from barnabas.controller.fanout import StreamEnded
@@ -94,6 +95,11 @@ class ControllerServicer:
 
     async def AlterPartition(self, request: pb.AlterPartitionRequest) -> pb.AlterPartitionResponse:
         return await self._submit(lambda image: alter_partitions(image, request))
+
+    async def AlterPartitionReassignments(
+        self, request: pb.AlterPartitionReassignmentsRequest
+    ) -> pb.AlterPartitionReassignmentsResponse:
+        return await self._submit(lambda image: alter_partition_reassignments(image, request))
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
         return await self._submit(lambda image: hand_over(image, request))

@@ -483,6 +483,8 @@ class PartitionRecord(_message.Message):
     ISR_FIELD_NUMBER: _builtins.int
     COORDINATOR_ID_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
+    REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The id of the topic that it belongs to: 16 bytes."""
     partition: _builtins.int
@@ -507,6 +509,14 @@ class PartitionRecord(_message.Message):
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Node ids of the in-sync replicas."""
 
+    @_builtins.property
+    def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Node ids of the replicas that a reassignment adds, and of those that it takes away once the added ones are in sync
+        (KIP-455). All of them are among `replicas`, those that go at its end.
+        """
+
+    @_builtins.property
+    def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -519,10 +529,12 @@ class PartitionRecord(_message.Message):
         isr: _abc.Iterable[_builtins.int] | None = ...,
         coordinator_id: _builtins.str = ...,
         coordinator_epoch: _builtins.int = ...,
+        adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        removing_replicas: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "coordinator_id", b"coordinator_id", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "coordinator_epoch", b"coordinator_epoch", "coordinator_id", b"coordinator_id", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

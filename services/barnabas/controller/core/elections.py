@@ -110,7 +110,7 @@ def elections(
     """What `decide` changes among all visible partitions."""
     changed = []
     for topic in image.topics.values():
-        is_unclean = _unclean_by_settings(image, topic.name)
+        is_unclean = unclean_by_settings(image, topic.name)
         for partition in topic.partitions:
             after = decide(partition, is_unclean)
             if after is not None:
@@ -118,7 +118,7 @@ def elections(
     return changed
 
 
-def _unclean_by_settings(image: MetadataImage, topic: str) -> IsUnclean:
+def unclean_by_settings(image: MetadataImage, topic: str) -> IsUnclean:
     """Looked up where it is asked for: most partitions have somebody in sync."""
     return lambda: bool(effective_topic_setting(image, topic, UNCLEAN_ELECTION).value)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision, partition_entry
-from barnabas.controller.core.elections import changed_partition
+from barnabas.controller.core.elections import changed_partition, unclean_by_settings
+from barnabas.controller.core.reassignments import finished
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import (
     AlterPartitionRequest,
@@ -44,12 +45,17 @@ def alter_partitions(
         known = changed.get(place) or image.partition(*place)
         try:
             after = _decided(image, request.node_id, known, proposal)
+            if known is not None and after is not known:
+                is_unclean = unclean_by_settings(image, image.topics_by_id[known.topic_id].name)
+                after = finished(after, image.eligible_epochs, is_unclean) or after
         except KafkaError as error:
             results.append(IsrResult(error_code=int(error.code)))
             continue
         if after is not known:
             changed[place] = after
-        results.append(IsrResult(partition=after))
+        is_deposed = after.leader != request.node_id
+        code = ErrorCode.new_leader_elected if is_deposed else ErrorCode.none
+        results.append(IsrResult(error_code=int(code), partition=after))
     records = tuple(partition_entry(partition) for partition in changed.values())
     return Decision(records, AlterPartitionResponse(results=results))
 

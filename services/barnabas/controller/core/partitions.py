@@ -83,7 +83,8 @@ def _enlarge(image: MetadataImage, wanted: NewPartitions) -> list[MetadataRecord
 
 
 def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, added: int) -> list[list[int]]:
-    factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    factor = len(first.replicas) - len(first.adding_replicas)
     present = len(topic.partitions)
     if not wanted.assignments:
         check_replication_factor(factor)

@@ -13,6 +13,13 @@ from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import controller_pb2, coordinator_pb2
 from barnabas.messages import storage_pb2 as pb
+from barnabas.messages.controller_pb2 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ResourceResult,
+)
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
+from barnabas.metadata.image import partition_key
 
 DELETE_RECORDS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, DELETE_GROUPS = 21, 33, 35, 42
 ELECT_LEADERS, ALTER_REASSIGNMENTS = 43, 45
@@ -268,32 +275,55 @@ async def test_elections_of_all_leaders_tell_where_there_is_none() -> None:
     assert unknown.error_code == ErrorCode.invalid_request
 
 
-@pytest.mark.parametrize(
-    ("replicas", "keep_factor", "code"),
-    [
-        ([1], True, ErrorCode.none),
-        (None, False, ErrorCode.no_reassignment_in_progress),
-        ([], False, ErrorCode.invalid_replica_assignment),
-        ([1, 1], False, ErrorCode.invalid_replica_assignment),
-        ([9], False, ErrorCode.invalid_replica_assignment),
-        ([2], False, ErrorCode.invalid_replica_assignment),
-        ([1, 2], False, ErrorCode.invalid_replica_assignment),
-        ([1, 2], True, ErrorCode.invalid_replication_factor),
-    ],
-)
-async def test_only_present_replicas_are_taken(
-    replicas: list[int] | None, keep_factor: bool, code: ErrorCode
-) -> None:
-    def topic(name: str, partition: int) -> dict[str, Any]:
-        return {"name": name, "partitions": [{"partition_index": partition, "replicas": replicas}]}
+async def test_reassignments_are_the_controller_s_to_decide() -> None:
+    gateway = Gateway()
+    asked: list[AlterPartitionReassignmentsRequest] = []
 
-    body = {
-        "topics": [topic("bills", 0), topic("bills", 7), topic("unknown", 0)],
-        "allow_replication_factor_change": not keep_factor,
-        "timeout": 1000,
-    }
-    answer = await Gateway().ask(ALTER_REASSIGNMENTS, 1, body)
-    codes = [topic.partitions[0].error_code for topic in answer.responses]
-    unknown = ErrorCode.unknown_topic_or_partition
-    assert (answer.error_code, codes) == (0, [code, unknown, unknown])
-    assert (answer.responses[0].partitions[0].error_message is None) == (code is ErrorCode.none)
+    def decide(request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+        asked.append(request)
+        refused = ResourceResult(error_code=int(ErrorCode.invalid_replica_assignment), error_message="why")
+        return AlterPartitionReassignmentsResponse(results=[ResourceResult(), refused, ResourceResult()])
+
+    gateway.controller.answers["AlterPartitionReassignments"] = decide
+    topics = [
+        {
+            "name": "bills",
+            "partitions": [
+                {"partition_index": 0, "replicas": [1, 2]},
+                {"partition_index": 7, "replicas": []},
+            ],
+        },
+        {"name": "orders", "partitions": [{"partition_index": 0, "replicas": None}]},
+    ]
+    body = {"topics": topics, "allow_replication_factor_change": False, "timeout": 1000}
+    answer = await gateway.ask(ALTER_REASSIGNMENTS, 1, body)
+    rows = [
+        (topic.name, row.partition_index, row.error_code, row.error_message)
+        for topic in answer.responses
+        for row in topic.partitions
+    ]
+    assert rows == [
+        ("bills", 0, 0, None),
+        ("bills", 7, ErrorCode.invalid_replica_assignment, "why"),
+        ("orders", 0, 0, None),
+    ]
+    assert (answer.error_code, answer.allow_replication_factor_change) == (0, False)
+    wanted = [(each.topic, each.partition, list(each.replicas), each.cancel) for each in asked[0].partitions]
+    assert wanted == [("bills", 0, [1, 2], False), ("bills", 7, [], False), ("orders", 0, [], True)]
+    assert not asked[0].allow_replication_factor_change
+
+
+async def test_partitions_that_move_are_listed_and_others_left_out() -> None:
+    gateway = Gateway()
+    orders = gateway.metadata.image.topics["orders"]
+    moving = PartitionRecord()
+    moving.CopyFrom(orders.partitions[1])
+    moving.replicas[:], moving.adding_replicas[:], moving.removing_replicas[:] = [2, 3, 1], [3], [1]
+    key = partition_key(orders.topic_id, 1)
+    gateway.metadata.apply(MetadataRecord(key=key, partition=moving))
+    for topics in (None, [{"name": "orders", "partition_indexes": [0, 1, 9]}, {"name": "unknown"}]):
+        answer = await gateway.ask(LIST_REASSIGNMENTS, 0, {"timeout": 1000, "topics": topics})
+        (topic,) = answer.topics
+        (row,) = topic.partitions
+        assert (topic.name, row.partition_index, row.replicas) == ("orders", 1, (2, 3, 1))
+        assert (row.adding_replicas, row.removing_replicas) == ((3,), (1,))

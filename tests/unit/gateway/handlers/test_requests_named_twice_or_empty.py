@@ -12,6 +12,7 @@ from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.controller_pb2 import (
+    AlterPartitionReassignmentsResponse,
     CreatedTopic,
     CreateTopicsResponse,
     DeleteTopicsResponse,
@@ -167,6 +168,9 @@ async def test_a_topic_that_is_only_validated_is_told_its_id() -> None:
 
 async def test_messages_that_are_empty_where_nothing_is_wrong() -> None:
     gateway = Gateway()
+    gateway.controller.answers["AlterPartitionReassignments"] = lambda _: (
+        AlterPartitionReassignmentsResponse()
+    )
     gateway.controller.answers["DescribeQuorum"] = lambda _: DescribeQuorumResponse(leader_id=3)
     topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
     quorum = await gateway.ask(DESCRIBE_QUORUM, 2, {"topics": topics})
