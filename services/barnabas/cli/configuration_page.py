@@ -32,7 +32,7 @@ SERVICES: Final[Mapping[str, type]] = {
 
 _READERS: Final = {
     "storage": effects.STORAGE,
-    "controller": effects.CONTROLLER,
+    "controller": effects.CONTROLLER | effects.ELECTIONS,
     "gateway": effects.GATEWAY,
     "coordinator": effects.COORDINATOR,
 }

@@ -11,6 +11,7 @@ from barnabas.controller import limits
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
 from barnabas.controller.core.decision import Decision
+from barnabas.controller.core.elect_leaders import elect_preferred_leaders, elect_unclean_leaders
 from barnabas.controller.core.features import finalize_release_levels
 from barnabas.controller.core.gateways import register_gateway, remove_gateway
 from barnabas.controller.core.nodes import fence_node, register_node
@@ -23,6 +24,7 @@ from barnabas.controller.limits import TAKEOVER_GRACE_MS
 from barnabas.controller.presence import PRESENCE_PREFIX
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store, StoreError
+from barnabas.controller.unasked_elections import elect_every
 from barnabas.controller.whole_decisions import settle_decision
 from barnabas.controller.writer import MetadataWriter, TooManyRequests
 from barnabas.kernel.cancellation import run_apart
@@ -108,6 +110,7 @@ class ActiveController:
             await self._prepare()
             self._sessions.restore(self.image)
             self.is_ready = True
+            self._elect_from_time_to_time(tasks)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         """Register the caller, then everything it must know.
@@ -142,7 +145,7 @@ class ActiveController:
         """A service is alive; False when it is not registered here and has to do that first."""
         match request.WhichOneof("service"):
             case "node_id":
-                member = Member(Kind.NODE, str(request.node_id))
+                member = _node_member(request.node_id)
             case "gateway_id":
                 member = Member(Kind.GATEWAY, request.gateway_id)
             case "coordinator_id":
@@ -198,6 +201,16 @@ class ActiveController:
             )
         await self.writer.submit(finalize_release_levels)
 
+    def _elect_from_time_to_time(self, tasks: asyncio.TaskGroup) -> None:
+        config, clock = self._config, self._environment.clock
+        seconds = config.unclean_leader_election_interval_ms / 1000
+        due = elect_every(seconds, elect_unclean_leaders, self.writer, clock)
+        tasks.create_task(due, name="unclean elections")
+        if config.auto_leader_rebalance_enable:
+            seconds = config.leader_imbalance_check_interval_seconds
+            due = elect_every(seconds, elect_preferred_leaders, self.writer, clock)
+            tasks.create_task(due, name="preferred leaders")
+
     def _on_session_expired(self, member: Member) -> None:
         self._counts.timed_out_nodes += member.kind is Kind.NODE
         task = asyncio.ensure_future(self._remove(member))
@@ -245,10 +258,14 @@ def new_cluster_id(new_id: Callable[[], uuid.UUID]) -> str:
             return text
 
 
+def _node_member(node_id: int) -> Member:
+    return Member(Kind.NODE, str(node_id))
+
+
 def _member(request: WatchRequest) -> tuple[Member | None, str]:
     match request.WhichOneof("registration"):
         case "node":
-            return Member(Kind.NODE, str(request.node.node_id)), request.node.incarnation_id
+            return _node_member(request.node.node_id), request.node.incarnation_id
         case "gateway":
             return Member(Kind.GATEWAY, request.gateway.gateway_id), ""
         case "coordinator":

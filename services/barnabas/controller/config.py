@@ -62,6 +62,17 @@ class ControllerConfig:
         "partitions.",
         unit="ms",
     )
+    auto_leader_rebalance_enable: bool = setting(
+        True, "Whether leadership moves back to preferred leaders by itself."
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        300, "How often leadership that should move back is looked for.", unit="s"
+    )
+    unclean_leader_election_interval_ms: int = setting(
+        300_000,
+        "How often partitions are looked for that only an unclean election can bring back.",
+        unit="ms",
+    )
     election_lease_ms: int = setting(
         3_000, "How long after it was last heard of the active controller can be succeeded.", unit="ms"
     )
@@ -97,6 +108,8 @@ class ControllerConfig:
             "broker_session_timeout_ms",
             "gateway_session_timeout_ms",
             "coordinator_session_timeout_ms",
+            "leader_imbalance_check_interval_seconds",
+            "unclean_leader_election_interval_ms",
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")

@@ -54,6 +54,9 @@ SEEN_LEADER_EPOCHS_MAX: Final = 10_000
 ISR_PROPOSALS_MAX: Final = 10_000
 """Partitions whose in-sync replicas one request may propose to change."""
 
+ELECTIONS_PER_RUN_MAX: Final = 1_000
+"""Leaders that are elected in one run of those that nobody asks for; the next one follows at once."""
+
 ETCD_REQUEST_SECONDS_MAX: Final = 3.0
 """How long one call to one etcd endpoint may take."""
 

@@ -15,6 +15,7 @@ from barnabas.controller.controller import Controller
 from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.deletion import delete_topics
+from barnabas.controller.core.elect_leaders import elect_leaders
 from barnabas.controller.core.features import update_features
 from barnabas.controller.core.in_sync import alter_partitions
 from barnabas.controller.core.leader_epochs import raise_leader_epochs
@@ -100,6 +101,9 @@ class ControllerServicer:
         self, request: pb.AlterPartitionReassignmentsRequest
     ) -> pb.AlterPartitionReassignmentsResponse:
         return await self._submit(lambda image: alter_partition_reassignments(image, request))
+
+    async def ElectLeaders(self, request: pb.ElectLeadersRequest) -> pb.ElectLeadersResponse:
+        return await self._submit(lambda image: elect_leaders(image, request))
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
         return await self._submit(lambda image: hand_over(image, request))

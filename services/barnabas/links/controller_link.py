@@ -63,6 +63,10 @@ class ControllerLink(Protocol):
         self, request: pb.AlterPartitionReassignmentsRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.AlterPartitionReassignmentsResponse]: ...
 
+    def ElectLeaders(
+        self, request: pb.ElectLeadersRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.ElectLeadersResponse]: ...
+
     def HandOver(
         self, request: pb.HandOverRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.HandOverResponse]: ...
@@ -116,6 +120,8 @@ class ControllerService(Protocol):
     async def AlterPartitionReassignments(
         self, request: pb.AlterPartitionReassignmentsRequest
     ) -> pb.AlterPartitionReassignmentsResponse: ...
+
+    async def ElectLeaders(self, request: pb.ElectLeadersRequest) -> pb.ElectLeadersResponse: ...
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse: ...
 

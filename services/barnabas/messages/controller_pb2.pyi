@@ -1047,6 +1047,146 @@ class IsrResult(_message.Message):
 Global___IsrResult: _TypeAlias = IsrResult  # noqa: Y015
 
 @_typing.final
+class ElectLeadersRequest(_message.Message):
+    """Partitions whose leaders shall be elected anew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ELECTION_TYPE_FIELD_NUMBER: _builtins.int
+    ALL_PARTITIONS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    election_type: _builtins.int
+    """Kafka's election type: 0 the preferred leader, if it is in sync; 1 any replica that is there, where nobody leads."""
+    all_partitions: _builtins.bool
+    """All partitions that need it; `topics` is then empty."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___ElectedTopic]:
+        """The partitions, by topic."""
+
+    def __init__(
+        self,
+        *,
+        election_type: _builtins.int = ...,
+        all_partitions: _builtins.bool = ...,
+        topics: _abc.Iterable[Global___ElectedTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_partitions", b"all_partitions", "election_type", b"election_type", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersRequest: _TypeAlias = ElectLeadersRequest  # noqa: Y015
+
+@_typing.final
+class ElectedTopic(_message.Message):
+    """Partitions of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The topic's name."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The partitions' indexes."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectedTopic: _TypeAlias = ElectedTopic  # noqa: Y015
+
+@_typing.final
+class ElectLeadersResponse(_message.Message):
+    """Results, in the order of the request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicElections]:
+        """One result a topic; when all were asked for, every topic, with those partitions that needed an election."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicElections] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersResponse: _TypeAlias = ElectLeadersResponse  # noqa: Y015
+
+@_typing.final
+class TopicElections(_message.Message):
+    """Results for one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The topic's name."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionElection]:
+        """One result a partition."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___PartitionElection] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicElections: _TypeAlias = TopicElections  # noqa: Y015
+
+@_typing.final
+class PartitionElection(_message.Message):
+    """The result for one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """The partition's index."""
+    @_builtins.property
+    def result(self) -> Global___ResourceResult:
+        """How it went."""
+
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        result: Global___ResourceResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionElection: _TypeAlias = PartitionElection  # noqa: Y015
+
+@_typing.final
 class HandOverRequest(_message.Message):
     """Who is about to stop."""
 

@@ -511,12 +511,12 @@ class PartitionRecord(_message.Message):
 
     @_builtins.property
     def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Node ids of the replicas that a reassignment adds, and of those that it takes away once the added ones are in sync
-        (KIP-455). All of them are among `replicas`, those that go at its end.
-        """
+        """Node ids of the replicas that a reassignment adds (KIP-455); all of them are among `replicas`."""
 
     @_builtins.property
-    def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of those that it takes away once the added ones are in sync; they are the last ones of `replicas`."""
+
     def __init__(
         self,
         *,

@@ -165,3 +165,21 @@ def test_the_change_of_one_partition_costs_the_same_in_a_large_image() -> None:
     ):
         assert large[0] <= small[0] + 10
         assert large[1] <= small[1] + 6_000
+
+
+def test_eligible_are_the_nodes_that_are_neither_fenced_nor_stopping() -> None:
+    def put(
+        image: MetadataImage, node_id: int, *, fenced: bool = False, stopping: bool = False
+    ) -> MetadataImage:
+        node = NodeRecord(node_id=node_id, node_epoch=10 * node_id, fenced=fenced, stopping=stopping)
+        return image.apply([MetadataRecord(key=node_key(node_id), node=node)], image.revision + 1)
+
+    image = put(put(put(MetadataImage(), 2), 1, fenced=True), 3, stopping=True)
+    assert image.eligible_epochs == {2: 20}
+    unchanged = image.apply(topic("t", 1), image.revision + 1)
+    assert unchanged.eligible_epochs is image.eligible_epochs
+    image = put(unchanged, 1)
+    assert image.eligible_epochs == {1: 10, 2: 20}
+    assert MetadataImage(nodes=image.nodes).eligible_epochs == image.eligible_epochs
+    gone = image.apply([MetadataRecord(key=node_key(2))], image.revision + 1)
+    assert gone.eligible_epochs == {1: 10}

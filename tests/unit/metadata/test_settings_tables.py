@@ -118,9 +118,9 @@ def test_the_topic_settings_of_kafka_4_are_all_there() -> None:
         assert TOPIC_SETTINGS[name].default == text
 
 
-def test_settings_with_effect_are_those_that_the_log_and_its_partitions_obey() -> None:
+def test_settings_with_effect_are_those_that_the_log_its_partitions_and_their_elections_obey() -> None:
     obeyed = {field.name.replace("_", ".") for field in dataclasses.fields(LogConfig)}
-    obeyed |= {"min.insync.replicas"}
+    obeyed |= {"min.insync.replicas", "unclean.leader.election.enable"}
     assert {name for name, definition in TOPIC_SETTINGS.items() if definition.has_effect} == obeyed
     assert BROKER_SETTINGS["log.retention.ms"].has_effect
 

@@ -61,11 +61,8 @@ def fence_node(image: MetadataImage, node_id: int) -> Decision[None]:
     known = image.nodes.get(node_id)
     if known is None or known.fenced:
         return Decision((), None)
-    fenced = NodeRecord()
-    fenced.CopyFrom(known)
-    fenced.fenced = True
     others = image.eligible_epochs.keys() - {node_id}
-    records = [MetadataRecord(key=node_key(node_id), node=fenced)]
+    records = [_fenced(known)]
     records += elections(image, lambda p, unclean: after_node_left(p, node_id, others, unclean))
     return Decision(tuple(records), None)
 
@@ -90,6 +87,13 @@ def hand_over(image: MetadataImage, request: HandOverRequest) -> Decision[HandOv
     led = (p for topic in after.topics.values() for p in topic.partitions if p.leader == node_id)
     movable = sum(1 for partition in led if not others.isdisjoint(partition.isr))
     return Decision(tuple(records), HandOverResponse(led_partitions=movable))
+
+
+def _fenced(node: NodeRecord) -> MetadataRecord:
+    fenced = NodeRecord()
+    fenced.CopyFrom(node)
+    fenced.fenced = True
+    return MetadataRecord(key=node_key(node.node_id), node=fenced)
 
 
 def registered_process(image: MetadataImage, node_id: int, incarnation_id: str) -> NodeRecord:

@@ -28,9 +28,15 @@ TOPIC: Final = frozenset(
         "segment.index.bytes",
         "segment.jitter.ms",
         "segment.ms",
+        "unclean.leader.election.enable",
     )
 )
-"""What the log of a partition obeys; the broker settings that topics fall back to have the effect of these."""
+"""What the log of a partition and the elections of its leaders obey; the broker settings that topics fall back to have
+the effect of these.
+"""
+
+ELECTIONS: Final = frozenset(("unclean.leader.election.enable",))
+"""Of these, what the controller obeys."""
 
 STORAGE: Final = frozenset(
     (
@@ -53,12 +59,15 @@ STORAGE: Final = frozenset(
 
 CONTROLLER: Final = frozenset(
     (
+        "auto.leader.rebalance.enable",
         "broker.session.timeout.ms",
         "default.replication.factor",
         "delete.topic.enable",
+        "leader.imbalance.check.interval.seconds",
         "num.partitions",
         "offsets.topic.num.partitions",
         "offsets.topic.segment.bytes",
+        "unclean.leader.election.interval.ms",
     )
 )
 

@@ -7,8 +7,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from gateway_harness import ONE_BROKER_LISTENER, Gateway, config_record, topic_id
+from gateway_harness import (
+    ONE_BROKER_LISTENER,
+    Gateway,
+    config_record,
+    node_record,
+    small_cluster,
+    topic_id,
+)
 
+from barnabas.controller.core.elect_leaders import elect_leaders
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import controller_pb2, coordinator_pb2
@@ -244,35 +252,65 @@ async def test_nothing_is_being_reassigned() -> None:
         assert (answer.error_code, answer.error_message, answer.topics) == (0, None, ())
 
 
+def electing(records: list[MetadataRecord] | None = None) -> Gateway:
+    """A gateway whose controller decides by the same metadata, and stores what it decides."""
+    gateway = Gateway(records)
+
+    def elect(message: controller_pb2.ElectLeadersRequest) -> controller_pb2.ElectLeadersResponse:
+        decision = elect_leaders(gateway.metadata.image, message)
+        asyncio.get_running_loop().call_soon(gateway.metadata.apply, *decision.records)
+        return decision.response
+
+    gateway.controller.answers["ElectLeaders"] = elect
+    return gateway
+
+
 @pytest.mark.parametrize("version", range(3))
-async def test_elections_are_not_needed_where_there_is_a_leader(version: int) -> None:
-    gateway = Gateway()
+async def test_elections_by_partition(version: int) -> None:
+    gateway = electing()
     wanted = [{"topic": "orders", "partitions": [0, 2, 9]}, {"topic": "unknown", "partitions": [0]}]
     answer = await gateway.ask(ELECT_LEADERS, version, {"topic_partitions": wanted, "timeout": 1000})
-    codes = {
-        (topic.topic, row.partition_id): row.error_code
+    found = {
+        (topic.topic, row.partition_id): (row.error_code, row.error_message)
         for topic in answer.replica_election_results
         for row in topic.partition_result
     }
-    assert codes == {
-        ("orders", 0): ErrorCode.election_not_needed,
-        ("orders", 2): ErrorCode.preferred_leader_not_available,
-        ("orders", 9): ErrorCode.unknown_topic_or_partition,
-        ("unknown", 0): ErrorCode.unknown_topic_or_partition,
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert found == {
+        ("orders", 0): (
+            ErrorCode.election_not_needed,
+            "Leader election not needed for topic partition.",
+        ),
+        ("orders", 2): (ErrorCode.none, None),
+        ("orders", 9): (unknown, "No such partition as orders-9"),
+        ("unknown", 0): (unknown, "No such topic as unknown"),
     }
+    leaders = [partition.leader for partition in gateway.metadata.image.topics["orders"].partitions]
+    assert leaders == [1, 2, 1], "the answer comes when the gateway knows"
 
 
-async def test_elections_of_all_leaders_tell_where_there_is_none() -> None:
+async def test_elections_of_all_leaders_tell_of_those_that_needed_one() -> None:
+    gateway = electing([*small_cluster(), node_record(1, fenced=True)])
     body = {"topic_partitions": None, "election_type": 1, "timeout": 1000}
-    answer = await Gateway().ask(ELECT_LEADERS, 2, body)
+    answer = await gateway.ask(ELECT_LEADERS, 2, body)
     found = {
         topic.topic: [(row.partition_id, row.error_code) for row in topic.partition_result]
         for topic in answer.replica_election_results
     }
     nobody = ErrorCode.eligible_leaders_not_available
     assert found == {"__consumer_offsets": [], "bills": [], "orders": [(2, nobody)]}
-    unknown = await Gateway().ask(ELECT_LEADERS, 2, {**body, "election_type": 7})
-    assert unknown.error_code == ErrorCode.invalid_request
+
+
+async def test_elections_of_an_unknown_type_or_of_nothing() -> None:
+    gateway = electing()
+    wanted = [{"topic": "orders", "partitions": [0]}]
+    for topics in (None, wanted):
+        body = {"topic_partitions": topics, "election_type": 7, "timeout": 1000}
+        answer = await gateway.ask(ELECT_LEADERS, 2, body)
+        assert answer.error_code == ErrorCode.invalid_request
+    answer = await gateway.ask(ELECT_LEADERS, 2, {**body, "topic_partitions": []})
+    assert (answer.error_code, answer.replica_election_results) == (ErrorCode.none, ())
+    assert gateway.controller.calls == []
 
 
 async def test_reassignments_are_the_controller_s_to_decide() -> None:

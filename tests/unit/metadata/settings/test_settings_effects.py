@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from barnabas.controller.config import ControllerConfig
+from barnabas.controller.core.elections import UNCLEAN_ELECTION
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
 from barnabas.kernel.config import property_name
@@ -46,9 +47,9 @@ def test_each_of_kafkas_settings_that_a_service_has_is_said_to_have_an_effect(se
     assert (fields_of(config_type) & BROKER_SETTINGS.keys()) - names == set()
 
 
-def test_what_topics_obey_is_what_the_log_reads() -> None:
+def test_what_topics_obey_is_what_the_log_leaders_and_elections_read() -> None:
     obeyed = {property_name(field.name) for field in dataclasses.fields(LogConfig)}
-    assert obeyed | {"min.insync.replicas"} == effects.TOPIC
+    assert obeyed | {"min.insync.replicas", UNCLEAN_ELECTION} == effects.TOPIC
     assert {name for name, definition in TOPIC_SETTINGS.items() if definition.has_effect} == effects.TOPIC
 
 
