@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,14 @@ from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elect_leaders import elect_preferred_leaders, elect_unclean_leaders
 from barnabas.controller.core.features import finalize_release_levels
 from barnabas.controller.core.gateways import register_gateway, remove_gateway
-from barnabas.controller.core.nodes import fence_node, register_node
+from barnabas.controller.core.nodes import fence_node, on_process_ended, register_node
 from barnabas.controller.core.quorum import describe_quorum
 from barnabas.controller.core.terms import begin_term
 from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
 from barnabas.controller.limits import TAKEOVER_GRACE_MS
+from barnabas.controller.lost_nodes import LostNodes
 from barnabas.controller.presence import PRESENCE_PREFIX
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store, StoreError
@@ -79,6 +81,7 @@ class ActiveController:
             # With the embedded store the former controller was a process of this one's machine, and has ended.
             TAKEOVER_GRACE_MS if config.etcd_endpoints else 0,
         )
+        self._lost_nodes = LostNodes(environment.network, self._address_of_awaited, self._on_process_ended)
         self._removals: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
@@ -98,6 +101,7 @@ class ActiveController:
         finally:
             self.is_ready = False
             self._sessions.close()
+            self._lost_nodes.close()
             self._fanout.end_all("this controller stepped down")
             for task in self._removals:
                 task.cancel()
@@ -110,6 +114,8 @@ class ActiveController:
             await self._prepare()
             self._sessions.restore(self.image)
             self.is_ready = True
+            for node in self.image.live_nodes():
+                self._lost_nodes.look_for(node.node_id)
             self._elect_from_time_to_time(tasks)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -140,6 +146,8 @@ class ActiveController:
             self._fanout.discard(receiver)
             if member is not None:
                 self._sessions.detach(member, receiver)
+                if member.kind is Kind.NODE and self._sessions.is_awaited(member):
+                    self._lost_nodes.look_for(int(member.name))
 
     def heard_from(self, request: ServiceHeartbeatRequest) -> bool:
         """A service is alive; False when it is not registered here and has to do that first."""
@@ -210,6 +218,29 @@ class ActiveController:
             seconds = config.leader_imbalance_check_interval_seconds
             due = elect_every(seconds, elect_preferred_leaders, self.writer, clock)
             tasks.create_task(due, name="preferred leaders")
+
+    def _address_of_awaited(self, node_id: int) -> str | None:
+        node = self.image.nodes.get(node_id)
+        if node is None or node.fenced or not self._sessions.is_awaited(_node_member(node_id)):
+            return None
+        return node.address
+
+    async def _on_process_ended(self, node_id: int) -> None:
+        """What others can take over of a node that is awaited, they do at once."""
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            if not self._sessions.is_awaited(_node_member(node_id)):
+                return Decision((), None)
+            present = {
+                node.node_id
+                for node in image.live_nodes()
+                if self._sessions.is_attached_as(_node_member(node.node_id), node.incarnation_id)
+            }
+            return on_process_ended(image, node_id, present)
+
+        if decide(self.image).records:
+            with contextlib.suppress(TooManyRequests, LeadershipLost):
+                await self.writer.submit(decide)
 
     def _on_session_expired(self, member: Member) -> None:
         self._counts.timed_out_nodes += member.kind is Kind.NODE

@@ -36,6 +36,12 @@ not before this: a machine that is busy for a moment holds its services up, and 
 SILENCE_CHECK_SECONDS: Final = 0.5
 """How often silent services are looked for."""
 
+PROBE_SECONDS_MAX: Final = 0.5
+"""How long a storage node whose stream broke may take to be reached or to refuse; one that does neither is silent."""
+
+PROBE_PAUSE_SECONDS: Final = 0.2
+"""Pause before it is asked again, until it comes back or its time is over."""
+
 EXPIRY_RETRY_SECONDS: Final = 0.1
 """Pause before the removal of a silent service is submitted again, where too much waits for the store."""
 

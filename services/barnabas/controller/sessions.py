@@ -91,6 +91,18 @@ class Sessions:
         session = self._sessions.get(member)
         return session is not None and session.receiver is not None
 
+    def is_attached_as(self, member: Member, incarnation_id: str) -> bool:
+        """Whether it is that process of it that has a stream."""
+        session = self._sessions.get(member)
+        return (
+            session is not None and session.receiver is not None and session.incarnation_id == incarnation_id
+        )
+
+    def is_awaited(self, member: Member) -> bool:
+        """Whether the member is away, and may come back before it is given up."""
+        session = self._sessions.get(member)
+        return session is not None and session.receiver is None
+
     def attached(self, kind: Kind) -> Iterator[tuple[str, Receiver]]:
         """Name and receiver of each member of one kind that has a stream now."""
         for member, session in self._sessions.items():

@@ -1,8 +1,10 @@
 """Leadership as the whole controller moves it: from nodes that died, fell silent or hand over, and back again."""
 
+# ruff: noqa: SIM117 - nested blocks show who outlives whom
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -96,6 +98,50 @@ async def put_topic(running: RunningController, *rows: tuple[int, Sequence[int]]
 
 def leaders(image: MetadataImage) -> list[int]:
     return [partition.leader for partition in image.topics["t"].partitions] if "t" in image.topics else []
+
+
+async def test_a_process_that_died_is_succeeded_without_waiting_for_its_session(tmp_path: Path) -> None:
+    async with controller(tmp_path) as running, cluster(running, tmp_path) as (first, second):
+        await put_topic(running, (1, (1, 2)), (2, (2, 1)))
+        await first.leave()
+        image = await second.until(lambda image: leaders(image) == [2, 2])
+        assert [list(partition.isr) for partition in image.topics["t"].partitions] == [[2], [2]]
+        assert image.nodes[1].fenced
+
+
+async def test_what_only_it_has_waits_for_it_as_long_as_before(tmp_path: Path) -> None:
+    async with controller(tmp_path) as running, cluster(running, tmp_path) as (first, second):
+        await put_topic(running, (1, (1,)), (1, (1, 2)))
+        await first.leave()
+        image = await second.until(lambda image: leaders(image) == [1, 2])
+        assert not image.nodes[1].fenced
+
+
+async def test_the_only_node_has_its_time_to_come_back(tmp_path: Path) -> None:
+    async with controller(tmp_path) as running, cluster(running, tmp_path) as (first, second):
+        await put_topic(running, (1, (1, 2)))
+        await second.leave()
+        await first.until(lambda image: image.nodes[2].fenced)
+        await first.leave()
+        await asyncio.sleep(0.5)
+        active = running.controller.active
+        assert active is not None
+        assert leaders(active.image) == [1]
+        assert not active.image.nodes[1].fenced
+
+
+async def test_one_that_keeps_silent_has_its_session(tmp_path: Path) -> None:
+    async with controller(tmp_path, broker_session_timeout_ms=1_500) as running:
+        async with cluster(running, tmp_path) as (first, second):
+            await put_topic(running, (1, (1, 2)))
+            with socket.socket(socket.AF_UNIX) as frozen:
+                frozen.bind(str(first.socket_path))
+                frozen.listen()
+                began = asyncio.get_running_loop().time()
+                await first.leave()
+                image = await second.until(lambda image: leaders(image) == [2])
+                assert asyncio.get_running_loop().time() - began > 1.4
+                assert image.nodes[1].fenced
 
 
 async def test_a_node_hands_over_before_it_goes(tmp_path: Path) -> None:

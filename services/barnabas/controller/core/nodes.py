@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import count
 
 from barnabas.controller.core.decision import Decision
@@ -64,6 +65,22 @@ def fence_node(image: MetadataImage, node_id: int) -> Decision[None]:
     others = image.eligible_epochs.keys() - {node_id}
     records = [_fenced(known)]
     records += elections(image, lambda p, unclean: after_node_left(p, node_id, others, unclean))
+    return Decision(tuple(records), None)
+
+
+def on_process_ended(image: MetadataImage, node_id: int, present: Container[int]) -> Decision[None]:
+    """The node's process has ended, and another may come in a moment: those nodes that are `present` take over at once
+    what they can, by which the node is fenced, unless something is left that only it has. What only it has can do
+    nothing better than wait for it; so it does while nobody else is there.
+    """
+    known = image.nodes.get(node_id)
+    others = [other for other in image.eligible_epochs if other != node_id and other in present]
+    if known is None or known.fenced or not others:
+        return Decision((), None)
+    records = elections(image, lambda p, _: after_hand_over(p, node_id, others))
+    after = image.apply(records, image.revision + 1) if records else image
+    if not any(node_id in p.isr for topic in after.topics.values() for p in topic.partitions):
+        records.insert(0, _fenced(known))
     return Decision(tuple(records), None)
 
 

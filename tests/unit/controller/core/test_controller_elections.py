@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from barnabas.controller.core.decision import Decision, partition_entry
-from barnabas.controller.core.nodes import fence_node, hand_over, register_node
+from barnabas.controller.core.nodes import fence_node, hand_over, on_process_ended, register_node
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
@@ -212,3 +212,29 @@ def test_an_unclean_election_needs_somebody_who_is_there() -> None:
     image = after(image, fence_node(image, 2))
     image = after(image, fence_node(image, 1))
     assert state(image) == (NO_LEADER, 6, 1, [1])
+
+
+def test_what_others_can_lead_does_not_wait_for_a_process_that_has_ended() -> None:
+    image = cluster((1, 2, 3), (1, 2, 3), 1)
+    image = after(image, on_process_ended(image, 1, {2, 3}))
+    assert state(image) == (2, 6, 1, [2, 3])
+    assert image.nodes[1].fenced, "nothing is left that only it has"
+    assert on_process_ended(image, 1, {2, 3}).records == ()
+
+
+def test_what_only_it_has_waits_for_the_next_process() -> None:
+    image = cluster((1, 2), (1,), 1)
+    assert on_process_ended(image, 1, {2, 3}).records == ()
+    assert not image.nodes[1].fenced
+
+
+@pytest.mark.parametrize("present", [(), (1,), (3,)])
+def test_a_process_that_has_ended_is_succeeded_only_by_nodes_that_are_there(present: tuple[int, ...]) -> None:
+    image = cluster((1, 2), (1, 2), 1)
+    assert on_process_ended(image, 1, present).records == ()
+
+
+def test_a_node_without_partitions_is_fenced_once_it_has_ended_unless_it_is_the_only_one() -> None:
+    image = cluster((1, 2), (1, 2), 1)
+    assert on_process_ended(image, 3, ()).records == ()
+    assert after(image, on_process_ended(image, 3, (1,))).nodes[3].fenced

@@ -1,0 +1,77 @@
+"""Whether a storage node whose stream broke is there: its process has ended if nothing answers at its address.
+
+A machine refuses connections on behalf of a process that is no more, and keeps silent, or takes them, for one that is
+frozen or behind a cut. So who is refused waits for nobody, and the session timeout is left to those who are silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from barnabas.controller.limits import PROBE_PAUSE_SECONDS, PROBE_SECONDS_MAX
+from barnabas.kernel.logs import get_logger
+from barnabas.links.errors import DeadlinePassed, LinkError, NotSentInTime, Refused
+from barnabas.messages.storage_pb2 import OffsetForLeaderEpochRequest
+
+if TYPE_CHECKING:
+    from barnabas.links.network import Network
+
+log = get_logger("controller.lost_nodes")
+
+
+class LostNodes:
+    """Owner of one task for each node that is away.
+
+    `address_of` says where a node is to be reached for as long as it is awaited, and None after. `on_ended` is called
+    with each node whose process has ended, again and again until it is not awaited any more: what others can take over
+    may change in that time.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        address_of: Callable[[int], str | None],
+        on_ended: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._network = network
+        self._address_of = address_of
+        self._on_ended = on_ended
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def look_for(self, node_id: int) -> None:
+        """The node's stream broke, or it was not heard of since this term began."""
+        if node_id not in self._tasks:
+            task = asyncio.create_task(self._look_for(node_id), name=f"probes of storage node {node_id}")
+            self._tasks[node_id] = task
+            task.add_done_callback(lambda _: self._tasks.pop(node_id, None))
+
+    def close(self) -> None:
+        """The term is over."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+    async def _look_for(self, node_id: int) -> None:
+        is_told = False
+        while (address := self._address_of(node_id)) is not None:
+            if await _has_ended(self._network, address) and self._address_of(node_id) == address:
+                if not is_told:
+                    log.info("a storage node's process has ended", node=node_id, address=address)
+                    is_told = True
+                await self._on_ended(node_id)
+            await asyncio.sleep(PROBE_PAUSE_SECONDS)
+
+
+async def _has_ended(network: Network, address: str) -> bool:
+    """Whether connections to the address are refused. What answers, whatever it says, or keeps silent is there."""
+    link = network.connect_storage(address, reads_for_clients=False)
+    try:
+        await link.OffsetForLeaderEpoch(OffsetForLeaderEpochRequest(), timeout=PROBE_SECONDS_MAX)
+    except (DeadlinePassed, NotSentInTime, Refused):
+        return False
+    except LinkError:
+        return True
+    finally:
+        await link.close()
+    return False
