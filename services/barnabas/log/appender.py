@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.errors import WouldBlock, storage_errors
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
@@ -110,14 +111,19 @@ class LogAppender:
         finally:
             locks.release_log_end()
 
-    def append_as_follower(self, records: Buffer, *, may_block: bool = True) -> AppendInfo | None:
+    def append_as_follower(
+        self, records: Buffer, *, leader_epoch: int = INT_MAX, may_block: bool = True
+    ) -> AppendInfo | None:
         """Write the leader's batches as they are; a batch cut at the end is left out, None when none is whole.
+
+        So is all from a batch on that was written after `leader_epoch`, under which the leader was asked: it comes from
+        a log that was truncated while it was read (KAFKA-18723).
 
         Raises CORRUPT_MESSAGE for a bad batch, OFFSET_OUT_OF_RANGE for offsets that do not continue this log,
         FENCED_LEADER_EPOCH for a batch of an older leader epoch than one that has records here already,
         KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. WouldBlock as `append_as_leader`.
         """
-        prepared, batches, length = prepare_follower_batches(records)
+        prepared, batches, length = prepare_follower_batches(records, leader_epoch)
         if not batches:
             return None
         state, locks = self._state, self._locks

@@ -8,6 +8,7 @@ import os
 import threading
 import uuid
 from collections.abc import Mapping
+from functools import partial
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -207,6 +208,7 @@ class LogDirectory:
             self._cache.forget_log(self._file(directory_name(*key)))
             raise
         known = self.recovery_points.get(key, 0)
+        log.truncator.write_lowered = partial(self._write_lowered, key, log)
         self.logs[key] = log
         # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
         # end must not vouch for what is appended from here on.
@@ -368,6 +370,23 @@ class LogDirectory:
             write_offsets(self._files, self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
             self._outdated -= outdated
             self._write_cleaner_offsets()
+
+    def _write_lowered(self, key: PartitionKey, log: PartitionLog, high_watermark: int) -> None:
+        """The log is about to lose its end: no checkpoint on the disk may say more of it than the log does now. Mostly
+        none does, for what is taken back is new. Raises KAFKA_STORAGE_ERROR.
+        """
+        with self._checkpoint_lock:
+            known = self.high_watermarks.get(key, 0)
+            if (
+                self.recovery_points.get(key, 0) > log.recovery_checkpoint
+                or self.log_start_offsets.get(key, 0) > log.log_start_offset
+                or known > high_watermark
+            ):
+                # Until it is written: a failure must not pass for done the next time.
+                self._outdated.add(key)
+            is_outdated = key in self._outdated
+        if is_outdated:
+            self.write_checkpoints({key: min(known, high_watermark)})
 
     def write_cleaner_checkpoint(self) -> None:
         """How far each log is compacted, if that has changed; durable. Raises KAFKA_STORAGE_ERROR."""

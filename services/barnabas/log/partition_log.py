@@ -79,7 +79,7 @@ class PartitionLog:
         self._trimmer = LogTrimmer(state, locks, trust, roller, clock)
         self.replacement = SegmentReplacement(state, locks, trust, producers, first_dirty_offset)
         """How compaction puts its segments in."""
-        self._truncator = LogTruncator(state, locks, trust, producers, roller, flusher, self.replacement)
+        self.truncator = LogTruncator(state, locks, trust, producers, roller, flusher, self.replacement)
         self._reader = reader = LogReader(state)
         appender = LogAppender(state, locks, trust, producers, roller, clock)
         # Bound once, not forwarded: what every request asks for pays for no second call.
@@ -159,6 +159,11 @@ class PartitionLog:
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
         return self._state.end[0]
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last record, or -1; not an epoch that has written nothing."""
+        return self.epochs.epoch_for_offset(self._state.end[0] - 1)
 
     @property
     def size(self) -> int:
@@ -257,6 +262,10 @@ class PartitionLog:
         """A new leader epoch begins at the log's end; never waits."""
         self._locks.assign_epoch_start(leader_epoch)
 
+    def drop_unwritten_epochs(self) -> None:
+        """Forget leader epochs that began at the log's end, for others will write there; never waits."""
+        self.epochs.truncate_from_end(self._state.end[0])
+
     def update_config(self, config: LogConfig) -> None:
         """Obey other settings from now on."""
         self._roller.update_config(config)
@@ -283,11 +292,11 @@ class PartitionLog:
 
     def truncate_to(self, offset: int) -> int:
         """Drop every record from `offset` on; returns the new log end offset. For a thread."""
-        return self._truncator.truncate_to(offset)
+        return self.truncator.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
         """Drop everything; the log is empty and goes on at `offset`, which is returned. For a thread."""
-        return self._truncator.truncate_fully_and_start_at(offset)
+        return self.truncator.truncate_fully_and_start_at(offset)
 
     def expire_producers(self, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
         """Forget producers that were idle for producer.id.expiration.ms; returns how many. For a thread."""

@@ -163,8 +163,12 @@ def check_continues(prepared: list[PreparedBatch], expected: int, epoch: int) ->
         epoch = max(epoch, header.partition_leader_epoch)
 
 
-def prepare_follower_batches(records: Buffer) -> tuple[list[PreparedBatch], list[AppendedBatch], int]:
-    """Check what a leader sent: (batches, what the indexes need, bytes of the whole batches)."""
+def prepare_follower_batches(
+    records: Buffer, leader_epoch: int
+) -> tuple[list[PreparedBatch], list[AppendedBatch], int]:
+    """Check what a leader sent: (batches, what the indexes need, bytes of the whole batches). It ends before a batch of
+    a later leader epoch.
+    """
     prepared: list[PreparedBatch] = []
     batches: list[AppendedBatch] = []
     position, end = 0, len(records)
@@ -173,6 +177,8 @@ def prepare_follower_batches(records: Buffer) -> tuple[list[PreparedBatch], list
         if position + size > end:
             break
         header = check_framing(records, position)
+        if header.partition_leader_epoch > leader_epoch:
+            break
         checked_tail(records, header, position)
         marker = decode_marker(memoryview(records)[position:]) if header.is_control else None
         prepared.append(PreparedBatch(header, b"", header.crc, header.max_timestamp, marker))

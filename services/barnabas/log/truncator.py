@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from barnabas.log.cleaning.replacement import SegmentReplacement
 from barnabas.log.errors import storage_errors
@@ -19,7 +19,11 @@ from barnabas.log.trust import Trust
 
 
 class LogTruncator:
-    """Owns nothing: moves the log's end back, and with it whatever says how far the log is."""
+    """Moves the log's end back, and with it whatever says how far the log is.
+
+    Before that what was written down of it comes down: else a crash might leave a recovery point that vouches for what
+    is written in place of what went.
+    """
 
     def __init__(
         self,
@@ -38,14 +42,16 @@ class LogTruncator:
         self._roller = roller
         self._flusher = flusher
         self._replacement = replacement
+        self.write_lowered: Callable[[int], None] = _nothing_is_written_down
+        """Has the directory's checkpoints say no more of the log than its recovery point and its start, and no higher
+        watermark than the offset given. Raises KafkaError where the disk refuses."""
 
     def truncate_to(self, offset: int) -> int:
         """Drop every record from `offset` on; returns the new log end offset. For a thread.
 
         A batch that holds `offset` in its middle goes as a whole, so the end may come out lower. Epochs that begin
-        at the end go in any case. The recovery point comes down as well: the caller writes the directory's
-        checkpoints before it appends again, or a crash might leave an old one that vouches for new records.
-        Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by opening the log anew.
+        at the end go in any case. Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by
+        opening the log anew, which `Trust` then says.
         """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
@@ -55,6 +61,7 @@ class LogTruncator:
                 return state.end[0]
             if offset < state.segments[0].base_offset:
                 return self.truncate_fully_and_start_at(offset)
+            self._lower(offset)
             with self._trusted_if_done():
                 segments = state.segments
                 count = bisect.bisect_right(segments, offset, key=lambda each: each.base_offset)
@@ -71,6 +78,7 @@ class LogTruncator:
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
             self._trust.check_writable()
+            self._lower(offset)
             with self._trusted_if_done():
                 self._drop_newest(0)
                 self._producers.remove_snapshots()
@@ -82,6 +90,24 @@ class LogTruncator:
                 state.epochs.clear()
                 self._producers.clear(offset)
                 return offset
+
+    def _lower(self, offset: int) -> None:
+        """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is
+        to end is not known yet. Raises KafkaError; the log is then as it was.
+        """
+        state, flusher = self._state, self._flusher
+        holding = bisect.bisect_right(state.segments, offset, key=lambda each: each.base_offset) - 1
+        vouched = state.segments[holding].base_offset if holding >= 0 else offset
+        former = state.log_start_offset
+        with state.publishing:
+            flusher.recovery_point = min(flusher.recovery_point, vouched)
+            state.log_start_offset = min(former, offset)
+        try:
+            self.write_lowered(offset)
+        except BaseException:
+            with state.publishing:
+                state.log_start_offset = max(state.log_start_offset, former)
+            raise
 
     @contextlib.contextmanager
     def _trusted_if_done(self) -> Iterator[None]:
@@ -120,3 +146,7 @@ class LogTruncator:
             flusher.recovery_point = min(flusher.recovery_point, end_offset)
         state.epochs.truncate_from_end(end_offset)
         state.directory_is_dirty = True
+
+
+def _nothing_is_written_down(_: int) -> None:
+    """The log is in no log directory that keeps checkpoints."""

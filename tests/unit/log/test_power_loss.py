@@ -141,13 +141,12 @@ class Run:
         self.log.delete_old_segments(self.log.log_end_offset)
 
     def truncate(self) -> None:
-        """As a follower whose leader has less; the caller of a truncation writes the checkpoints."""
+        """As a follower whose leader has less."""
         end = max(self.start, self.committed, self.log.log_end_offset - self.chance.randint(0, 8))
         for offset in [each for each in self.appended if each >= end]:
             self.replaced.setdefault(offset, []).append(self.appended.pop(offset))
         self.durable_end = min(self.durable_end, self.content_end())
         assert self.log.truncate_to(end) == end, "every batch is of one record"
-        self.checkpoint()
 
     def compact(self) -> None:
         self.committed = self.chance.randint(self.committed, self.log.log_end_offset)
