@@ -39,5 +39,11 @@ def test_every_call_has_both_ends(
 ) -> None:
     every = set(contract.methods_by_name)
     coalesced = {method.name for method in contract.methods if method.client_streaming}
-    assert calls_of(service) == calls_of(servicer) == every
-    assert calls_of(link) == every - coalesced
+    assert calls_of(link) == calls_of(service) == calls_of(servicer) == every - coalesced
+
+
+def test_every_coalesced_stream_has_both_ends() -> None:
+    """They are no calls but parts of the ends, which the type checker holds to the parts' own protocols."""
+    parts = {"Append": "appends", "Fetch": "fetches"}
+    assert {method.name for method in STORAGE.methods if method.client_streaming} == set(parts)
+    assert set(parts.values()) <= vars(StorageLink).keys() & vars(StorageService).keys()
