@@ -96,7 +96,7 @@ class Segment:
         self.is_flushed = False
         """Whether the disk is known to have all of it, indexes included."""
         self.are_indexes_doubtful = False
-        """Whether the index files may be wrong (a crash came first, or a write failed): they are built anew at opening."""
+        """Whether the index files may be wrong (a crash came first, a write failed): they are built anew at opening."""
         self._open: OpenSegment | None = None
         self._retired: OpenSegment | None = None
         self._loading = threading.Lock()
