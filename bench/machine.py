@@ -16,7 +16,7 @@ def describe_machine() -> dict[str, str]:
         "processor": processor,
         "cores": str(os.cpu_count()),
         "memory": f"{memory_gb:.0f} GB",
-        "kernel": platform.release(),
+        "kernel": ".".join(platform.release().split(".")[:2]),
         "python": platform.python_version(),
         "java": _java(),
         "librdkafka": _librdkafka(),

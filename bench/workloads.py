@@ -279,9 +279,9 @@ def many_partitions(partitions: int, system: System, topic: str, _seconds: float
     started = time.perf_counter()
     system.kill_and_start()
     # Asked of one partition until it answers: who asks for all of them again and again measures himself.
-    first_acknowledged("127.0.0.1", system.port, "warm-up-first", START_SECONDS_MAX)
+    first_acknowledged("127.0.0.1", system.port, "warm-up-first", PARTITIONS_SECONDS_MAX)
     wait_for_leaders(system, topics)
-    first_acknowledged("127.0.0.1", system.port, topics[-1], START_SECONDS_MAX)
+    first_acknowledged("127.0.0.1", system.port, topics[-1], PARTITIONS_SECONDS_MAX)
     return {
         "create_s": created,
         "restart_s": time.perf_counter() - started,

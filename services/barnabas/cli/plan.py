@@ -1,6 +1,7 @@
 """From the flags of `barnabas up` to the processes of a cluster, each with its config file.
 
-Services meet on unix sockets in one private folder, so a cluster takes no port but those that clients use.
+Services meet on unix sockets in one private folder, so a cluster takes no port but those that clients use, and one
+for HTTP.
 """
 
 from __future__ import annotations

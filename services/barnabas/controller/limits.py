@@ -18,8 +18,9 @@ STORE_RETRY_SECONDS_MAX: Final = 2.0
 """Pauses between attempts to reach the store."""
 
 LEASES_OF_THE_FORMER_MAX: Final = 2
-"""After how many times of its lease a process that holds the election is taken for running. One that is gone holds it
-no longer than once; or twice, where the store gave all leases their full time again, as etcd does with a new leader."""
+"""After how many times of its lease a process that holds the election, or an id, is taken for running. One that is gone
+holds it no longer than once; or twice, where the store gave all leases their full time again, as etcd does with a new
+leader."""
 
 STOP_GRACE_SECONDS: Final = 1.0
 """How long running calls may take when the controller stops."""

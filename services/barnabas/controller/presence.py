@@ -10,7 +10,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.controller.limits import STORE_RETRY_SECONDS_MAX, STORE_RETRY_SECONDS_MIN
+from barnabas.controller.limits import (
+    LEASES_OF_THE_FORMER_MAX,
+    STORE_RETRY_SECONDS_MAX,
+    STORE_RETRY_SECONDS_MIN,
+)
 from barnabas.controller.store.protocol import (
     Compare,
     CompareFailed,
@@ -28,6 +32,8 @@ from barnabas.kernel.rare_lines import RareLines
 PRESENCE_PREFIX: Final = "controllers/"
 """`controllers/<id>` holds the controller's address; not part of the metadata."""
 
+RENEWALS_PER_LEASE: Final = 3
+
 FIRST_ID: Final = 3000
 """The lowest id that a controller gives itself: above the ids that people give to brokers."""
 
@@ -36,6 +42,9 @@ log = get_logger("controller.presence")
 
 class Presence:
     """Owner of this controller's id. `wanted_id` of -1 takes the lowest from FIRST_ID on that is free.
+
+    A wanted one is not taken from whoever is present under it: mostly that is a former process of this controller,
+    which had another address, and is gone when its lease ends.
 
     `shared` says whether other controllers use the same store: without them there is nothing to tell anyone.
     """
@@ -50,10 +59,12 @@ class Presence:
         self._lines = lines
         self._shared = shared
         self._lease: Lease | None = None
+        self._found_taken = 0
+        """How often in a row another was found under the wanted id."""
         self.controller_id = wanted_id if wanted_id >= 0 else FIRST_ID
 
     async def join(self) -> None:
-        """Take an id and tell the others; returns once the store has it."""
+        """Take an id and tell the others; returns once the store has it, or says who else has the wanted one."""
         pause = STORE_RETRY_SECONDS_MIN
         while self._shared:
             try:
@@ -71,13 +82,20 @@ class Presence:
     async def keep(self) -> None:
         """Stay present until cancelled."""
         while self._lease is not None:
-            await asyncio.sleep(self._lease.ttl_ms / 3000)
-            try:
-                await self._store.keep_lease_alive(self._lease.lease_id)
-            except LeaseLost:
-                await self.join()
-            except StoreError:
-                continue  # the election says so in the log
+            await asyncio.sleep(self._lease.ttl_ms / 1000 / RENEWALS_PER_LEASE)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Stay present for another lease, or become so if the wanted id has become free."""
+        assert self._lease is not None, "it has joined"
+        try:
+            await self._store.keep_lease_alive(self._lease.lease_id)
+            if self._found_taken:
+                await self._take_id(self._lease)
+        except LeaseLost:
+            await self.join()
+        except StoreError:
+            pass  # the election says so in the log
 
     async def leave(self) -> None:
         """Let the others know at once that this controller is gone."""
@@ -112,10 +130,26 @@ class Presence:
         key = _key(controller_id)
         known = snapshot.entries.get(key)
         if known is not None and key not in mine:
-            log.warning("another controller has the same id", id=controller_id, address=known.value.decode())
+            self._on_taken(controller_id, known.value.decode())
+            return controller_id
         compare: Compare = KeyAbsent(key) if known is None else ModRevisionEquals(key, known.mod_revision)
         await self._store.transact([compare], [Put(key, self._address.encode(), lease.lease_id)])
+        self._found_taken = 0
         return controller_id
+
+    def _on_taken(self, controller_id: int, address: str) -> None:
+        """It is looked for at each renewal: one that has gone is found for no longer than its lease."""
+        self._found_taken += 1
+        if self._found_taken == 1:
+            log.info(
+                "waiting for the lease of the controller that has this id", id=controller_id, address=address
+            )
+        elif self._found_taken == 1 + LEASES_OF_THE_FORMER_MAX * RENEWALS_PER_LEASE:
+            log.warning(
+                "another controller has the same id: give each controller a controller.id of its own",
+                id=controller_id,
+                address=address,
+            )
 
 
 def _key(controller_id: int) -> str:

@@ -25,7 +25,7 @@ MID_FRAME_TURN_BYTES_MIN: Final = 100 * 1024
 """What it has to bring in that time to keep its turn."""
 
 MID_FRAME_SILENT_SECONDS: Final = 3.0
-"""Of whom nothing came for so long, its turn included, is closed while others wait for theirs."""
+"""A connection from which nothing came for so long, its turn included, is closed while others wait for theirs."""
 
 MID_FRAME_BUDGETS_MAX: Final = 2
 """Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of

@@ -16,7 +16,7 @@ from barnabas.links.storage_messages import AppendBatches, FetchedResult
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequest
 
 if TYPE_CHECKING:
-    from barnabas.links.storage_link import AnswerRoom, StorageService, TakenFetches
+    from barnabas.links.storage_link import AnswerRoom, AppendService, FetchService, TakenFetches
     from barnabas.links.storage_messages import PartitionFetched
 
 RequestT = TypeVar("RequestT", bound=Any)
@@ -124,12 +124,12 @@ class LocalAppends(_LocalRequests[AppendRequest | AppendBatches, AppendResult]):
         """See `links.storage_link.Appends`."""
         return True
 
-    def open(self, node: StorageService) -> None:
+    def open(self, service: AppendService) -> None:
         """The node serves from now on."""
 
         def begin(batches: AppendRequest | AppendBatches) -> None:
             assert isinstance(batches, AppendBatches), "a gateway sends batches beside their request"
-            node.Append(cast(AppendRequest, _AppendRequest(batches)), self._on_result)
+            service.handle(cast(AppendRequest, _AppendRequest(batches)), self._on_result)
 
         self._begin = begin
 
@@ -143,9 +143,9 @@ class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
     _taken: TakenFetches | None = None
     room: AnswerRoom | None = None
 
-    def open(self, node: StorageService) -> TakenFetches:
+    def open(self, service: FetchService) -> TakenFetches:
         """The node serves from now on, as long as the `serve_woken` of what is returned runs."""
-        self._taken = node.Fetch(self._deliver, self._wait_for_room, is_client=True)
+        self._taken = service.take_from_peer(self._deliver, self._wait_for_room, is_client=True)
         self._begin = self._take
         return self._taken
 

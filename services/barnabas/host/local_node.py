@@ -52,8 +52,8 @@ class LocalNode:
     @asynccontextmanager
     async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
         """The node serves while the context is open; a fault of ours that would leave fetches waiting ends it."""
-        self.appends.open(servicer)
-        taken = self.fetches.open(servicer)
+        self.appends.open(servicer.appends)
+        taken = self.fetches.open(servicer.fetches)
         self._servicer = servicer
         self._replicas = replicas
         try:

@@ -173,14 +173,18 @@ class TakenFetches(Protocol):
         ...
 
 
-class StorageService(Protocol):
-    """A storage node, to those who serve it to others."""
+class AppendService(Protocol):
+    """A storage node's appends, to those who serve them to others."""
 
-    def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
+    def handle(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
         """Append what `request` holds, behind what was given before; `answer` is called once, now or later."""
         ...
 
-    def Fetch(
+
+class FetchService(Protocol):
+    """A storage node's fetches, to those who serve them to others."""
+
+    def take_from_peer(
         self,
         answer: Callable[[FetchRequest, Sequence[PartitionFetched], int], None],
         wait_for_room: Callable[[], Awaitable[None]],
@@ -192,6 +196,15 @@ class StorageService(Protocol):
         Nothing more is read before `wait_for_room` returns. `is_client`: what is read goes to clients.
         """
         ...
+
+
+class StorageService(Protocol):
+    """A storage node, to those who serve it to others."""
+
+    @property
+    def appends(self) -> AppendService: ...
+    @property
+    def fetches(self) -> FetchService: ...
 
     def Replicate(
         self, positions: AsyncIterator[ReplicaPositionsFrame]

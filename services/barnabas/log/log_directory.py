@@ -433,12 +433,16 @@ class LogDirectory:
 
     def _close_logs(self) -> list[KafkaError]:
         """Close every log; returns what failed. Several at once, for they mostly wait for syncs, and the file system
-        does those of many files together: thousands have to fit the time that a stop is given.
+        does those of many files together: thousands have to fit the time that a stop is given. Raises
+        KAFKA_STORAGE_ERROR, with none closed, where the machine grants no thread for it.
         """
         with contextlib.suppress(OSError):  # the sync of each log says whether it is on the disk
             sync_file_system(self._files, self.path)
         logs = dict(self.logs)
-        with self._environment.threads.executor("close", CLOSING_THREADS) as closing:
+        with (
+            storage_errors(self.path),
+            self._environment.threads.executor("close", CLOSING_THREADS) as closing,
+        ):
             errors = list(closing.map(_close_log, list(logs.values())))
         self._closed_properly |= {key: error is None for key, error in zip(logs, errors, strict=True)}
         return [error for error in errors if error is not None]

@@ -213,6 +213,11 @@ class PartitionLog:
         return self._state.end[1].base_offset > self._flusher.recovery_point
 
     @property
+    def has_doubtful_indexes(self) -> bool:
+        """Whether a finished segment's indexes are to be built anew: a clean stop would have to."""
+        return any(segment.are_indexes_doubtful for segment in self._state.segments)
+
+    @property
     def is_closed(self) -> bool:
         return self._trust.is_closed
 

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
-from barnabas.links.storage_link import StorageService
+from barnabas.links.storage_link import AppendService, FetchService, StorageService
 from barnabas.links.storage_messages import PartitionFetched, ReplicaFetched
 from barnabas.links.stream_counts import StorageStreamCounts, StreamCounts
 from barnabas.messages.storage_pb2 import (
@@ -41,12 +41,14 @@ def stream_handlers(
 
     async def append(frames: AsyncIterator[AppendFrame], context: Any) -> None:
         await context.send_initial_metadata(_AT_ONCE)
-        await _until_gone(_serve_appends(service, frames, context.write, counts.appends, ending))
+        await _until_gone(_serve_appends(service.appends, frames, context.write, counts.appends, ending))
 
     async def fetch(frames: AsyncIterator[FetchFrame], context: Any) -> None:
         await context.send_initial_metadata(_AT_ONCE)
         is_client = INSIDE not in (context.invocation_metadata() or ())
-        serving = _serve_fetches(service, frames, context.write, counts.fetches, ending, is_client=is_client)
+        serving = _serve_fetches(
+            service.fetches, frames, context.write, counts.fetches, ending, is_client=is_client
+        )
         await _until_gone(serving)
 
     async def replicate(positions: AsyncIterator[ReplicaPositionsFrame], context: Any) -> None:
@@ -78,7 +80,7 @@ async def _until_gone(serving: Awaitable[None]) -> None:
 
 
 async def _serve_appends(
-    service: StorageService,
+    service: AppendService,
     frames: AsyncIterator[AppendFrame],
     write: Callable[[AppendResultFrame], Awaitable[None]],
     counts: StreamCounts,
@@ -98,7 +100,7 @@ async def _serve_appends(
             await answers.wait_for_room()
             counts.received.count(frame.requests)
             for request in frame.requests:
-                service.Append(request, answer)
+                service.handle(request, answer)
 
     async def take_until_the_end() -> None:
         await _take_until(ending, take_requests())
@@ -116,7 +118,7 @@ def _size_bytes(result: AppendResult) -> int:
 
 
 async def _serve_fetches(
-    service: StorageService,
+    service: FetchService,
     frames: AsyncIterator[FetchFrame],
     write: Callable[[bytes], Awaitable[None]],
     counts: StreamCounts,
@@ -134,7 +136,7 @@ async def _serve_fetches(
         result = encode_result(request.correlation_id, partitions)
         answers.put(result, result.size)
 
-    fetches = service.Fetch(answer, answers.wait_for_room, is_client=is_client)
+    fetches = service.take_from_peer(answer, answers.wait_for_room, is_client=is_client)
 
     async def take_requests() -> None:
         async for frame in frames:

@@ -1,20 +1,17 @@
-"""What a storage node answers to other services: hands each call to its handler."""
+"""What a storage node answers to others: the handlers of appends and fetches, and a method for each other call."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
-from barnabas.links.storage_messages import PartitionFetched, ReplicaFetched
+from barnabas.links.storage_messages import ReplicaFetched
 from barnabas.messages.storage_pb2 import (
-    AppendRequest,
-    AppendResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
-    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
@@ -25,7 +22,7 @@ from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
 from barnabas.storage.handlers.describe_producers import DescribeProducersHandler
-from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
+from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.storage.replication.follower_session import ReplicationHandler
@@ -53,18 +50,6 @@ class StorageServicer:
         self._delete_records = delete_records
         self._describe_log_dirs = describe_log_dirs
         self._describe_producers = describe_producers
-
-    def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
-        self.appends.handle(request, answer)
-
-    def Fetch(
-        self,
-        answer: Callable[[FetchRequest, Sequence[PartitionFetched], int], None],
-        wait_for_room: Callable[[], Awaitable[None]],
-        *,
-        is_client: bool,
-    ) -> UnansweredFetches:
-        return UnansweredFetches(self.fetches, answer, wait_for_room, is_client=is_client)
 
     def Replicate(
         self, positions: AsyncIterator[ReplicaPositionsFrame]

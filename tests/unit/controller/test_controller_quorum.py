@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from barnabas.controller.core.quorum import LEADER_EPOCH_MAX, Progress, describe_quorum
 from barnabas.controller.fanout import Receiver
-from barnabas.controller.presence import FIRST_ID, PRESENCE_PREFIX, Presence
+from barnabas.controller.limits import LEASES_OF_THE_FORMER_MAX
+from barnabas.controller.presence import FIRST_ID, PRESENCE_PREFIX, RENEWALS_PER_LEASE, Presence
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.logs import get_logger
@@ -72,6 +76,18 @@ def presence(store: Store, address: str, wanted_id: int = -1, *, shared: bool = 
     return Presence(store, address, wanted_id, 1000, lines, shared=shared)
 
 
+async def stored(store: Store) -> dict[int, str]:
+    """Who is present, as others see it."""
+    found = await store.snapshot(PRESENCE_PREFIX)
+    return {
+        int(key.removeprefix(PRESENCE_PREFIX)): each.value.decode() for key, each in found.entries.items()
+    }
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 async def test_controllers_of_one_store_take_different_ids(open_store: StoreFactory) -> None:
     store = await open_store()
     first, second, third = presence(store, "a:1"), presence(store, "b:1"), presence(store, "c:1", 7)
@@ -88,6 +104,36 @@ async def test_a_controller_that_starts_again_takes_its_id_again(store: Store) -
     again = presence(store, "a:1")
     await again.join()
     assert again.controller_id == FIRST_ID
+
+
+async def test_a_former_process_under_another_address_is_no_reason_to_warn(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It crashed: its key stays for as long as its lease."""
+    former, again = presence(store, "a:1", 7), presence(store, "b:1", 7)
+    await former.join()
+    await again.join()
+    assert again.controller_id == 7
+    await again.renew()
+    assert await stored(store) == {7: "a:1"}, "it may live"
+    await former.leave()
+    await again.renew()
+    assert await stored(store) == {7: "b:1"}
+    assert not warnings(caplog)
+
+
+async def test_a_controller_that_outlives_its_lease_has_the_same_id(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = presence(store, "a:1", 7), presence(store, "b:1", 7)
+    await first.join()
+    await second.join()
+    for renewals in range(3 * LEASES_OF_THE_FORMER_MAX * RENEWALS_PER_LEASE):
+        assert len(warnings(caplog)) == (renewals >= LEASES_OF_THE_FORMER_MAX * RENEWALS_PER_LEASE)
+        await first.renew()
+        await second.renew()
+    assert await stored(store) == {7: "a:1"}, "they do not take it from one another"
+    assert await second.everyone() == {7: "b:1"}
 
 
 async def test_presence_outlives_its_lease_while_it_is_kept(store: Store) -> None:

@@ -24,7 +24,7 @@ from barnabas.messages.storage_pb2 import (
     PartitionAppendResult,
 )
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
-from barnabas.storage.handlers.fetch import UnansweredFetches
+from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
 
 TOPIC = b"t" * 16
 
@@ -35,7 +35,7 @@ class FakeAppends:
     def __init__(self) -> None:
         self.taken: list[tuple[Any, Any]] = []
 
-    def Append(self, request: Any, answer: Any) -> None:
+    def handle(self, request: Any, answer: Any) -> None:
         self.taken.append((request, answer))
 
     def answer(self, number: int = 0, base_offset: int = 7) -> None:
@@ -49,16 +49,11 @@ class FakeServicer:
 
     def __init__(self) -> None:
         self.appends = FakeAppends()
-        self.fetches = SimpleNamespace(reader=SimpleNamespace(nothing_new=None), purgatory=FetchPurgatory())
+        reader: Any = SimpleNamespace(nothing_new=None)
+        counts: Any = SimpleNamespace(read_times=None)
+        self.fetches = FetchHandler(reader, FetchPurgatory(), counts)
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
-
-    def Append(self, request: Any, answer: Any) -> None:
-        self.appends.Append(request, answer)
-
-    def Fetch(self, answer: Any, wait_for_room: Any, *, is_client: bool) -> UnansweredFetches:
-        handler: Any = self.fetches
-        return UnansweredFetches(handler, answer, wait_for_room, is_client=is_client)
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         self.asked.set()

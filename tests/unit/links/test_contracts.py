@@ -11,7 +11,7 @@ from barnabas.controller.servicer import ControllerServicer
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
-from barnabas.links.storage_link import RemoteStorageLink, StorageService
+from barnabas.links.storage_link import RemoteStorageLink, StorageLink, StorageService
 from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2
 from barnabas.storage.servicer import StorageServicer
 
@@ -38,6 +38,13 @@ def test_every_call_has_both_ends(
     contract: ServiceDescriptor, link: type[Any], service: type[Any], servicer: type[Any]
 ) -> None:
     every = set(contract.methods_by_name)
-    coalesced = {"Append", "Fetch"} & every  # these are given one by one
-    assert calls_of(service) == calls_of(servicer) == every
-    assert calls_of(link) == every - coalesced
+    coalesced = {"Append", "Fetch"} & every
+    assert calls_of(link) == calls_of(service) == calls_of(servicer) == every - coalesced
+
+
+def test_every_coalesced_stream_has_both_ends() -> None:
+    """They are no calls but parts of the ends, which the type checker holds to the parts' own protocols."""
+    parts = {"Append": "appends", "Fetch": "fetches"}
+    followed = {"Replicate"}
+    assert {method.name for method in STORAGE.methods if method.client_streaming} == set(parts) | followed
+    assert set(parts.values()) <= vars(StorageLink).keys() & vars(StorageService).keys()

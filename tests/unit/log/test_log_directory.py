@@ -111,6 +111,26 @@ def test_logs_are_closed_several_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     again.abandon()
 
 
+def test_without_a_thread_to_close_logs_in_the_next_start_recovers_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = dataclasses.replace(seeded_environment(), threads=SystemThreads())
+    directory = LogDirectory.open(str(tmp_path), "c", 1, environment)
+    directory.open_partition("a", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(KafkaError, match="cannot start a thread"):
+            directory.close()
+    again = open_directory(tmp_path)
+    assert not again.was_clean
+    assert again.open_partition("a", 0, TOPIC_ID, LogConfig()).log_end_offset == 1
+    again.abandon()
+
+
 def test_an_empty_log_that_crashed_is_closed_without_writing_its_indexes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

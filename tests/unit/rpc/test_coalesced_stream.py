@@ -46,8 +46,9 @@ class Servicer:
         self.order: list[int] = []
         self.holds = False
         self._together: list[tuple[AppendRequest, Callable[[AppendResult], None]]] = []
+        self.appends = self.fetches = self
 
-    def Append(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
+    def handle(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
         self.order.append(request.timeout_ms)
         if not self._together:
             asyncio.get_running_loop().call_soon(self.answer)
@@ -58,7 +59,7 @@ class Servicer:
             request, answer = self._together.pop()
             answer(AppendResult(correlation_id=request.correlation_id))
 
-    def Fetch(
+    def take_from_peer(
         self, answer: Callable[[FetchRequest, list[Any], int], None], _: Any, *, is_client: bool
     ) -> Hurried:
         return Hurried(answer)

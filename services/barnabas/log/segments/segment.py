@@ -96,7 +96,7 @@ class Segment:
         self.is_flushed = False
         """Whether the disk is known to have all of it, indexes included."""
         self.are_indexes_doubtful = False
-        """Whether a crash may have come before the index files were on the disk: they are built anew when opened."""
+        """Whether the index files may be wrong (a crash came first, a write failed): they are built anew at opening."""
         self._open: OpenSegment | None = None
         self._retired: OpenSegment | None = None
         self._loading = threading.Lock()
@@ -137,11 +137,13 @@ class Segment:
         # Times are those of records: an index without, or of a segment without, is a former one's.
         sane = sane and bool(self.size) == bool(times)
         if offsets is None or times is None or not sane or self.are_indexes_doubtful:
-            self.are_indexes_doubtful = False
+            # Until it is done: one that is written half, or not at all, may look as if it were right.
+            self.are_indexes_doubtful = True
             opened = self._with_indexes(file, b"", b"")
             opened.offset_index.forget_file()
             opened.time_index.forget_file()
             self._rebuild_indexes(opened, scan_headers(file, 0, self.size))
+            self.are_indexes_doubtful = False
         self._last_indexed_position = opened.offset_index.last_position()
         return opened
 
@@ -342,15 +344,21 @@ class Segment:
     def _rebuild_indexes(self, opened: OpenSegment, batches: Iterable[ScannedBatch]) -> None:
         opened.offset_index.clear()
         opened.time_index.clear()
-        self._maximum = NO_TIMESTAMP, self.base_offset
-        self._last_indexed_position = 0
+        maximum, indexed = (NO_TIMESTAMP, self.base_offset), 0
         for position, header in batches:
-            self._index(opened, position, header.last_offset, header.max_timestamp)
-        if self._maximum[0] >= 0:
-            opened.time_index.append_if_later(*self._maximum)
+            if header.max_timestamp > maximum[0]:
+                maximum = header.max_timestamp, header.last_offset
+            if position - indexed > self.index_interval_bytes:
+                opened.offset_index.append(header.last_offset, position)
+                opened.time_index.append_if_later(*maximum)
+                indexed = position
+        if maximum[0] >= 0:
+            opened.time_index.append_if_later(*maximum)
         with self._writing_indexes:
             opened.offset_index.flush()
             opened.time_index.flush()
+        # Nobody sees that of a part, which would hide the records of the rest from look-ups by time.
+        self._maximum, self._last_indexed_position = maximum, indexed
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`.

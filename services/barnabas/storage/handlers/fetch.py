@@ -23,6 +23,9 @@ from barnabas.storage.fetching.reading import FetchReader, ReadOutcome, failed
 
 log = get_logger("storage.fetch")
 
+Answer = Callable[[FetchRequest, Sequence[PartitionFetched], int], None]
+"""(request, what was read, its bytes)."""
+
 
 class FetchHandler:
     """What all fetches share; owns the counts of requests."""
@@ -32,6 +35,16 @@ class FetchHandler:
         self.reader = reader
         self.purgatory = purgatory
         self.cold_reads = 0
+
+    def take_from_peer(
+        self,
+        answer: Answer,
+        wait_for_room: Callable[[], Awaitable[None]],
+        *,
+        is_client: bool,
+    ) -> UnansweredFetches:
+        """What the fetches of one peer are given to."""
+        return UnansweredFetches(self, answer, wait_for_room, is_client=is_client)
 
 
 class UnansweredFetches:
@@ -43,7 +56,7 @@ class UnansweredFetches:
     def __init__(
         self,
         handler: FetchHandler,
-        answer: Callable[[FetchRequest, Sequence[PartitionFetched], int], None],
+        answer: Answer,
         wait_for_room: Callable[[], Awaitable[None]],
         *,
         is_client: bool,

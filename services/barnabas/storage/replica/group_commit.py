@@ -12,6 +12,8 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
 
+from barnabas.kernel.threads import PoolClosed, start_in
+
 
 class Syncable(Protocol):
     """What a group commit needs of a log."""
@@ -27,7 +29,8 @@ class GroupCommit:
     """Owner of the syncs of one log.
 
     `on_synced(offset)` is called on the event loop once everything before `offset` is durable, `on_failed(error)`
-    when a sync failed: then nothing that waited may be acknowledged.
+    when a sync failed, or could not even begin: then nothing that waited may be acknowledged. Once the node has closed
+    its threads neither is: what waits for a sync stays unacknowledged, and so does what follows it.
     """
 
     __slots__ = ("_executor", "_log", "_on_failed", "_on_synced", "_wanted", "is_pending")
@@ -59,20 +62,15 @@ class GroupCommit:
 
     def _start(self) -> None:
         self.is_pending = True
-        offset = self._log.log_end_offset
-        try:
-            future = asyncio.get_running_loop().run_in_executor(self._executor, self._log.flush)
-        except RuntimeError:
-            # The node stops, and its threads take nothing more. What waits for this sync is not told, nor is what
-            # follows it acknowledged: it stays pending.
-            return
-        future.add_done_callback(partial(self._on_done, offset))
+        offset = (
+            self._log.log_end_offset
+        )  # before it begins: what is appended meanwhile may come too late for it
+        start_in(self._executor, self._log.flush).add_done_callback(partial(self._on_done, offset))
 
     def _on_done(self, offset: int, future: asyncio.Future[object]) -> None:
-        self.is_pending = False
-        if future.cancelled():
+        if future.cancelled() or isinstance(error := future.exception(), PoolClosed):
             return
-        error = future.exception()
+        self.is_pending = False
         if error is not None:
             self._on_failed(error)
             return

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.kernel.kafka_values import LONG_MAX
+from barnabas.kernel.threads import PoolClosed, start_in
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.directory_lane import DirectoryLane
 
@@ -45,25 +46,25 @@ class UnawaitedFlushes:
     def _flush_in_time(self) -> None:
         self._timer = None
         if self._log.unflushed_records and not self._is_stopped:
-            future = asyncio.get_running_loop().run_in_executor(self._lane.flush, self._log.flush)
-            future.add_done_callback(self._on_flushed)
+            start_in(self._lane.flush, self._log.flush).add_done_callback(self._on_flushed)
 
     def _on_flushed(self, future: asyncio.Future[int]) -> None:
-        error = None if future.cancelled() else future.exception()
-        if error is not None and not self._is_stopped:
+        if self._is_over(future):
+            return
+        error = future.exception()
+        if error is not None:
             self._on_failed(error)
 
     def _flush_finished(self) -> None:
         """On disk, a finished segment need not be checked after a crash."""
         self._flushes_finished = True
-        future = asyncio.get_running_loop().run_in_executor(self._lane.flush, self._log.flush_finished)
-        future.add_done_callback(self._on_finished_flushed)
+        start_in(self._lane.flush, self._log.flush_finished).add_done_callback(self._on_finished_flushed)
 
     def _on_finished_flushed(self, future: asyncio.Future[int]) -> None:
         self._flushes_finished = False
-        error = None if future.cancelled() else future.exception()
-        if self._is_stopped or future.cancelled():
+        if self._is_over(future):
             return
+        error = future.exception()
         if error is None:
             if self._log.is_finished_segment_unflushed:
                 self._flush_finished()  # another was rolled meanwhile
@@ -73,3 +74,7 @@ class UnawaitedFlushes:
             )
         else:
             self._on_failed(error)
+
+    def _is_over(self, future: asyncio.Future[int]) -> bool:
+        """Whether it is nobody's business what became of a sync: the partition is not served any more."""
+        return future.cancelled() or isinstance(future.exception(), PoolClosed) or self._is_stopped

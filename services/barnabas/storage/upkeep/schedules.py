@@ -170,7 +170,8 @@ def _do_each(lane: DirectoryLane, work: Work, logs: Sequence[tuple[PartitionLog,
 
 
 def _is_recovered(opened: PartitionLog) -> bool:
-    return opened.recovery_report.segments_checked > 0 and opened.unflushed_records > 0
+    is_unflushed = opened.recovery_report.segments_checked > 0 and opened.unflushed_records > 0
+    return is_unflushed or opened.has_doubtful_indexes
 
 
 def _flush_recovered(opened: PartitionLog, _: int) -> int:

@@ -26,7 +26,7 @@ from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
-from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
+from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.topic_settings import TopicSettings
@@ -127,7 +127,7 @@ class Node:
         self.answers: set[int] = set()
         self.requests: dict[int, FetchRequest] = {}
         self.hurried: set[int] = set()
-        self.fetches = UnansweredFetches(handler, self.on_answer, self.wait_for_room, is_client=True)
+        self.fetches = handler.take_from_peer(self.on_answer, self.wait_for_room, is_client=True)
         self.add_partition(0)
 
     def on_answer(self, request: FetchRequest, partitions: Sequence[PartitionFetched], _: int) -> None:

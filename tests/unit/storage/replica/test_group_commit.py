@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from barnabas.kernel.threads import PoolClosed
 from barnabas.storage.replica.group_commit import GroupCommit
 
 
@@ -15,11 +16,11 @@ class ByHand(Executor):
 
     def __init__(self) -> None:
         self.given: list[tuple[Future[Any], Callable[[], Any]]] = []
-        self.is_shut_down = False
+        self.refuses: Exception | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if self.is_shut_down:
-            raise RuntimeError("cannot schedule new futures after shutdown")
+        if self.refuses is not None:
+            raise self.refuses
         future: Future[Any] = Future()
         self.given.append((future, lambda: fn(*args, **kwargs)))
         return future
@@ -84,9 +85,31 @@ async def test_what_is_durable_is_told_though_no_further_sync_can_begin() -> Non
     commits = Commits()
     commits.append(1)
     commits.append(2)
-    commits.threads.is_shut_down = True
+    commits.threads.refuses = PoolClosed()
     commits.threads.run_one()
     await settle()
     assert commits.synced == [(1, True)], "and what is not durable still waits"
     assert commits.failed == []
     assert commits.threads.given == []
+    assert commits.commit.is_pending, "or what follows would be acknowledged"
+
+
+async def test_a_sync_that_cannot_begin_has_failed() -> None:
+    """Who waits for it would wait for ever."""
+    commits = Commits()
+    commits.threads.refuses = RuntimeError("can't start new thread")
+    commits.append(1)
+    assert commits.failed == [], "not before the append is over"
+    await settle()
+    assert commits.failed == [commits.threads.refuses]
+    assert commits.synced == []
+
+
+async def test_what_waited_for_a_sync_that_was_taken_back_stays_unacknowledged() -> None:
+    """The node stops, and cancels what its threads have not begun."""
+    commits = Commits()
+    commits.append(1)
+    ((future, _),) = commits.threads.given
+    future.cancel()
+    await settle()
+    assert (commits.synced, commits.failed, commits.commit.is_pending) == ([], [], True)

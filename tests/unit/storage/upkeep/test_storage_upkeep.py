@@ -83,6 +83,25 @@ async def test_what_recovery_checked_is_synced_once_the_node_is_up(
         assert [log and log.recovery_point for log in logs] == [1, 1, 0]
 
 
+async def test_indexes_that_a_crash_may_have_spoiled_are_built_before_a_stop_has_to(tmp_path: Path) -> None:
+    place = (tmp_path / "data", tmp_path / "s")
+    async with run_node(*place, crash=True) as node:
+        topic = await node.create_topic()
+        await node.append(topic, batch(b"a"))
+        log = node.replica(topic).log
+        assert log is not None
+        log.roll()
+        log.flush_finished()
+        await make_upkeep(node).write_checkpoints()
+    async with run_node(*place) as node:
+        log = node.replica(topic).log
+        assert log is not None
+        assert log.has_doubtful_indexes
+        assert await make_upkeep(node).flush_recovered() == 1
+        assert not log.has_doubtful_indexes
+        assert await make_upkeep(node).flush_recovered() == 0
+
+
 async def test_a_file_system_that_cannot_be_synced_leaves_the_logs_to_say_whether_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,4 @@
-"""OffsetCommit (key 8). The empty group id is allowed, as Kafka does for old clients.
-
-Knowingly missing: a group that does not exist is answered with ILLEGAL_GENERATION in every version; Kafka says
-GROUP_ID_NOT_FOUND from version 9 on.
-"""
+"""OffsetCommit (key 8). The empty group id is allowed, as Kafka does for old clients."""
 
 from __future__ import annotations
 
