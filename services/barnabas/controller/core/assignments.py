@@ -69,20 +69,21 @@ def _check_nodes(image: MetadataImage, partition: int, node_ids: list[int]) -> N
             )
         if node_ids.count(node_id) > 1:
             raise _invalid(f"The manual partition assignment includes the broker {node_id} more than once.")
-    if all(image.nodes[node_id].fenced for node_id in node_ids):
+    if image.eligible_epochs.keys().isdisjoint(node_ids):
         raise _invalid(
-            f"All brokers specified in the manual partition assignment for partition {partition} are fenced."
+            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+            "controlled shutdown."
         )
 
 
 def new_partitions(
     image: MetadataImage, topic_id: bytes, first_partition: int, replicas: Sequence[Sequence[int]]
 ) -> list[PartitionRecord]:
-    """Fresh partitions with those replicas; the live ones are in sync and the first of them leads."""
+    """Fresh partitions with those replicas; those that may lead are in sync, and the first of them leads."""
     partitions = []
     for index, node_ids in enumerate(replicas, start=first_partition):
-        in_sync = [node_id for node_id in node_ids if not image.nodes[node_id].fenced]
-        assert in_sync, "a partition is not created where no replica lives"
+        in_sync = [node_id for node_id in node_ids if node_id in image.eligible_epochs]
+        assert in_sync, "a partition is not created where no replica can lead"
         partitions.append(
             PartitionRecord(
                 topic_id=topic_id, partition=index, leader=in_sync[0], replicas=node_ids, isr=in_sync

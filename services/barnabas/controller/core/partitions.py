@@ -88,7 +88,7 @@ def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, ad
     present = len(topic.partitions)
     if not wanted.assignments:
         check_replication_factor(factor)
-        return place_replicas(image.live_nodes(), added, factor, _next_start(image, topic))
+        return place_replicas(image.nodes.values(), added, factor, _next_start(image, topic))
     if len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
@@ -104,6 +104,6 @@ def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, ad
 
 def _next_start(image: MetadataImage, topic: TopicImage) -> int:
     """Go on where the topic's last partition leads, so that its leaders stay even."""
-    ids = [node.node_id for node in image.live_nodes()]
+    ids = list(image.eligible_epochs)
     last = topic.partitions[-1].replicas[0]
     return ids.index(last) + 1 if last in ids else len(topic.partitions)

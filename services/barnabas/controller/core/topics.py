@@ -172,7 +172,7 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
             f"Excessively large number of partitions per request: at most {limits.PARTITIONS_PER_REQUEST_MAX}.",
         )
     start = draft.partitions_before + draft.partitions_created
-    return place_replicas(draft.image.live_nodes(), count, factor, start)
+    return place_replicas(draft.image.nodes.values(), count, factor, start)
 
 
 def _not_both(what: str) -> KafkaError:

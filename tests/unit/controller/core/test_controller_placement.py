@@ -44,3 +44,31 @@ def test_too_few_nodes(count: int, words: str) -> None:
     with pytest.raises(KafkaError, match=words) as caught:
         place_replicas(nodes(*["r"] * count), 1, 3, 0)
     assert caught.value.code is ErrorCode.invalid_replication_factor
+
+
+def named(**racks: str) -> list[NodeRecord]:
+    """Nodes by name: `n0` is there, `F0` is fenced, `s0` is about to stop."""
+    return [
+        NodeRecord(node_id=int(name[1:]), rack=rack, fenced=name[0] == "F", stopping=name[0] == "s")
+        for name, rack in racks.items()
+    ]
+
+
+def test_a_fenced_node_gets_what_the_others_cannot_take_and_leads_nothing() -> None:
+    nodes = named(n0="r", n1="r", F2="r")
+    assert place_replicas(nodes, 2, 2, 0) == [[0, 1], [1, 0]]
+    assert place_replicas(nodes, 3, 3, 0) == [[0, 1, 2], [1, 0, 2], [0, 1, 2]]
+
+
+def test_a_fenced_node_stands_for_its_rack() -> None:
+    nodes = named(n0="a", n1="a", F2="b", n3="c")
+    assert {tuple(sorted(row)) for row in place_replicas(nodes, 6, 3, 0)} == {(0, 2, 3), (1, 2, 3)}
+    assert {row[0] for row in place_replicas(nodes, 6, 3, 0)} == {0, 1, 3}
+
+
+def test_a_node_that_is_about_to_stop_gets_nothing() -> None:
+    assert place_replicas(named(n0="r", s1="r"), 3, 1, 0) == [[0], [0], [0]]
+    with pytest.raises(KafkaError, match="only 1 broker"):
+        place_replicas(named(n0="r", s1="r"), 1, 2, 0)
+    with pytest.raises(KafkaError, match="currently fenced"):
+        place_replicas(named(F0="r", s1="r"), 1, 1, 0)
