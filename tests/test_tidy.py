@@ -81,6 +81,7 @@ DECIDED_BY_THE_MACHINE: Final = {
     "storage/directories/directory_lane.py": "whether a disk is slow or stalled",
     "storage/handlers/append.py": "as directory_lane.py, which is told how long the append took",
     "storage/replica/appending.py": "as directory_lane.py, which is told how long the append took",
+    "storage/replica/following.py": "as directory_lane.py, which is told how long the append took",
     "storage/upkeep/cleaning.py": "how fast the cleaner reads and writes",
 }
 """Who asks for `machine_seconds`, and what follows from them: no setting's time, and no peer's."""

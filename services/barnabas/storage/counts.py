@@ -33,6 +33,7 @@ class NodeCounts:
         "isr_shrinks",
         "read_times",
         "refused_appends",
+        "replicated_bytes_in",
         "replicated_bytes_out",
         "streams",
         "topics",
@@ -46,7 +47,7 @@ class NodeCounts:
         self.read_times = Histogram(SECONDS_BUCKETS)
         self.isr_shrinks = 0
         self.isr_expands = 0
-        self.replicated_bytes_out = 0
+        self.replicated_bytes_in = self.replicated_bytes_out = 0
         self.refused_appends: Counter[int] = Counter()
         """By Kafka's error code."""
 

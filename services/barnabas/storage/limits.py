@@ -144,3 +144,12 @@ STOP_SECONDS_MAX."""
 
 HAND_OVER_PAUSE_SECONDS: Final = 0.05
 """Until the controller is asked again whether they do."""
+
+POSITIONS_AT_ONCE: Final = 1_000
+"""Positions of a follower in one frame, before others have their turn on the event loop."""
+
+ANSWERED_BYTES_AT_ONCE: Final = 256 * 1024
+"""Record bytes of a leader's answers that are taken before others have their turn on the event loop."""
+
+ANSWER_COST_BYTES: Final = 4 * 1024
+"""What an answer costs beside its records, as bytes of records."""

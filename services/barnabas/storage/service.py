@@ -45,6 +45,7 @@ from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.storage.metrics import StorageCollector
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.replication.fetchers import ReplicaFetchers
 from barnabas.storage.replication.follower_session import ReplicationHandler
 from barnabas.storage.servicer import StorageServicer
 from barnabas.storage.upkeep.cleaning import Cleaning
@@ -145,6 +146,7 @@ class StorageNode:
             clock,
             static=config.static_settings,
         )
+        self.fetchers = ReplicaFetchers(self.replicas, context.environment.network)
         self.appends = AppendHandler(self.replicas)
         reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
         self.fetches = FetchHandler(reader, self.purgatory, self.replicas.counts)
@@ -167,6 +169,7 @@ class StorageNode:
                 lambda: self._registration(address),
             )
             subscription.on_change(self.replicas.on_image)
+            subscription.on_change(self.fetchers.on_image)
             self._context.environment.registry.register(SubscriptionCollector(subscription))
             self._add_conditions(subscription)
             self._recovered.set()
@@ -175,6 +178,7 @@ class StorageNode:
                 background = [
                     tasks.create_task(self._follow(subscription), name="metadata"),
                     tasks.create_task(self.replicas.run(), name="replicas"),
+                    tasks.create_task(self.fetchers.run(), name="replica fetchers"),
                     tasks.create_task(self._raise_epochs(subscription), name="newer leader epochs"),
                     tasks.create_task(self._change_isr(subscription), name="in-sync replicas"),
                     tasks.create_task(self._watch_lag(), name="lagging followers"),

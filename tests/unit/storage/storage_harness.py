@@ -11,8 +11,8 @@ from typing import Any
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
-from barnabas.kernel.files import SystemFiles
-from barnabas.kernel.threads import SystemThreads
+from barnabas.kernel.files import Files, SystemFiles
+from barnabas.kernel.threads import SystemThreads, Threads
 from barnabas.links.storage_messages import FetchedResult
 from barnabas.messages.metadata_pb2 import (
     ClusterRecord,
@@ -122,24 +122,35 @@ def batch(*values: bytes, timestamp: int = NOW_MS, **options: Any) -> bytes:
 class StorageHarness:
     """Owner of one node's parts and of a client's connection to it."""
 
-    def __init__(self, directory: Path, socket: Path, others: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        socket: Path,
+        others: Sequence[Path] = (),
+        *,
+        node_id: int = NODE_ID,
+        files: Files | None = None,
+        threads: Threads | None = None,
+    ) -> None:
         """A node on `directory`, and on `others` if it is to have several."""
         self.directory = directory
         self.address = f"unix:{socket}"
         self.clock = ManualClock(NOW_MS)
-        self.files = SystemFiles()
+        self.files = files or SystemFiles()
+        self.node_id = node_id
         paths = [str(directory), *(str(each) for each in others)]
-        self.lanes = {path: DirectoryLane(path, SystemThreads(), is_alone=len(paths) == 1) for path in paths}
+        pools = threads or SystemThreads()
+        self.lanes = {path: DirectoryLane(path, pools, is_alone=len(paths) == 1) for path in paths}
         self.directories = LogDirectories.open(
             paths,
             CLUSTER_ID,
-            NODE_ID,
+            node_id,
             seeded_environment(clock=self.clock, files=self.files),
             producer_id_expiration_ms=86_400_000,
         )
         self.purgatory = FetchPurgatory()
         self.replicas = Replicas(
-            NODE_ID,
+            node_id,
             CLUSTER_ID,
             self.directories,
             self.lanes,

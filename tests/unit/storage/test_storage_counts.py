@@ -115,7 +115,7 @@ async def test_replicas_that_are_away(node: StorageHarness) -> None:
 async def test_a_failed_disk_is_a_replica_that_is_away(node: StorageHarness) -> None:
     shown, topic = Shown(node), await node.create_topic()
     replica = node.replica(topic)
-    replica._go_offline(OSError("no disk"))
+    replica.go_offline(OSError("no disk"))
     assert (await node.append(topic, batch(b"a"))).error_code == int(ErrorCode.kafka_storage_error)
     assert (await node.fetch(topic)).error_code == int(ErrorCode.kafka_storage_error)
     for name in ("offlinereplicacount", "underreplicatedpartitions", "underminisrpartitioncount"):

@@ -48,12 +48,12 @@ class Appending:
         self.refused = refused
         """What clients are to send again: it was given up, here or in the log."""
 
-    def open(self, opened: PartitionLog, lane: DirectoryLane) -> None:
-        """The log is open; `lane` is the way to its disk."""
+    def open(self, opened: PartitionLog, lane: DirectoryLane, queue: LaneQueue) -> None:
+        """The log is open; `queue` is what the replica has in `lane`, the way to its disk."""
         opened.refused = self.refused
         self._log = opened
         self._lane = lane
-        self._queue = LaneQueue(lane)
+        self._queue = queue
 
     # -- on the event loop --------------------------------------------------------------------------------------
 

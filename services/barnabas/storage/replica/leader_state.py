@@ -110,6 +110,10 @@ class LeaderState:
             follower.caught_up_ms = LONG_AGO
         self._take(record, caught_up_ms=now_ms)
 
+    def on_truncated(self, log_end_offset: int) -> None:
+        """What this replica began to take back as a follower is gone now: its epoch begins before that."""
+        self._epoch_start = min(self._epoch_start, log_end_offset)
+
     def on_record(self, record: PartitionRecord) -> None:
         """The controller has changed something else than the leader epoch: what was proposed is decided by that.
 

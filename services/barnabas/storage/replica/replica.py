@@ -22,9 +22,11 @@ from barnabas.kernel.logs import get_logger
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.messages.metadata_pb2 import PartitionRecord
+from barnabas.metadata.image import NO_LEADER
 from barnabas.storage import limits
 from barnabas.storage.counts import TopicCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.lane_queue import LaneQueue
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory, WaitingFetch
 from barnabas.storage.replica.appending import Appending
 from barnabas.storage.replica.durability import Durability
@@ -35,6 +37,8 @@ from barnabas.storage.replica.error_codes import (
     STORAGE_ERROR,
     UNKNOWN_EPOCH,
 )
+from barnabas.storage.replica.followed import Followed
+from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState, Proposal
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.replica.topic_settings import TopicSettings
@@ -78,6 +82,7 @@ class Replica:
         purgatory: FetchPurgatory,
         clock: Clock,
         refused: RefusedSequences,
+        followed: Followed,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -104,6 +109,7 @@ class Replica:
         """The streams of those who follow it."""
         self.counts = counts
         self.appending = Appending(self, refused)
+        self.following = Following(self, followed)
         self._node_id = node_id
         self._purgatory = purgatory
         self._clock = clock
@@ -159,13 +165,15 @@ class Replica:
         self.lane = lane
         self.is_offline = False
         self.error = NOT_LEADER
-        self.appending.open(opened, lane)
+        queue = LaneQueue(lane)
+        self.appending.open(opened, lane, queue)
+        self.following.open(opened, lane, queue)
         self._durability = Durability(
             self.name,
             opened,
             lane,
-            on_synced=self._advance_high_watermark,
-            on_failed=self._go_offline,
+            on_synced=self._on_synced,
+            on_failed=self.go_offline,
         )
         self._end_offset = opened.log_end_offset
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
@@ -192,13 +200,14 @@ class Replica:
         self._end(REMOVED)
         self._unpark()
 
-    def _go_offline(self, error: BaseException) -> None:
-        """A sync failed: nothing is served until the next start has recovered the log."""
+    def go_offline(self, error: BaseException) -> None:
+        """A sync or a truncation failed: nothing is served until the next start has recovered the log."""
         log.error("partition is offline: its disk failed", partition=self.name, reason=str(error))
         self.is_offline = True
         self._end(STORAGE_ERROR)
 
     def _end(self, error_code: int) -> None:
+        self.following.stop()
         self.leader = None
         self.error = error_code
         if self._durability is not None:
@@ -223,7 +232,7 @@ class Replica:
         leads = record.leader == self._node_id
         if leads and self.leader is not None and record.leader_epoch == self.leader_epoch:
             self.leader.on_record(record)
-            self._advance_high_watermark()
+            self.advance_high_watermark()
         elif leads:
             self._lead(record)
         elif self.leader is not None or record.leader_epoch != self.leader_epoch:
@@ -231,6 +240,7 @@ class Replica:
 
     def _lead(self, record: PartitionRecord) -> None:
         """A leader epoch of this replica begins."""
+        self.following.stop()
         now_ms, end_offset = _loop_ms(), self._end_offset
         if self.leader is not None:
             self.leader.begin_epoch(record, log_end_offset=end_offset, now_ms=now_ms)
@@ -245,16 +255,19 @@ class Replica:
         self.error = 0
         if self._take_epoch(record.leader_epoch) < record.leader_epoch:
             self.appending.begin_epoch(record.leader_epoch)
-        self._advance_high_watermark()
+        self.advance_high_watermark()
         # Whoever waits under the old epoch is to learn of the new one.
         self._complete_watchers()
 
     def _stand_down(self, record: PartitionRecord) -> None:
         """Another replica leads, or none."""
+        self.following.stop()
         self.leader = None
         self.error = NOT_LEADER
         self._take_epoch(record.leader_epoch)
         self._fail_appends(NOT_LEADER)
+        if record.leader != NO_LEADER and self.newer_epoch == NO_EPOCH:
+            self.following.begin(record.leader, record.leader_epoch)
         self._complete_watchers()
 
     def _take_epoch(self, leader_epoch: int) -> int:
@@ -272,7 +285,7 @@ class Replica:
             self.appending.update_config(settings.log)
             if self.leader is not None:
                 self.leader.set_min_insync_replicas(settings.min_insync_replicas)
-                self._advance_high_watermark()
+                self.advance_high_watermark()
 
     def check_epoch(self, leader_epoch: int) -> int:
         """Kafka's error code for a sender that knows `leader_epoch` (-1: does not say), 0 when it may go on."""
@@ -281,6 +294,43 @@ class Replica:
         if leader_epoch == self.leader_epoch or leader_epoch == NO_EPOCH:
             return 0
         return FENCED_EPOCH if leader_epoch < self.leader_epoch else UNKNOWN_EPOCH
+
+    # -- following ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_end_written(self) -> bool:
+        """Whether all of the log counts as written: no sync that flush.messages asked for is to be waited for."""
+        durability = self._durability
+        return durability is not None and durability.acknowledgeable(self._end_offset) == self._end_offset
+
+    def on_following(self) -> None:
+        """The leader is about to hear where the log ends: after a crash that may not be on the disk."""
+        if self._durability is not None:
+            self._durability.on_append(self.settings.log)
+
+    def on_truncating(self, offset: int) -> None:
+        """The log is about to lose its end: nothing from `offset` on counts from now on, whoever leads."""
+        self._end_offset = min(self._end_offset, offset)
+        if self.high_watermark > offset:
+            self._move_high_watermark(offset, 0)
+
+    def on_not_truncated(self) -> None:
+        """It keeps its end."""
+        assert self.log is not None, "it was to be truncated"
+        self._end_offset = self.log.log_end_offset
+        self.advance_high_watermark()
+
+    def on_truncated(self, end_offset: int) -> None:
+        """The log ends here, and may begin here, too; the only case in which the high watermark goes back."""
+        assert self.log is not None, "it was truncated"
+        self._end_offset = end_offset
+        self._unseen.cut(end_offset)
+        if self.leader is not None:
+            self.leader.on_truncated(end_offset)
+        high_watermark = min(max(self.high_watermark, self.log.log_start_offset), end_offset)
+        if high_watermark != self.high_watermark:
+            self._move_high_watermark(high_watermark, 0)
+        self._complete_watchers()
 
     # -- its followers ------------------------------------------------------------------------------------------
 
@@ -296,7 +346,7 @@ class Replica:
             now_ms=_loop_ms(),
         ):
             return False
-        self._advance_high_watermark()
+        self.advance_high_watermark()
         return True
 
     def on_log_start_moved(self) -> None:
@@ -326,14 +376,14 @@ class Replica:
         proposal = self.leader.shrink(
             log_end_offset=self._end_offset, lag_ms_max=lag_ms_max, eligible=eligible, now_ms=_loop_ms()
         )
-        self._advance_high_watermark()
+        self.advance_high_watermark()
         return proposal
 
     def on_proposal_refused(self, proposal: Proposal) -> None:
         """The controller does not change the ISR as it was asked."""
         if self.leader is not None:
             self.leader.on_refused(proposal)
-            self._advance_high_watermark()
+            self.advance_high_watermark()
 
     # -- acknowledging ------------------------------------------------------------------------------------------
 
@@ -387,16 +437,23 @@ class Replica:
             self._move_high_watermark(end_offset, size_bytes)
             return
         self._unseen.add(start_offset, end_offset, size_bytes)
-        self._advance_high_watermark()
+        self.advance_high_watermark()
 
-    def _advance_high_watermark(self) -> None:
-        """Move the high watermark to where everybody is who has to be."""
+    def _on_synced(self) -> None:
+        self.advance_high_watermark()
+        self.following.on_synced()
+
+    def advance_high_watermark(self) -> None:
+        """Move the high watermark to where everybody is who has to be; a follower's to where its leader says."""
         leader, durability = self.leader, self._durability
-        if leader is None or durability is None:
+        if durability is None:
             return
-        offset = durability.acknowledgeable(self._end_offset)
-        if not leader.is_alone:
-            offset = leader.replicated(offset)
+        if leader is None:
+            offset = min(self.following.high_watermark, self._end_offset)
+        else:
+            offset = durability.acknowledgeable(self._end_offset)
+            if not leader.is_alone:
+                offset = leader.replicated(offset)
         if offset > self.high_watermark:
             self._move_high_watermark(offset, self._unseen.take(offset))
 

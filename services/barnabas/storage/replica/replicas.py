@@ -34,6 +34,7 @@ from barnabas.storage.directories.failed_openings import is_for_now
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.replica.error_codes import NOT_LEADER
+from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
@@ -73,6 +74,9 @@ class Replicas:
         self._clock = clock
         self._static = static
         self._settings = TopicSettingsReader(node_id, static)
+        backoff_ms = self.broker_value("replica.fetch.backoff.ms")
+        assert isinstance(backoff_ms, int)
+        self.followed = Followed(backoff_ms)
         self._work = {
             path: DirectoryWork(
                 lane,
@@ -254,6 +258,7 @@ class Replicas:
             purgatory=self._purgatory,
             clock=self._clock,
             refused=self._take_refused(topic_id, index),
+            followed=self.followed,
         )
         self.by_partition[topic_id, index] = replica
         return replica

@@ -24,6 +24,15 @@ class UnseenBytes:
             size_bytes += more_bytes
         pieces.append((start_offset, end_offset, size_bytes))
 
+    def cut(self, end_offset: int) -> None:
+        """The log was truncated to `end_offset`."""
+        pieces = self._pieces
+        while pieces and pieces[-1][0] >= end_offset:
+            pieces.pop()
+        if pieces and pieces[-1][1] > end_offset:
+            start_offset, _, size_bytes = pieces.pop()
+            pieces.append((start_offset, end_offset, size_bytes))
+
     def take(self, high_watermark: int) -> int:
         """How many bytes readers come to see now that the high watermark has moved so far.
 

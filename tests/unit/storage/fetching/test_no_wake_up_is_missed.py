@@ -27,6 +27,7 @@ from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.handlers.fetch import FetchHandler
+from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.topic_settings import TopicSettings
@@ -152,6 +153,7 @@ class Node:
             purgatory=self.purgatory,
             clock=ManualClock(0),
             refused=RefusedSequences(ManualClock(0).monotonic),
+            followed=Followed(1_000),
         )
         any_replica: Any = replica
         any_replica.log = LengthLog(is_cold=self.chance.random() < 0.5)
@@ -180,7 +182,7 @@ class Node:
     def sync(self) -> None:
         index, replica, log = self.some_partition()
         self.durable[index] = self.chance.randint(self.durable.get(index, 0), log.log_end_offset)
-        replica._advance_high_watermark()
+        replica.advance_high_watermark()
 
     def change_temperature(self) -> None:
         log = self.some_partition()[2]

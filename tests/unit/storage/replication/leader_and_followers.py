@@ -18,8 +18,10 @@ from barnabas.storage.replication.follower_session import ReplicationHandler
 EPOCHS = {1: 10, 2: 20, 3: 30}
 
 
-def node_record(node_id: int, epoch: int, *, fenced: bool = False) -> MetadataRecord:
-    record = NodeRecord(node_id=node_id, incarnation_id=f"of-{node_id}", node_epoch=epoch, fenced=fenced)
+def node_record(node_id: int, epoch: int, *, fenced: bool = False, address: str = "") -> MetadataRecord:
+    record = NodeRecord(
+        node_id=node_id, incarnation_id=f"of-{node_id}", node_epoch=epoch, fenced=fenced, address=address
+    )
     return MetadataRecord(key=node_key(node_id), node=record)
 
 
