@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, cast
 from barnabas.links.limits import UNANSWERED_BYTES_MAX
 from barnabas.rpc.calls import ServiceCalls
 from barnabas.rpc.connections import open_channel
-from barnabas.rpc.server import RpcServer
+from barnabas.rpc.server import RpcServer, make_server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import grpc.aio
+
     from barnabas.links.controller_link import ControllerLink
     from barnabas.links.coordinator_link import CoordinatorLink
     from barnabas.links.storage_link import AnswerRoom, RemoteStorageLink
@@ -18,6 +22,15 @@ if TYPE_CHECKING:
 
 class GrpcNetwork:
     """See `links.network.Network`. Owns nothing. What a service has nothing to do with is not imported."""
+
+    def __init__(
+        self,
+        open_channel: Callable[[str], grpc.aio.Channel] = open_channel,
+        make_server: Callable[[], grpc.aio.Server] = make_server,
+    ) -> None:
+        """A simulation has channels and servers of its own."""
+        self._open_channel = open_channel
+        self._make_server = make_server
 
     def connect_storage(
         self,
@@ -36,20 +49,21 @@ class GrpcNetwork:
             reads_for_clients=reads_for_clients,
             append_bytes_max=append_bytes_max or UNANSWERED_BYTES_MAX,
             answer_room=answer_room,
+            open_channel=self._open_channel,
         )
         return cast("RemoteStorageLink", connection)
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
         from barnabas.messages.coordinator_pb2 import DESCRIPTOR
 
-        calls = ServiceCalls(open_channel(address), DESCRIPTOR.services_by_name["GroupCoordinator"])
+        calls = ServiceCalls(self._open_channel(address), DESCRIPTOR.services_by_name["GroupCoordinator"])
         return cast("CoordinatorLink", calls)
 
     def connect_controller(self, address: str) -> ControllerLink:
         from barnabas.messages.controller_pb2 import DESCRIPTOR
 
-        calls = ServiceCalls(open_channel(address), DESCRIPTOR.services_by_name["Controller"])
+        calls = ServiceCalls(self._open_channel(address), DESCRIPTOR.services_by_name["Controller"])
         return cast("ControllerLink", calls)
 
     def listen(self, address: str) -> RpcServer:
-        return RpcServer(address)
+        return RpcServer(address, self._make_server())

@@ -32,11 +32,9 @@ if TYPE_CHECKING:
 class RpcServer:
     """Owns a gRPC server, which has its address from the start and answers from `serve_...` to `stop`."""
 
-    def __init__(self, address: str) -> None:
-        """`address` is `host:port` or `unix:/path`. Raises OSError when it cannot be bound."""
-        self._server = grpc.aio.server(
-            options=[*OPTIONS, ("grpc.so_reuseport", 0)], interceptors=_interceptors()
-        )
+    def __init__(self, address: str, server: grpc.aio.Server) -> None:
+        """`address` is `host:port` or `unix:/path`; `server` is new. Raises OSError when it cannot be bound."""
+        self._server = server
         self.address = _bind(self._server, address)
         """The address with the real port in place of 0."""
         self._ending = asyncio.Event()
@@ -77,6 +75,11 @@ class RpcServer:
         """
         self._ending.set()
         await self._server.stop(grace_seconds)
+
+
+def make_server() -> grpc.aio.Server:
+    """With the limits that every link between services has."""
+    return grpc.aio.server(options=[*OPTIONS, ("grpc.so_reuseport", 0)], interceptors=_interceptors())
 
 
 def _interceptors() -> list[Any]:

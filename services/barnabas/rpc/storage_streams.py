@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,8 @@ from barnabas.rpc.fetch_frames import decode_fetch_results
 from barnabas.rpc.replication_frames import decode_replica_records
 
 if TYPE_CHECKING:
+    import grpc.aio
+
     from barnabas.links.storage_link import AnswerRoom
 
 _SERVICE: Final = DESCRIPTOR.services_by_name["Storage"]
@@ -52,6 +54,7 @@ class StorageConnection(ServiceCalls):
         reads_for_clients: bool = True,
         append_bytes_max: int = UNANSWERED_BYTES_MAX,
         answer_room: AnswerRoom | None = None,
+        open_channel: Callable[[str], grpc.aio.Channel] = open_channel,
     ) -> None:
         """`counts` are those of all the service's connections; its own where nobody looks at them.
 

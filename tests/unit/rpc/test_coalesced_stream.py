@@ -14,7 +14,7 @@ from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, FetchRequest
 from barnabas.rpc import limits
 from barnabas.rpc.answers import AnswerQueue
-from barnabas.rpc.server import RpcServer
+from barnabas.rpc.server import RpcServer, make_server
 from barnabas.rpc.storage_streams import StorageConnection
 
 
@@ -75,7 +75,7 @@ async def start(address: str) -> AsyncIterator[Callable[[], Any]]:
     servers: list[RpcServer] = []
 
     async def start_server() -> tuple[RpcServer, Servicer]:
-        server, servicer = RpcServer(address), Servicer()
+        server, servicer = RpcServer(address, make_server()), Servicer()
         await server.serve_storage(cast(Any, servicer), servicer.counts)
         servers.append(server)
         return server, servicer
