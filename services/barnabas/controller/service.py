@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -64,7 +64,12 @@ def make_store(config: ControllerConfig, environment: Environment) -> Store:
     return SqliteStore(config.metadata_file, environment.threads)
 
 
-async def serve(config: ControllerConfig, context: ServiceContext) -> None:
+async def serve(
+    config: ControllerConfig,
+    context: ServiceContext,
+    *,
+    make_store: Callable[[ControllerConfig, Environment], Store] = make_store,
+) -> None:
     """Run the service until it is asked to stop. Raises StartError."""
     store = make_store(config, context.environment)
     stopping = asyncio.create_task(context.stopping.wait())
