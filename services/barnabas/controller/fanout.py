@@ -67,7 +67,8 @@ class Fanout:
     """Owner of the set of receivers that are given every change."""
 
     def __init__(self) -> None:
-        self._receivers: set[Receiver] = set()
+        self._receivers: dict[Receiver, None] = {}
+        """In the order in which they came: they hear of each change so."""
         self._ended: str | None = None
 
     def add(self, receiver: Receiver, image: MetadataImage) -> None:
@@ -78,10 +79,10 @@ class Fanout:
         receiver.push(
             MetadataDelta(revision=image.revision, snapshot=True, records=list(image.records.values()))
         )
-        self._receivers.add(receiver)
+        self._receivers[receiver] = None
 
     def discard(self, receiver: Receiver) -> None:
-        self._receivers.discard(receiver)
+        self._receivers.pop(receiver, None)
 
     def publish(self, delta: MetadataDelta) -> None:
         for receiver in self._receivers:
