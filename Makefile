@@ -16,7 +16,7 @@ STUBS := services/barnabas/messages
 NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
-.PHONY: help run test fresh check demo bench suites chart images containers kubernetes protos format lock clean check-protos
+.PHONY: help run test fresh check demo bench simulate suites chart images containers kubernetes protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -48,6 +48,9 @@ bench: .setup/dev ## Measure beside Apache Kafka: throughput, latency, start, me
 	@deploy/setup/programs.sh java mvn
 	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
 	@exec python bench/run.py $(ARGS)
+
+simulate: .setup/dev ## Run a whole cluster in one process under seeds (ARGS="--seeds 0-999"); see tests/simulation
+	@exec python tests/simulation/run.py $(ARGS)
 
 suites: .setup/dev ## Run other clients' own test suites against a cluster (tests/suites)
 	@deploy/setup/programs.sh go java mvn

@@ -1,0 +1,192 @@
+"""What holds in the end, and what holds always, whatever has failed in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from fault_plan import Plan
+from history import History, Place
+from machines import NodeMachine
+from world import World
+
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
+from barnabas.metadata.image import MetadataImage
+from barnabas.records.batch import crc_is_valid, iterate_headers
+from barnabas.records.record import decode_records
+from barnabas.storage.replica.replica import Replica
+
+LOOK_SECONDS: Final = 0.01
+
+Log = dict[int, tuple[bytes, int]]
+"""Value and leader epoch, by offset."""
+
+
+class Watch:
+    """Looks at the nodes again and again. Owner of who was seen to lead in which epoch."""
+
+    def __init__(self, world: World, nodes: Sequence[NodeMachine]) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._leaders: dict[tuple[bytes, int, int], str] = {}
+
+    async def run(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        for node in self._nodes:
+            if node.replicas is None:
+                continue
+            for replica in node.replicas.by_partition.values():
+                if replica.is_leader:
+                    key = replica.topic_id, replica.index, replica.leader_epoch
+                    known = self._leaders.setdefault(key, node.name)
+                    if known != node.name:
+                        self._world.violate(
+                            f"{replica.name}: {known} and {node.name} both lead in epoch {replica.leader_epoch}"
+                        )
+                opened = replica.log
+                if opened is not None and replica.high_watermark > opened.log_end_offset:
+                    self._world.violate(
+                        f"{replica.name} at {node.name}: the high watermark {replica.high_watermark} is above the log "
+                        f"end {opened.log_end_offset}"
+                    )
+
+
+def image_of(world: World) -> MetadataImage:
+    """The metadata as they are stored."""
+    assert world.quorum is not None
+    snapshot = world.quorum.snapshot("")
+    records = [
+        MetadataRecord.FromString(entry.value)
+        for key, entry in snapshot.entries.items()
+        if key != "election" and not key.startswith("controllers/")
+    ]
+    return MetadataImage().apply(records, snapshot.revision)
+
+
+def check_terms(world: World) -> None:
+    """In all that was ever stored: one leader an epoch, and epochs that only rise."""
+    leaders: dict[tuple[bytes, int, int], int] = {}
+    epochs: dict[tuple[bytes, int], tuple[int, int]] = {}
+    assert world.quorum is not None
+    for changes in world.quorum.read_history(1, ""):
+        for change in changes.changes:
+            if change.value is None or not change.key.startswith("partition"):
+                continue
+            record = MetadataRecord.FromString(change.value).partition
+            partition = record.topic_id, record.partition
+            if record.leader >= 0:
+                known = leaders.setdefault((*partition, record.leader_epoch), record.leader)
+                if known != record.leader:
+                    world.violate(f"epoch {record.leader_epoch} has the leaders {known} and {record.leader}")
+            now = record.leader_epoch, record.partition_epoch
+            before = epochs.get(partition, (-1, -1))
+            if now < before:
+                world.violate(f"partition {record.partition}: epochs went from {before} back to {now}")
+            epochs[partition] = now
+
+
+def read_log(world: World, node: str, replica: Replica) -> Log:
+    """All records; each must be at its own place, whole, and behind the one before it."""
+    opened = replica.log
+    assert opened is not None, f"{replica.name} has no log"
+    found: Log = {}
+    offset = opened.log_start_offset
+    while offset < opened.log_end_offset:
+        data = bytes(opened.read(offset, 1_000_000))
+        if not data:
+            world.violate(f"{replica.name} at {node}: nothing can be read at {offset}")
+            break
+        for position, header in iterate_headers(data):
+            batch = data[position : position + header.size_in_bytes]
+            if not crc_is_valid(batch):
+                world.violate(f"{replica.name} at {node}: the batch at {header.base_offset} is damaged")
+            for record in decode_records(batch):
+                if record.offset < offset:
+                    continue
+                if record.offset != offset:
+                    world.violate(f"{replica.name} at {node}: offset {offset} is missing")
+                assert record.value is not None
+                found[record.offset] = record.value, header.partition_leader_epoch
+                offset = record.offset + 1
+    return found
+
+
+def check_logs(
+    world: World, plan: Plan, history: History, nodes: Sequence[NodeMachine], places: Iterable[Place]
+) -> None:
+    """Hold what clients were told against every in-sync replica."""
+    image, by_id = image_of(world), {node.node_id: node for node in nodes}
+    for place in places:
+        record = image.topics[place.topic].partitions[place.partition]
+        logs: dict[str, Log] = {}
+        high_watermarks: dict[str, int] = {}
+        for node_id in record.isr:
+            node = by_id[node_id]
+            assert node.replicas is not None, f"{node.name} is up"
+            replica = node.replicas.find(record.topic_id, place.partition)
+            assert replica is not None
+            logs[node.name] = read_log(world, node.name, replica)
+            high_watermarks[node.name] = replica.high_watermark
+        _check_partition(world, plan, history, place, record, logs)
+        _check_agreement(world, place, logs, high_watermarks)
+
+
+def _check_partition(
+    world: World, plan: Plan, history: History, place: Place, record: PartitionRecord, logs: dict[str, Log]
+) -> None:
+    for node, log in logs.items():
+        values = {value: offset for offset, (value, _) in log.items()}
+        where = f"{place} at {node} (ISR {list(record.isr)}, epoch {record.leader_epoch}, {len(log)} records)"
+        for offset, promise in history.acknowledged.get(place, {}).items():
+            if promise.acks == 1 and plan.replication_factor > 1:
+                continue  # it is nobody's promise that this outlives its leader
+            found = log.get(offset)
+            if found is None or found[0] != promise.value:
+                world.violate(
+                    f"LOST: {promise.producer} was told that {promise.value!r} is at {offset} (acks={promise.acks}); "
+                    f"{where} has {found and found[0]!r} there, and it {_place_of(promise.value, values)}"
+                )
+        for value, producer in history.landed.get(place, {}).items():
+            if value not in values:
+                world.violate(f"LOST: {value!r} of {producer} was acknowledged and is not in {where}")
+        for offset, value in history.read.get(place, {}).items():
+            if offset not in log or log[offset][0] != value:
+                world.violate(f"READ AND LOST: {value!r} was read at {offset}, {where} has {log.get(offset)}")
+        _check_order(world, where, log)
+
+
+def _place_of(value: bytes, values: dict[bytes, int]) -> str:
+    return f"is at {values[value]}" if value in values else "is nowhere"
+
+
+def _check_order(world: World, where: str, log: Log) -> None:
+    """Each producer's records in their order; an idempotent one's once."""
+    last: dict[str, int] = {}
+    epoch = -1
+    for offset, (value, leader_epoch) in log.items():
+        if leader_epoch < epoch:
+            world.violate(f"{where}: leader epoch {leader_epoch} at {offset} follows {epoch}")
+        epoch = leader_epoch
+        producer, number = value.decode().split(":")[:2]
+        before = last.get(producer, -1)
+        if producer.startswith("idempotent") and int(number) != before + 1:
+            what = "DOUBLED" if int(number) <= before else "OUT OF ORDER"
+            world.violate(f"{what}: {where}: {producer} has {number} after {before} at {offset}")
+        last[producer] = max(before, int(number))
+
+
+def _check_agreement(
+    world: World, place: Place, logs: dict[str, Log], high_watermarks: dict[str, int]
+) -> None:
+    committed = min(high_watermarks.values(), default=0)
+    names = list(logs)
+    for offset in range(committed):
+        there = {logs[name].get(offset) for name in names}
+        if len(there) > 1:
+            world.violate(f"{place}: {names} differ at {offset}: {there}")
+            return

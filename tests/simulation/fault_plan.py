@@ -1,0 +1,129 @@
+"""What a seed lets happen: the shape of the cluster, and the faults with their times."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+NODE_FAULTS: Final = (
+    "kill",
+    "kill",
+    "stop",
+    "pause",
+    "cut",
+    "cut",
+    "break",
+    "break",
+    "slow disk",
+    "slow link",
+    "full disk",
+)
+TOGETHER: Final = (
+    ("slow disk", "kill"),
+    ("slow disk", "power"),
+    ("slow disk", "power"),
+    ("slow disk", "stop"),
+    ("cut", "kill"),
+    ("cut", "stop"),
+    ("cut", "power"),
+    ("cut", "pause"),
+    ("slow link", "kill"),
+    ("slow link", "stop"),
+    ("break", "kill"),
+    ("break", "stop"),
+    ("full disk", "kill"),
+)
+"""What comes together more often than chance would have it: the first begins a moment before the second."""
+
+CONTROLLER_FAULTS: Final = ("kill", "pause", "cut", "store")
+
+HAVE_A_PEER: Final = frozenset({"cut", "break", "slow link"})
+
+FAULTS_SECONDS: Final = 8.0
+"""How long things go wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One of them; `peer` is the other machine where there is one."""
+
+    at: float
+    kind: str
+    target: str
+    seconds: float
+    peer: str = ""
+    is_both_ways: bool = False
+
+    def __str__(self) -> str:
+        ways = ("" if self.is_both_ways else " (one way)") if self.kind == "cut" else ""
+        peer = f" and {self.peer}" if self.peer else ""
+        return f"at {self.at:.2f} s, {self.seconds:.2f} s: {self.kind} {self.target}{peer}{ways}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The shape of one run."""
+
+    nodes: int
+    controllers: int
+    replication_factor: int
+    min_insync_replicas: int
+    partitions: int
+    is_flushed: bool
+    """Whether what is acknowledged is synced before (flush.messages=1)."""
+    segment_ms: int
+    faults: tuple[Fault, ...]
+
+
+def make_plan(seed: int, replication_factor: int) -> Plan:
+    """What `seed` lets happen in a cluster whose topics have so many replicas."""
+    chance = random.Random(f"{seed}/plan/{replication_factor}")
+    nodes = 3 if replication_factor > 1 else chance.choice((1, 1, 2, 3))
+    is_flushed = chance.random() < 0.5
+    controllers = chance.choice((1, 2, 2))
+    faults: list[Fault] = []
+    for _ in range(chance.choice((1, 2, 3, 4, 6))):
+        if chance.random() < 0.35:
+            faults += _pair(chance, nodes, loses_power=is_flushed)
+        else:
+            faults.append(_fault(chance, nodes, controllers, loses_power=is_flushed))
+    return Plan(
+        nodes=nodes,
+        controllers=controllers,
+        replication_factor=replication_factor,
+        min_insync_replicas=2 if replication_factor > 1 else 1,
+        partitions=chance.choice((1, 2, 4)),
+        is_flushed=is_flushed,
+        segment_ms=chance.choice((400, 2_000, 3_600_000)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at)),
+    )
+
+
+def _pair(chance: random.Random, nodes: int, *, loses_power: bool) -> list[Fault]:
+    """Two at one node, where the first is about its clients if it is about a link."""
+    target = f"node-{chance.randint(1, nodes)}"
+    first, second = chance.choice([each for each in TOGETHER if loses_power or "power" not in each])
+    at, before = chance.uniform(0.5, FAULTS_SECONDS - 1.5), chance.expovariate(1 / 0.1)
+    seconds = chance.choice((0.05, 0.5, 2.0)) * chance.uniform(0.5, 1.5)
+    peer = "clients" if first in HAVE_A_PEER else ""
+    began = max(0.1, at - before)
+    return [
+        Fault(began, first, target, at - began + chance.uniform(0.01, 0.5), peer),
+        Fault(at, second, target, seconds),
+    ]
+
+
+def _fault(chance: random.Random, nodes: int, controllers: int, *, loses_power: bool) -> Fault:
+    at = chance.uniform(0.2, FAULTS_SECONDS - 0.5)
+    seconds = min(chance.choice((0.05, 0.3, 1.0, 3.0, 5.0)) * chance.uniform(0.5, 1.5), FAULTS_SECONDS - at)
+    machines = [f"node-{number}" for number in range(1, nodes + 1)]
+    others = [f"controller-{number}" for number in range(1, controllers + 1)]
+    if chance.random() < 0.25:
+        target, kind = chance.choice(others), chance.choice(CONTROLLER_FAULTS)
+        peer = chance.choice(machines + [each for each in others if each != target])
+    else:
+        kinds = (*NODE_FAULTS, "power", "power", "failing syncs") if loses_power else NODE_FAULTS
+        target, kind = chance.choice(machines), chance.choice(kinds)
+        peer = chance.choice([each for each in machines + others if each != target] + ["clients"])
+    return Fault(at, kind, target, seconds, peer if kind in HAVE_A_PEER else "", chance.random() < 0.5)

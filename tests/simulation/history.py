@@ -1,0 +1,75 @@
+"""What clients of a simulated cluster did and saw: what is held against the logs in the end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from world import World
+
+
+class Place(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Promise(NamedTuple):
+    """What an acknowledged record was told, and by whom it was sent."""
+
+    value: bytes
+    producer: str
+    acks: int
+
+
+class History:
+    """Owner of what was sent, acknowledged and read. Values of records are unlike one another."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.acknowledged: dict[Place, dict[int, Promise]] = {}
+        """By offset; where the offset was not told, nothing is here, and the value is in `landed`."""
+        self.landed: dict[Place, dict[bytes, str]] = {}
+        """Acknowledged values (acks=all), and their producers."""
+        self.read: dict[Place, dict[int, bytes]] = {}
+        self.high_watermarks: dict[Place, int] = {}
+        """The highest that a consumer was told."""
+        self.sent = 0
+        self.acks = 0
+
+    def on_acknowledged(
+        self, place: Place, offset: int, values: list[bytes], producer: str, acks: int
+    ) -> None:
+        self.acks += len(values)
+        promises = self.acknowledged.setdefault(place, {})
+        for number, value in enumerate(values):
+            if acks != 1:
+                self.landed.setdefault(place, {})[value] = producer
+            if offset < 0:
+                continue
+            known = promises.get(offset + number)
+            if known is not None and known.value != value and acks != 1 and known.acks != 1:
+                self._world.violate(
+                    f"{place}: offset {offset + number} was acknowledged to {known.producer} for {known.value!r} and "
+                    f"to {producer} for {value!r}"
+                )
+            if known is None or known.acks == 1:
+                promises[offset + number] = Promise(value, producer, acks)
+
+    def on_read(self, place: Place, offset: int, value: bytes, consumer: str) -> None:
+        known = self.read.setdefault(place, {}).setdefault(offset, value)
+        if known != value:
+            self._world.violate(
+                f"{place}: {consumer} read {value!r} at offset {offset}, where {known!r} was read"
+            )
+
+    def on_high_watermark(self, place: Place, offset: int, consumer: str) -> None:
+        known = self.high_watermarks.get(place, 0)
+        if offset < known:
+            self._world.violate(
+                f"{place}: {consumer} was told the high watermark {offset}, which was {known} before"
+            )
+        self.high_watermarks[place] = max(known, offset)

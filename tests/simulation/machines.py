@@ -1,0 +1,264 @@
+"""Machines, each with one disk and one process: started, killed, frozen, without power, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, cast
+
+from virtual_channel import VirtualChannel
+from virtual_disk import ProcessFiles, VirtualDisk
+from virtual_loop import Life
+from virtual_server import VirtualServer
+from virtual_store import QuorumStore
+from virtual_threads import VirtualThreads, disk_seconds
+from world import BEGINNING_MS, World
+
+from barnabas.controller import service as controller_service
+from barnabas.controller.config import ControllerConfig
+from barnabas.controller.store.protocol import StoreError
+from barnabas.kernel.clock import Listener
+from barnabas.kernel.environment import Environment
+from barnabas.kernel.files import Files
+from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.links.network import Network
+from barnabas.rpc.network import GrpcNetwork
+from barnabas.storage import service as storage_service
+from barnabas.storage.config import StorageConfig
+from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.servicer import StorageServicer
+
+START_AGAIN_SECONDS: Final = 0.3
+"""After which a process that ended by itself is started again, as a supervisor does it."""
+
+STORE_SECONDS_MAX: Final = 2.0
+"""After which a call to the quorum store that nobody answers has failed."""
+
+
+class MachineClock:
+    """The clock of one machine, which may be ahead of the others'."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.ahead_seconds = 0.0
+
+    def now_ms(self) -> int:
+        return BEGINNING_MS + int((self._world.now + self.ahead_seconds) * 1000)
+
+    def monotonic(self) -> float:
+        return self._world.now
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def on_jump(self, listener: Listener) -> None:
+        """Those who wait for a time wake when it comes."""
+
+
+class Machine:
+    """Owner of one machine: its disk, its clock, and the process that runs on it, if one does."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.disk = VirtualDisk()
+        self.clock = MachineClock(world)
+        self.life: Life | None = None
+        self.context: ServiceContext | None = None
+        self.starts = 0
+        self._files: ProcessFiles | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._chance = world.chance_of(f"{name}/power")
+
+    async def serve(self, context: ServiceContext) -> None:
+        """What the process does."""
+        raise NotImplementedError
+
+    @property
+    def is_up(self) -> bool:
+        return self.life is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.context is not None and self.context.health.is_ready()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.context is not None and self.context.stopping.is_set()
+
+    def unmet(self) -> list[str]:
+        return ["it does not run"] if self.context is None else self.context.health.unmet()
+
+    def say(self, what: str) -> None:
+        self.world.trace.say(self.name, what)
+
+    # -- its process --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.life is not None:
+            return
+        self.starts += 1
+        self.say(f"starts, number {self.starts}")
+        self.life = life = Life(self.name)
+        self.world.lives.append(life)
+        self._files = ProcessFiles(self.disk, life)
+        self.context = ServiceContext(self.name, self._environment(life))
+        self._serving = self.world.loop.create_task(
+            self.serve(self.context), name=self.name, context=life.context
+        )
+        self._serving.add_done_callback(self._on_exit, context=self.world.trace.context)
+
+    def environment_of(self, life: Life, name: str) -> Environment:
+        chance = self.world.chance_of(name)
+        world = self.world
+        network = GrpcNetwork(
+            lambda address: cast(Any, VirtualChannel(world.network, self.name, life, address)),
+            lambda: cast(Any, VirtualServer(world.network, self.name, life)),
+        )
+        return Environment(
+            clock=self.clock,
+            random=chance,
+            new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
+            threads=VirtualThreads(
+                disk_seconds(world.chance_of(f"{name}/threads"), lambda: self.disk.slowness)
+            ),
+            network=cast(Network, network),
+            files=cast(Files, self._files),
+        )
+
+    def _environment(self, life: Life) -> Environment:
+        return self.environment_of(life, f"{self.name}/{self.starts}")
+
+    def _on_exit(self, serving: asyncio.Task[None]) -> None:
+        """The process has ended by itself, or was asked to."""
+        if serving is not self._serving:
+            return
+        error = None if serving.cancelled() else serving.exception()
+        self.say("ended" if error is None else f"ended: {error!r}")
+        self._end(silently=False)
+        if error is not None:
+            if not isinstance(error, StartError):
+                self.world.violate(f"{self.name} ended with {error!r}")
+            self.world.loop.call_later(START_AGAIN_SECONDS, self.start, context=self.world.trace.context)
+
+    def _end(self, *, silently: bool) -> None:
+        life, files = self.life, self._files
+        if life is None or files is None:
+            return
+        life.is_ended = True
+        life.held.clear()
+        files.on_end()
+        self.life = self._files = self.context = self._serving = None
+        self.world.network.on_end(life, silently=silently)
+
+    def kill(self) -> None:
+        self.say("is killed")
+        self._end(silently=False)
+
+    def lose_power(self) -> None:
+        self.say("loses power")
+        self._end(silently=True)
+        self.disk.lose_power(self._chance)
+
+    def stop(self) -> None:
+        """Ask the process to end in order."""
+        if self.context is not None:
+            self.say("is asked to stop")
+            self.context.health.begin_stopping()
+            self.context.stopping.set()
+
+    def pause(self) -> None:
+        if self.life is not None and not self.life.is_paused:
+            self.say("is frozen")
+            self.life.is_paused = True
+            self.world.network.on_pause(self.life)
+
+    def resume(self) -> None:
+        if self.life is not None and self.life.is_paused:
+            self.say("goes on")
+            self.world.loop.resume(self.life)
+
+
+CONTROLLER_PORT: Final = 9090
+NODE_PORT: Final = 9091
+STORE: Final = "store"
+
+
+def controller_addresses(count: int) -> tuple[str, ...]:
+    return tuple(f"controller-{number}:{CONTROLLER_PORT}" for number in range(1, count + 1))
+
+
+class ControllerMachine(Machine):
+    """A machine with a controller."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, f"controller-{number}")
+        self._number = number
+        self._store_chance = world.chance_of(f"{self.name}/store")
+
+    async def serve(self, context: ServiceContext) -> None:
+        config = ControllerConfig(
+            listen_address=f"{self.name}:{CONTROLLER_PORT}",
+            etcd_endpoints=(f"{STORE}:2379",),
+            controller_id=3000 + self._number,
+            http_address="",
+        )
+        quorum = self.world.quorum
+        assert quorum is not None, "the world has its quorum"
+        await controller_service.serve(
+            config, context, make_store=lambda _config, _environment: QuorumStore(quorum, self._trip)
+        )
+
+    async def _trip(self) -> None:
+        """To the store or back from it."""
+        network = self.world.network
+        await asyncio.sleep(self._store_chance.uniform(0.0002, 0.002))
+        if network.is_cut(self.name, STORE):
+            await asyncio.sleep(STORE_SECONDS_MAX)
+            raise StoreError("the store does not answer")
+
+
+class NodeMachine(Machine):
+    """A machine with a storage node."""
+
+    def __init__(self, world: World, node_id: int, controllers: int) -> None:
+        super().__init__(world, f"node-{node_id}")
+        self.node_id = node_id
+        self.replicas: Replicas | None = None
+        self._controllers = controllers
+
+    async def serve(self, context: ServiceContext) -> None:
+        config = StorageConfig(
+            node_id=self.node_id,
+            log_dirs=("/data/log",),
+            listen_address=f"{self.name}:{NODE_PORT}",
+            controllers=controller_addresses(self._controllers),
+            http_address="",
+            log_flush_offset_checkpoint_interval_ms=1_500,
+            replica_high_watermark_checkpoint_interval_ms=700,
+            log_retention_check_interval_ms=2_000,
+        )
+
+        @contextlib.asynccontextmanager
+        async def offer(_servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
+            self.replicas = replicas
+            yield
+
+        await storage_service.serve(config, context, offer=offer)
+
+    def _end(self, *, silently: bool) -> None:
+        self.replicas = None
+        super()._end(silently=silently)
+
+
+class ClientMachine(Machine):
+    """A machine whose process is a client of the cluster."""
+
+    def __init__(self, world: World, name: str, work: Callable[[Environment], Awaitable[None]]) -> None:
+        super().__init__(world, name)
+        self._work = work
+
+    async def serve(self, context: ServiceContext) -> None:
+        await self._work(context.environment)

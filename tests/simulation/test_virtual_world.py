@@ -1,0 +1,147 @@
+"""The parts of a simulation: time, processes, threads, and the store, which keeps to its contract."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import errno
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from test_store_contract import *  # noqa: F403
+from virtual_disk import ProcessFiles, VirtualDisk
+from virtual_loop import Life, NothingLeftError, VirtualLoop
+from virtual_store import Quorum, QuorumStore
+from virtual_threads import VirtualThreads
+
+
+@pytest_asyncio.fixture
+async def store() -> AsyncIterator[QuorumStore]:
+    """The one to which all of `test_store_contract` is put here."""
+    opened = QuorumStore(Quorum())
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def test_time_jumps_to_the_next_timer() -> None:
+    loop = VirtualLoop()
+
+    async def sleep_long() -> list[str]:
+        order: list[str] = []
+        loop.call_at(2_000, order.append, "second")
+        loop.call_at(1_000, order.append, "first")
+        loop.call_at(2_000, order.append, "at the same time as the second")
+        await asyncio.sleep(3_000)
+        return order
+
+    assert loop.run_until_complete(sleep_long()) == ["first", "second", "at the same time as the second"]
+    assert 3_000 <= loop.time() < 3_000.1
+
+
+def test_who_waits_for_nothing_is_noticed() -> None:
+    with pytest.raises(NothingLeftError):
+        VirtualLoop().run_until_complete(asyncio.Event().wait())
+
+
+def test_a_paused_process_does_later_what_a_dead_one_never_does() -> None:
+    loop, life = VirtualLoop(), Life("process")
+    done: list[float] = []
+
+    async def work() -> None:
+        try:
+            while True:
+                await asyncio.sleep(1)
+                done.append(round(loop.time(), 1))
+        finally:
+            done.append(-1.0)
+
+    async def outside() -> None:
+        task = loop.create_task(work(), context=life.context)
+        await asyncio.sleep(1.5)
+        life.is_paused = True
+        await asyncio.sleep(5)
+        loop.resume(life)
+        await asyncio.sleep(1.2)
+        life.is_ended = True
+        await asyncio.sleep(5)
+        assert not task.done()
+        task.cancel()
+        await asyncio.sleep(5)
+
+    loop.run_until_complete(outside())
+    assert done == [1.0, 6.5, 7.5]
+    for task in life.tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_work_in_threads_takes_its_time_and_lets_others_go_on() -> None:
+    loop = VirtualLoop()
+
+    async def work() -> list[str]:
+        order: list[str] = []
+        pool = VirtualThreads(lambda: 0.5).executor("pool", 1)
+        first = loop.run_in_executor(pool, order.append, "first")
+        second = loop.run_in_executor(pool, order.append, "second")
+        await asyncio.sleep(0.4)
+        order.append("meanwhile")
+        await first
+        assert loop.time() >= 1.0
+        await second
+        with pytest.raises(ZeroDivisionError):
+            await loop.run_in_executor(pool, lambda: 1 / 0)
+        late = loop.run_in_executor(pool, order.append, "late")
+        pool.shutdown()
+        order.append("after the shutdown")
+        await late
+        return order
+
+    assert loop.run_until_complete(work()) == [
+        "meanwhile",
+        "first",
+        "second",
+        "late",
+        "after the shutdown",
+    ]
+
+
+def test_a_process_that_has_ended_writes_nothing_and_holds_no_lock() -> None:
+    disk, first, second = VirtualDisk(), Life("first"), Life("second")
+    files = ProcessFiles(disk, first)
+    files.makedirs("/data")
+    fd = files.open("/data/lock", os.O_RDWR | os.O_CREAT)
+    files.flock(fd, 0)
+    files.pwrite(fd, b"written", 0)
+    others = ProcessFiles(disk, second)
+    with pytest.raises(BlockingIOError):
+        others.flock(others.open("/data/lock", os.O_RDWR), 0)
+    first.is_ended = True
+    files.on_end()
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        files.pwrite(fd, b"too late", 0)
+    found = others.open("/data/lock", os.O_RDWR)
+    others.flock(found, 0)
+    assert others.pread(found, 100, 0) == b"written"
+
+
+def test_a_full_disk_takes_nothing_new() -> None:
+    disk = VirtualDisk()
+    files = ProcessFiles(disk, Life("process"))
+    fd = files.open("/file", os.O_RDWR | os.O_CREAT)
+    disk.is_full = True
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        files.pwrite(fd, b"more", 0)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        files.open("/another", os.O_RDWR | os.O_CREAT)
+    files.open("/file", os.O_RDWR | os.O_CREAT)
+
+
+def test_lives_are_told_apart_by_their_context() -> None:
+    first, second = Life("first"), Life("second")
+    from virtual_loop import OWNER
+
+    assert first.context[OWNER] is first
+    assert second.context[OWNER] is second
+    assert OWNER not in contextvars.copy_context()

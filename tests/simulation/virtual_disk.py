@@ -1,0 +1,94 @@
+"""A machine's disk, and what of it one process has open.
+
+The disk outlives its processes. One that was killed has written what it had written, and nothing after; its files are
+closed and its locks are free, as the kernel does it. Who loses power loses what was not synced (`MemoryFiles`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from virtual_loop import Life
+
+from barnabas.kernel.memory_files import MemoryFiles
+
+NEEDS_ROOM: Final = frozenset({"pwrite", "pwritev", "makedirs", "rename"})
+SYNCS: Final = frozenset({"fdatasync", "fsync", "syncfs"})
+KNOWN: Final = frozenset(name for name in vars(MemoryFiles) if not name.startswith("_")) - {"lose_power"}
+
+
+class VirtualDisk:
+    """Owner of one machine's files and of how its disk does."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFiles()
+        self.is_full = False
+        self.fails_syncs = False
+        self.slowness = 1.0
+
+    def lose_power(self, chance: random.Random) -> None:
+        self.files.lose_power(chance)
+
+
+class ProcessFiles:
+    """The files of one process: a `kernel.files.Files`, until the process ends."""
+
+    def __init__(self, disk: VirtualDisk, life: Life) -> None:
+        self._disk = disk
+        self._life = life
+        self._open: dict[int, None] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in KNOWN:
+            raise AttributeError(name)
+        call = self._guarded(name, getattr(self._disk.files, name))
+        setattr(self, name, call)
+        return call
+
+    def _guarded(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        disk, life, needs_room, syncs = self._disk, self._life, name in NEEDS_ROOM, name in SYNCS
+
+        def call(*arguments: Any) -> Any:
+            if life.is_ended:
+                raise _error(errno.EIO)
+            if disk.is_full and needs_room:
+                raise _error(errno.ENOSPC)
+            if disk.fails_syncs and syncs:
+                raise _error(errno.EIO)
+            return real(*arguments)
+
+        return call
+
+    def open(self, path: str, flags: int, mode: int = 0o644, /) -> int:
+        if self._life.is_ended:
+            raise _error(errno.EIO)
+        if self._disk.is_full and flags & os.O_CREAT and not self._exists(path):
+            raise _error(errno.ENOSPC)
+        fd = self._disk.files.open(path, flags, mode)
+        self._open[fd] = None
+        return fd
+
+    def close(self, fd: int, /) -> None:
+        if self._open.pop(fd, self) is None:
+            self._disk.files.close(fd)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self._disk.files.stat(path)
+        except OSError:
+            return False
+        return True
+
+    def on_end(self) -> None:
+        """The process has ended: the kernel closes what it had open."""
+        for fd in self._open:
+            self._disk.files.close(fd)
+        self._open.clear()
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

@@ -1,0 +1,144 @@
+"""Threads without threads: work is done in one moment, some virtual time after it was given, and known some time later.
+
+Meanwhile others go on, and that is the point: whatever can happen between giving work to a thread and hearing of its
+end does happen under some seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+SHARED_THREADS: Final = 8
+
+
+class VirtualThreads:
+    """Where the work of one process that may block is done; `seconds` says how long each half of a piece takes."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._shared = VirtualExecutor(seconds, SHARED_THREADS)
+
+    def executor(self, name: str, threads_max: int) -> Executor:
+        return VirtualExecutor(self._seconds, threads_max)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        call = partial(work, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._shared, call)
+
+
+def disk_seconds(chance: random.Random, slowness: Callable[[], float]) -> Callable[[], float]:
+    """Mostly a fraction of a millisecond, seldom many of them; `slowness` times as much."""
+
+    def seconds() -> float:
+        usual = chance.expovariate(1 / 0.0003)
+        return slowness() * (usual if chance.random() < 0.97 else usual + chance.uniform(0.005, 0.08))
+
+    return seconds
+
+
+class _Work:
+    __slots__ = ("call", "future", "timer")
+
+    def __init__(self, call: Callable[[], Any], executor: VirtualExecutor) -> None:
+        self.call = call
+        self.future: Future[Any] = _Awaited(executor)
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class _Awaited(Future[Any]):
+    """A thread that waits for its result holds up nobody: all that was given to the pool is done at once."""
+
+    def __init__(self, executor: VirtualExecutor) -> None:
+        super().__init__()
+        self._executor = executor
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            self._executor.do_all()
+        return super().result(timeout=0)
+
+
+class VirtualExecutor(Executor):
+    """Owner of what waits for one pool and of what its threads are at."""
+
+    def __init__(self, seconds: Callable[[], float], threads_max: int) -> None:
+        self._seconds = seconds
+        self._threads_max = threads_max
+        self._waiting: deque[_Work] = deque()
+        self._begun: dict[_Work, None] = {}
+        self._busy = 0
+        self._is_shut_down = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Raises RuntimeError after `shutdown`, as real pools do."""
+        if self._is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        work = _Work(partial(fn, *args, **kwargs), self)
+        self._waiting.append(work)
+        self._begin()
+        return work.future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._is_shut_down = True
+        if cancel_futures:
+            waiting, self._waiting = self._waiting, deque()
+            for work in waiting:
+                work.future.cancel()
+        if wait:
+            self.do_all()
+
+    def do_all(self) -> None:
+        """Whoever waits holds up his own thread: it all is done before he goes on."""
+        while self._begun or self._waiting:
+            work = next(iter(self._begun), None) or self._waiting.popleft()
+            self._begun.pop(work, None)
+            if work.timer is not None:
+                work.timer.cancel()
+                self._busy -= 1
+            if work.future.set_running_or_notify_cancel():
+                _settle(work.future, *_outcome(work.call))
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._busy < self._threads_max:
+            work = self._waiting.popleft()
+            self._busy += 1
+            self._begun[work] = None
+            work.timer = loop.call_later(self._seconds(), self._do, work)
+
+    def _do(self, work: _Work) -> None:
+        del self._begun[work]
+        if work.future.set_running_or_notify_cancel():
+            outcome = _outcome(work.call)
+            asyncio.get_running_loop().call_later(self._seconds(), self._end, work, *outcome)
+        else:
+            self._end(work, None, None)
+
+    def _end(self, work: _Work, result: object, error: BaseException | None) -> None:
+        self._busy -= 1
+        if not work.future.cancelled():
+            _settle(work.future, result, error)
+        self._begin()
+
+
+def _outcome(call: Callable[[], Any]) -> tuple[object, BaseException | None]:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def _settle(future: Future[Any], result: object, error: BaseException | None) -> None:
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
