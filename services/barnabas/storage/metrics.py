@@ -24,6 +24,10 @@ from barnabas.storage.replica.replicas import Replicas
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
 
+_FETCHERS: Final = "kafka_server_replicafetchermanager_"
+_FOLLOWER_CLIENT: Final = "Replica"
+"""What Kafka calls the follower's side of replication, as a client."""
+
 _TOPIC_COUNTERS: Final = (
     ("messagesin", "messages_in", "Records appended"),
     ("bytesin", "bytes_in", "Record bytes appended"),
@@ -74,6 +78,7 @@ class StorageCollector(Collector):
         )
         yield from _log_gauges(list(self._replicas.by_partition.values()))
         yield from _replica_gauges(list(self._replicas.by_partition.values()), self._replicas.node_id)
+        yield from _follower_gauges(list(self._replicas.by_partition.values()))
         yield CounterMetricFamily(
             "barnabas_storage_cold_fetches", "Fetches read from disk", value=self._fetches.cold_reads
         )
@@ -102,6 +107,11 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
     for code, count in counts.refused_appends.items():
         refused.add_metric([ErrorCode(code).name.upper()], count)
     yield refused
+    for name, text, count in (
+        ("replicationbytesin", "Record bytes copied from leaders", counts.replicated_bytes_in),
+        ("replicationbytesout", "Record bytes sent to followers", counts.replicated_bytes_out),
+    ):
+        yield CounterMetricFamily(_TOPICS + name, text, value=count)
     yield CounterMetricFamily(
         f"{_REPLICAS}isrshrinks", "Losses of an in-sync replica", value=counts.isr_shrinks
     )
@@ -172,3 +182,22 @@ def _replica_gauges(replicas: Sequence[Replica], node_id: int) -> Iterator[Metri
         ),
     ):
         yield GaugeMetricFamily(_REPLICAS + name, text, value=value)
+
+
+def _follower_gauges(replicas: Sequence[Replica]) -> Iterator[Metric]:
+    followers = [each.following for each in replicas]
+    for name, text, value in (
+        (
+            "maxlag",
+            "Committed offsets that the follower here furthest behind lacks",
+            max((each.lag for each in followers), default=0),
+        ),
+        (
+            "failedpartitionscount",
+            "Followers here that copy nothing before there is another leader epoch",
+            sum(each.has_failed for each in followers),
+        ),
+    ):
+        family = GaugeMetricFamily(_FETCHERS + name, text, labels=["clientId"])
+        family.add_metric([_FOLLOWER_CLIENT], value)
+        yield family

@@ -16,6 +16,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.files import SystemFiles
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.record import encode_batch
+from barnabas.storage.metrics import StorageCollector
 from barnabas.storage.replica import followed
 
 
@@ -74,12 +75,12 @@ async def test_waiting_consumers_see_what_is_committed(follower: Follower) -> No
 
 async def test_what_waits_goes_out_together(follower: Follower) -> None:
     await follower.create(partitions=30)
-    stream = await follower.network.stream()
-    await until(lambda: len(stream.heard) == 30)
-    assert len(stream.frames) <= 3
-    stream.say(*(stream.answer(records(0), to=position) for position in stream.heard[:30]))
-    await until(lambda: len(stream.heard) == 60)
-    assert len(stream.frames) <= 6
+    first = await follower.network.stream(1)
+    await until(lambda: len(first.heard) == 30)
+    first.break_off()
+    second = await follower.network.stream(2)
+    await until(lambda: second.heard)
+    assert [len(frame) for frame in second.frames] == [30]
 
 
 async def test_answers_to_other_positions_are_dropped(follower: Follower) -> None:
@@ -405,3 +406,26 @@ async def test_a_fault_of_ours_ends_one_partition_alone(
 
 def test_a_rest_is_never_none() -> None:
     assert followed.Followed(0).pause_seconds_max == followed.PAUSE_SECONDS_MIN
+
+
+async def test_metrics_have_kafkas_names(follower: Follower) -> None:
+    topic = await follower.create(partitions=2)
+    stream = await follower.network.stream()
+    await until(lambda: len(stream.heard) == 2)
+    first, second = stream.heard
+    stream.say(stream.answer(records(0, 2), to=first, high_watermark=7))
+    await until(lambda: len(stream.heard) == 3)
+    stream.say(stream.answer(to=second, error_code=int(ErrorCode.fenced_leader_epoch)))
+    await until(lambda: follower.replica(topic, second.partition).following.has_failed)
+    node = follower.node
+    collector = StorageCollector(node.replicas, node.appends, node.fetches, node.purgatory)
+    samples = {
+        (sample.name, sample.labels.get("clientId")): sample.value
+        for metric in collector.collect()
+        for sample in metric.samples
+    }
+    fetchers = "kafka_server_replicafetchermanager_"
+    assert samples[f"{fetchers}maxlag", "Replica"] == 5
+    assert samples[f"{fetchers}failedpartitionscount", "Replica"] == 1
+    copied = samples["kafka_server_brokertopicmetrics_replicationbytesin_total", None]
+    assert copied == len(records(0, 2))
