@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
-from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import NO_LEADER, MetadataImage
 
 
@@ -40,7 +40,13 @@ class ControllerCounts:
             if known is None or after.leader in (known.leader, NO_LEADER):
                 continue
             elected += 1
-            self.unclean_elections += after.leader not in known.isr
+            self.unclean_elections += _is_unclean(known, after)
         if elected:
             self.elected_partitions += elected
             self.election_times.observe(elapsed_ms)
+
+
+def _is_unclean(before: PartitionRecord, after: PartitionRecord) -> bool:
+    """Whether the leader comes from outside the ISR; who a reassignment added came into it as that ended."""
+    was_added = after.leader in before.adding_replicas and after.leader not in after.adding_replicas
+    return after.leader not in before.isr and not was_added

@@ -43,6 +43,8 @@ def _of_image(image: MetadataImage) -> Iterator[Metric]:
     live = len(image.live_nodes())
     yield _gauge("activebrokercount", "Storage nodes that are not fenced", live)
     yield _gauge("fencedbrokercount", "Storage nodes that are fenced", len(image.nodes) - live)
+    stopping = sum(1 for node in image.live_nodes() if node.stopping)
+    yield _gauge("controlledshutdownbrokercount", "Storage nodes that are about to stop", stopping)
     yield _gauge("globaltopiccount", "Topics", len(image.topics))
     yield _gauge("globalpartitioncount", "Partitions", len(partitions))
     yield _gauge("offlinepartitionscount", "Partitions without a leader", offline)

@@ -46,3 +46,13 @@ def test_a_partition_that_loses_its_leader_elects_none() -> None:
 
 def test_a_leader_from_outside_the_isr_is_unclean() -> None:
     assert counted(image(partition(0, 1, (1,))), partition(0, 3, (3,))) == (1, 1, 1)
+
+
+def test_a_leader_that_a_reassignment_brings_is_clean() -> None:
+    """It came to be in sync in the change that ended the reassignment (KAFKA-19212)."""
+    moving, moved = partition(0, 1, (1,)), partition(0, 3, (3,))
+    moving.partition.adding_replicas[:] = (3,)
+    assert counted(image(moving), moved) == (1, 1, 0)
+    still_moving = partition(0, 3, (3,))
+    still_moving.partition.adding_replicas[:] = (3,)
+    assert counted(image(moving), still_moving) == (1, 1, 1)

@@ -13,6 +13,7 @@ import pytest
 
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.decision import Decision, partition_entry
+from barnabas.controller.metrics import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.sqlite import SqliteStore
 from barnabas.kernel.errors import ErrorCode
@@ -160,6 +161,11 @@ async def test_a_node_hands_over_before_it_goes(tmp_path: Path) -> None:
         image = await second.until(lambda image: leaders(image) == [2, 1])
         assert image.nodes[1].stopping
         assert dict(image.eligible_epochs) == {2: image.nodes[2].node_epoch}
+        measured = {
+            metric.name: metric.samples for metric in ControllerCollector(running.controller).collect()
+        }
+        (sample,) = measured["kafka_controller_kafkacontroller_controlledshutdownbrokercount"]
+        assert sample.value == 1
 
 
 async def test_a_leader_changes_the_isr(tmp_path: Path) -> None:
