@@ -331,6 +331,8 @@ class Replica:
         if high_watermark != self.high_watermark:
             self._move_high_watermark(high_watermark, 0)
         self._complete_watchers()
+        for follower in self.followers:
+            follower.on_growth(self)  # meanwhile nothing could be read
 
     # -- its followers ------------------------------------------------------------------------------------------
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 from leader_and_followers import node_record
-from scripted_leader import FOLLOWER, LEADER, Follower, epochs, records, until
-from storage_harness import topic_config, topic_records
+from scripted_leader import FOLLOWER, LEADER, Follower, epochs, records, run_follower, until
+from storage_harness import run_node, topic_config, topic_records
 
 from barnabas.storage.replica.following import Phase
 
@@ -182,3 +183,22 @@ async def test_a_position_says_what_is_durable_where_that_is_asked_for(
     assert follower.replica(topic).high_watermark == 2
     go.set()
     await stream.until_heard(0, 3)
+
+
+async def test_a_stop_lets_a_truncation_under_way_finish(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_follower(tmp_path / "a") as follower:
+        topic = await follower.create(epoch=1)
+        stream = await follower.network.stream(1)
+        await stream.until_heard(1, 0)
+        stream.tell(records(0, 6), high_watermark=2)
+        await stream.until_heard(1, 6)
+        begun = hold(monkeypatch, follower, topic, "truncate_to", go)
+        stream.tell(diverging=(0, 4))
+        await until(lambda: begun)
+        asyncio.get_running_loop().run_in_executor(None, lambda: go.wait(0.05) or go.set())
+    async with run_node(tmp_path / "a", tmp_path / "s") as node:
+        opened = node.replica(topic).log
+        assert opened is not None
+        assert (opened.log_end_offset, opened.recovery_report.segments_checked) == (4, 0)
