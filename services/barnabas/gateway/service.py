@@ -82,6 +82,8 @@ async def _serve(
                 tasks.create_task(sockets.follow(metadata), name="listeners"),
             ]
             await context.stopping.wait()
+            if local is not None:
+                await local.hand_over()
             for task in at_the_door:
                 task.cancel()
             await sockets.close()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponse,
     )
     from barnabas.storage.replica.replicas import Replicas
+    from barnabas.storage.service import HandOver
     from barnabas.storage.servicer import StorageServicer
 
 ResponseT = TypeVar("ResponseT")
@@ -48,14 +49,18 @@ class LocalNode:
         self.fetches = LocalFetches()
         self._servicer: StorageServicer | None = None
         self._replicas: Replicas | None = None
+        self._hand_over: HandOver | None = None
 
     @asynccontextmanager
-    async def serve(self, servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
+    async def serve(
+        self, servicer: StorageServicer, replicas: Replicas, hand_over: HandOver
+    ) -> AsyncIterator[None]:
         """The node serves while the context is open; a fault of ours that would leave fetches waiting ends it."""
         self.appends.open(servicer.appends)
         taken = self.fetches.open(servicer.fetches)
         self._servicer = servicer
         self._replicas = replicas
+        self._hand_over = hand_over
         try:
             async with asyncio.TaskGroup() as tasks:
                 woken = tasks.create_task(taken.serve_woken(), name="woken fetches")
@@ -63,10 +68,15 @@ class LocalNode:
                 woken.cancel()
         finally:
             taken.close()
-            self._servicer = self._replicas = None
+            self._servicer = self._replicas = self._hand_over = None
             servicer.fetches.purgatory.end_reads()
             self.appends.close()
             self.fetches.close()
+
+    async def hand_over(self) -> None:
+        """See `LocalStorage`."""
+        if self._hand_over is not None:
+            await self._hand_over()
 
     def read_within(self, room: AnswerRoom) -> None:
         """See `LocalStorage`."""

@@ -1,7 +1,7 @@
 """A broker: a gateway and a storage node in one process, which meet by function calls.
 
 The two services are those that also run by themselves; this only starts both, hands the gateway a link to the local
-node, and ends them in order: the gateway first, so that nothing is asked of a node that is closing its logs. Other
+node, and ends them in order: others first come to lead what the node leads, then the gateway ends, then the node. Other
 gateways, coordinators and nodes reach the storage node over gRPC as they do any.
 """
 

@@ -60,6 +60,10 @@ class LocalStorage(StorageLink, Protocol):
     @property
     def node_id(self) -> int: ...
 
+    async def hand_over(self) -> None:
+        """Have other nodes lead what they can: both are about to stop, and clients are to find others that serve."""
+        ...
+
     def read_within(self, room: AnswerRoom) -> None:
         """What is sent as a Fetch is read where there is room, from now on. (A read at once asks for it itself.)"""
         ...

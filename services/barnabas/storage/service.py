@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from barnabas.kernel.allocator import collection_put_off
@@ -55,7 +55,10 @@ from barnabas.storage.upkeep.schedules import Upkeep
 log = get_logger("storage.service")
 
 
-Offer = Callable[[StorageServicer, Replicas], contextlib.AbstractAsyncContextManager[None]]
+HandOver = Callable[[], Awaitable[None]]
+"""Has others lead what they can; to be called before the node stops, while it serves."""
+
+Offer = Callable[[StorageServicer, Replicas, HandOver], contextlib.AbstractAsyncContextManager[None]]
 """Open for as long as the node answers: for whoever in this process calls it without a network between."""
 
 
@@ -135,6 +138,7 @@ class StorageNode:
         self._lanes = lanes
         self._incarnation_id = str(context.environment.new_id())
         self._refusal: StartError | None = None
+        self._subscription: MetadataSubscription | None = None
         clock = context.environment.clock
         self.purgatory = FetchPurgatory()
         self.replicas = Replicas(
@@ -168,6 +172,7 @@ class StorageNode:
                 self._config.controllers,
                 lambda: self._registration(address),
             )
+            self._subscription = subscription
             subscription.on_change(self.replicas.on_image)
             subscription.on_change(self.fetchers.on_image)
             self._context.environment.registry.register(SubscriptionCollector(subscription))
@@ -188,7 +193,7 @@ class StorageNode:
                 if self._config.log_cleaner_enable:
                     background.append(tasks.create_task(self.cleaning.run(), name="log-cleaner"))
                 await self._context.stopping.wait()
-                await self._hand_over(subscription)
+                await self.hand_over()
                 await self.appends.stop(limits.STOP_ANSWERS_SECONDS_MAX)
                 # Before the controller is left: gateways wait no longer for a node that has gone.
                 await serving.aclose()
@@ -241,10 +246,11 @@ class StorageNode:
             DiskCollector(self.disk_usage, self._lanes),
         ):
             environment.registry.register(collector)
+        offered: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
+        if self._offer is not None:
+            offered = self._offer(servicer, self.replicas, self.hand_over)
         try:
-            async with (
-                contextlib.nullcontext() if self._offer is None else self._offer(servicer, self.replicas)
-            ):
+            async with offered:
                 yield self._config.advertised_address or server.address
         finally:
             await server.stop(limits.STOP_GRACE_SECONDS)
@@ -298,9 +304,13 @@ class StorageNode:
         assert isinstance(lag_ms_max, int)
         await self.replicas.isr_changes.watch(self.replicas.by_partition.values, lag_ms_max)
 
-    async def _hand_over(self, subscription: MetadataSubscription) -> None:
-        """Have others lead what they can, while this node still serves and follows the metadata."""
-        if all(len(replica.record.replicas) <= 1 for replica in self.replicas.by_partition.values()):
+    async def hand_over(self) -> None:
+        """Have others lead what they can, while this node still serves and follows the metadata.
+
+        It may be called again.
+        """
+        subscription, replicas = self._subscription, self.replicas.by_partition.values()
+        if subscription is None or all(len(replica.record.replicas) <= 1 for replica in replicas):
             return
         request = HandOverRequest(node_id=self._config.node_id, incarnation_id=self._incarnation_id)
         try:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from gateway_harness import LISTENER, Gateway, node_record
 from prometheus_client import CollectorRegistry
-from storage_harness import StorageHarness, batch, make_servicer, run_node, topic_records
+from storage_harness import StorageHarness, batch, hand_nothing_over, make_servicer, run_node, topic_records
 from test_host_plain_fetch import BILLS, LEADER_EPOCH, fetch_frame, want
 
 from barnabas.gateway import limits
@@ -111,7 +111,10 @@ async def served(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         for _ in range(9):
             assert (await node.append(BILLS, batch(bytes(MIB - 1_000)))).error_code == 0
         made = ServedNode(node, request.param)
-        async with made.local.serve(make_servicer(node), node.replicas), asyncio.timeout(60):
+        async with (
+            made.local.serve(make_servicer(node), node.replicas, hand_nothing_over),
+            asyncio.timeout(60),
+        ):
             await made.sockets.open(made.parts.metadata.image)
             for server in made.sockets._servers.values():
                 # Of the connections to be, too: the kernel would take whole answers.

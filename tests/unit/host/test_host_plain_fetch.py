@@ -17,6 +17,7 @@ from storage_harness import (
     StorageHarness,
     batch,
     coordinator_record,
+    hand_nothing_over,
     make_servicer,
     run_node,
     topic_records,
@@ -108,7 +109,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
         made = Broker(node)
         await node.until_open()
         await made.fill()
-        async with made.local.serve(make_servicer(node), node.replicas):
+        async with made.local.serve(make_servicer(node), node.replicas, hand_nothing_over):
             yield made
 
 

@@ -54,6 +54,10 @@ class FakeServicer:
         self.fetches = FetchHandler(reader, FetchPurgatory(), counts)
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
+        self.hand_overs = 0
+
+    async def hand_over(self) -> None:
+        self.hand_overs += 1
 
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         self.asked.set()
@@ -79,7 +83,7 @@ def batches(records: bytes = b"batch") -> AppendBatches:
 def serving(node: LocalNode, servicer: FakeServicer, replica: FakeReplica | None = None) -> Any:
     replicas: Any = SimpleNamespace(find=lambda topic, index: replica)
     any_servicer: Any = servicer
-    return node.serve(any_servicer, replicas)
+    return node.serve(any_servicer, replicas, servicer.hand_over)
 
 
 async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
@@ -91,6 +95,15 @@ async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
     with pytest.raises(Unreachable):
         await node.ListOffsets(ListOffsetsRequest())
     assert node.append_at_once(TOPIC, 0, b"batch", -1) is None
+
+
+async def test_others_come_to_lead_while_the_node_serves_and_not_after() -> None:
+    node, servicer = LocalNode(1), FakeServicer()
+    await node.hand_over()
+    async with serving(node, servicer):
+        await node.hand_over()
+    await node.hand_over()
+    assert servicer.hand_overs == 1
 
 
 async def test_batches_are_handed_over_as_they_are_and_results_come_back() -> None:

@@ -287,6 +287,10 @@ def make_upkeep(node: StorageHarness) -> Upkeep:
     return Upkeep(config, node.replicas, node.directories, node.lanes, node.clock)
 
 
+async def hand_nothing_over() -> None:
+    """There is no other node."""
+
+
 def make_servicer(node: StorageHarness) -> StorageServicer:
     return StorageServicer(
         node.appends,
