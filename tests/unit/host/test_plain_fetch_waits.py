@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from storage_harness import batch, make_servicer, topic_records
+from storage_harness import batch, hand_nothing_over, make_servicer, topic_records
 from test_host_plain_fetch import (
     BILLS,
     ORDERS,
@@ -150,7 +150,7 @@ async def test_what_has_waited_already_is_not_waited_again(broker: Broker) -> No
 
 
 async def test_a_node_that_ends_ends_the_wait(broker: Broker) -> None:
-    async with broker.local.serve(make_servicer(broker.node), broker.node.replicas):
+    async with broker.local.serve(make_servicer(broker.node), broker.node.replicas, hand_nothing_over):
         waiting = Waiting(broker, at_the_end(broker))
     assert await waiting.answer() is None
 
