@@ -242,7 +242,9 @@ class NodeMachine(Machine):
         )
 
         @contextlib.asynccontextmanager
-        async def offer(_servicer: StorageServicer, replicas: Replicas) -> AsyncIterator[None]:
+        async def offer(
+            _servicer: StorageServicer, replicas: Replicas, _hand_over: storage_service.HandOver
+        ) -> AsyncIterator[None]:
             self.replicas = replicas
             yield
 
