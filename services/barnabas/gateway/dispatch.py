@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.gateway.answers.cluster_faults import error_codes
+from barnabas.gateway.answers.in_slices import encode_answer
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.later import Pieces
@@ -106,32 +106,31 @@ class Dispatcher:
             return await self._answer(handler, request)
 
     async def _answer(self, handler: Handler, request: Request) -> Pieces:
-        header = request.header
         try:
             answer = await handler.handle(request)
             if answer is None or isinstance(answer, bytes | list):
                 return answer
-            for code in error_codes(answer):
-                request.times.count_error(code)
-            return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+            return await encode_answer(request, answer)
         except KafkaError as error:
-            return self._error(request, error.code, error.message)
+            return await self._error(request, error.code, error.message)
         except LinkError as error:
             _logger(request).warning("no answer from inside", reason=str(error))
-            return self._error(request, handler.unanswered, "")
+            return await self._error(request, handler.unanswered, "")
         except CloseConnection:
             raise
         except Exception as error:
             _logger(request).exception("request failed")
-            return self._error(request, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}")
+            return await self._error(
+                request, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}"
+            )
 
-    def _error(self, request: Request, code: ErrorCode, message: str) -> Pieces:
+    async def _error(self, request: Request, code: ErrorCode, message: str) -> Pieces:
         header = request.header
-        request.times.count_error(code)
         body = error_answer(header.api_key, header.api_version, request.body, code, message)
         if body is None:
+            request.times.count_error(code)
             raise CloseConnection(f"{api_name(header.api_key)} failed: {code.name.upper()} {message}")
-        return encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        return await encode_answer(request, body, error=code)
 
     def _refuse_version(self, handler: Handler, header: RequestHeader, times: RequestTimes) -> Pieces:
         """Answer UNSUPPORTED_VERSION in the nearest version that exists.

@@ -22,6 +22,8 @@ from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.topic_settings import INTERNAL, TOPIC_SETTINGS
 
+SETTINGS = 30
+"""A topic has some more."""
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_CLUSTER, DESCRIBE_PARTITIONS = 32, 44, 60, 75
 
 
@@ -63,7 +65,7 @@ async def test_others_are_served_while_the_settings_of_many_topics_are_described
         turns += 1
         if turns == 3:
             gateway.metadata.apply(config_record(TOPIC_RESOURCE, "bills", {"retention.ms": "7"}))
-    assert turns >= 100 // limits.DESCRIBED_AT_A_TIME
+    assert turns >= 100 * SETTINGS // limits.ROWS_AT_A_TIME
     results = (await asking).results
     assert len(results) == 100
     assert len(set(map(repr, results))) == 1, "an answer is of one piece"
@@ -86,7 +88,7 @@ async def test_large_descriptions_are_made_one_at_a_time_and_small_ones_at_once(
         turns_of_second += first.done()
     await asyncio.sleep(0)  # the last callback
     assert done == [small, first, second]
-    assert turns_of_second >= 100 // limits.DESCRIBED_AT_A_TIME - 1
+    assert turns_of_second >= 100 * SETTINGS // limits.ROWS_AT_A_TIME - 1
     assert [len(each.result().results) for each in (first, second)] == [100, 100]
 
 
