@@ -25,7 +25,7 @@ MID_FRAME_TURN_BYTES_MIN: Final = 100 * 1024
 """What it has to bring in that time to keep its turn."""
 
 MID_FRAME_SILENT_SECONDS: Final = 3.0
-"""A connection from which nothing came for so long, its turn included, is closed while others wait for theirs."""
+"""Of whom nothing came for so long, its turn included, is closed while others wait for theirs."""
 
 MID_FRAME_BUDGETS_MAX: Final = 2
 """Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of
@@ -113,6 +113,19 @@ ROWS_AT_A_TIME: Final = 250
 DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest answer of descriptions: the settings of 15,000 topics with all that is known of each setting."""
 
+GATHERED_BYTES_FREE: Final = 1024 * 1024
+"""What any request may gather from other services at a time with others; beyond it, one at a time goes on."""
+
+GATHERED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A request that has gathered so much asks for nothing more. What it has not asked for is answered with the code after
+which clients ask again. The answer may be four times as large: numbers take less room between services."""
+
+GATHERED_AT_A_TIME_BYTES: Final = 1024 * 1024
+"""A coordinator's descriptions of groups end with the one with which they come to so much."""
+
+PRODUCERS_AT_A_TIME: Final = 10
+"""Partitions whose producers are asked for at a time: each may have a hundred thousand."""
+
 CREATED_SETTINGS_BYTES_MAX: Final = 16 * 1024 * 1024
 """So much of the settings of new topics is in one answer of CreateTopics, those of some 18,000 topics; of the others it
 says that they are left out."""
@@ -152,3 +165,5 @@ FAULT_DELAY_SECONDS_MAX: Final = 3600.0
 
 CONTROLLER_RETRY_SECONDS: Final = 0.1
 """Pause before a request that the controller did not take is tried again."""
+
+assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -39,6 +39,8 @@ class GatewayParts:
     unread_answers: UnreadAnswers = field(default_factory=UnreadAnswers)
     large_answers: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one large answer that is being encoded."""
+    gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one request that gathers much from other services."""
 
     @property
     def gateway_id(self) -> str:
