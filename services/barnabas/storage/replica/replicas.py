@@ -37,7 +37,7 @@ from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
-from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader
+from barnabas.storage.replica.topic_settings import KEEPS_EVERYTHING, TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
 
@@ -204,7 +204,8 @@ class Replicas:
                 self._leave(replica, is_order=self.node_id in replica.record.replicas)
             return
         topic = self.image.topics_by_id[topic_id]
-        settings = self._settings.read(self.image, topic.name)
+        last = KEEPS_EVERYTHING if replica is None else replica.settings
+        settings = self._settings.read(self.image, topic.name, last)
         if replica is None:
             replica = self._add(topic.name, topic_id, index, topic.internal, settings)
             self._place(replica).open(replica)
@@ -223,15 +224,17 @@ class Replicas:
         for _, name in resources:
             topic = self.image.topics.get(name)
             if topic is not None:
-                settings = self._settings.read(self.image, name)
                 for index in range(len(topic.partitions)):
                     replica = self.by_partition.get((topic.topic_id, index))
                     if replica is not None:
-                        replica.update_settings(settings)
+                        self._update_settings_of(replica)
 
     def _update_all_settings(self) -> None:
         for replica in self.by_partition.values():
-            replica.update_settings(self._settings.read(self.image, replica.topic))
+            self._update_settings_of(replica)
+
+    def _update_settings_of(self, replica: Replica) -> None:
+        replica.update_settings(self._settings.read(self.image, replica.topic, replica.settings))
 
     def _add(
         self, topic: str, topic_id: bytes, index: int, internal: bool, settings: TopicSettings
@@ -338,7 +341,7 @@ class Replicas:
                     "a partition without partition.metadata is left alone", partition=f"{topic}-{index}"
                 )
                 continue
-            replica = self._add(topic, topic_id.bytes, index, False, TopicSettings())
+            replica = self._add(topic, topic_id.bytes, index, False, KEEPS_EVERYTHING)
             by_lane.setdefault(self._place(replica).lane, []).append(replica)
         work = [
             self._recover(lane, replicas[start : start + limits.RECOVERY_BATCH])
