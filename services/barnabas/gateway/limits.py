@@ -110,6 +110,9 @@ GROUPS_AT_A_TIME: Final = 100
 ROWS_AT_A_TIME: Final = 250
 """Rows of an answer that are made and encoded before others are served, at 10 to 20 us each."""
 
+LARGE_ANSWERS_BYTES: Final = 16 * 1024 * 1024
+"""What may be made of several large answers at a time; over it the one that began first goes on alone."""
+
 DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest answer of descriptions: the settings of 15,000 topics with all that is known of each setting."""
 

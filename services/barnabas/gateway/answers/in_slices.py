@@ -1,8 +1,7 @@
-"""Encoding answers: small ones at once, large ones in slices, one at a time, so that others are served meanwhile."""
+"""Encoding answers: small ones at once, large ones in slices, so that others are served meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Generator
 
@@ -20,8 +19,8 @@ async def encode_answer(
     """The whole frame for `body`, whose arrays may be `Rows`. The error codes in it are counted, as one where the whole
     request failed with `error`.
 
-    An answer of more than ROWS_AT_A_TIME is made alone: those of many clients would take the loop's time together, and
-    memory. What is there of it counts for the gateway's budget.
+    An answer of more than ROWS_AT_A_TIME takes turns with other such ones: those of many clients would take the loop's
+    time together, and memory. What is there of it counts for the gateway's budget.
 
     Raises KafkaError, INVALID_REQUEST, where it would be larger than `bytes_max`.
     """
@@ -46,26 +45,22 @@ async def encode_answer(
     except StopIteration as end:
         frame: bytes = end.value
         return _checked(frame, bytes_max)
-    async with request.parts.large_answers:
-        return await _encode_the_rest(request, slices, size_bytes, bytes_max)
+    return await _encode_the_rest(request, slices, size_bytes, bytes_max)
 
 
 async def _encode_the_rest(
     request: Request, slices: Generator[int, None, bytes], size_bytes: int, bytes_max: int
 ) -> bytes:
-    budget, counted_bytes = request.parts.budget, 0
-    try:
-        while True:
-            _check_size(size_bytes, bytes_max)
-            budget.take(size_bytes - counted_bytes)
-            counted_bytes = size_bytes
-            await asyncio.sleep(0)
-            size_bytes = next(slices)
-    except StopIteration as end:
-        frame: bytes = end.value
-        return _checked(frame, bytes_max)
-    finally:
-        budget.give_back(counted_bytes)
+    with request.parts.large_answers.begin(request.parts.budget) as answer:
+        try:
+            while True:
+                _check_size(size_bytes, bytes_max)
+                answer.grew(size_bytes)
+                await answer.wait_for_turn()
+                size_bytes = next(slices)
+        except StopIteration as end:
+            frame: bytes = end.value
+            return _checked(frame, bytes_max)
 
 
 def _checked(frame: bytes, bytes_max: int) -> bytes:

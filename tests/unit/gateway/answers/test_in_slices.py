@@ -1,4 +1,4 @@
-"""Large answers: made a slice at a time and one at a time, counted, and small ones beside them at once."""
+"""Large answers: made a slice at a time and in turns, counted, and small ones beside them at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Large:
 
     def is_at_rest(self) -> bool:
         parts = self.gateway.parts
-        return parts.budget.used_bytes == 0 and not parts.large_answers.locked()
+        return parts.budget.used_bytes == 0 and parts.large_answers.count == 0
 
 
 async def test_others_have_their_turn_while_a_large_answer_is_encoded_and_it_counts() -> None:
@@ -57,20 +57,43 @@ async def test_others_have_their_turn_while_a_large_answer_is_encoded_and_it_cou
     assert large.times.errors == [ErrorCode.unknown_topic_or_partition] * COUNT
 
 
-async def test_one_large_answer_is_encoded_at_a_time_and_small_ones_beside_it() -> None:
-    large = Large()
-    first, second, small = large.ask(), large.ask(), large.ask(3)
-    done: list[asyncio.Task[Any]] = []
-    for each in (first, second, small):
-        each.add_done_callback(done.append)
-    turns_between = 0
-    while not second.done():
-        await asyncio.sleep(0)
-        turns_between += first.done()
+async def done_in_order(*asking: asyncio.Task[Any]) -> list[int]:
+    """The numbers of the tasks as they come to their end."""
+    done: list[int] = []
+    for number, task in enumerate(asking):
+        task.add_done_callback(lambda _, number=number: done.append(number))
+    await asyncio.wait_for(asyncio.gather(*asking), 30)
     await asyncio.sleep(0)  # the last callback
-    assert done == [small, first, second]
-    assert turns_between >= COUNT // limits.ROWS_AT_A_TIME // 2
+    return done
+
+
+async def test_large_answers_take_turns_and_the_smaller_ones_are_done_sooner() -> None:
+    large = Large()
+    first, second, smaller, small = large.ask(), large.ask(), large.ask(COUNT // 5), large.ask(3)
+    assert await done_in_order(first, second, smaller, small) == [3, 2, 0, 1]
     assert await first == await second
+    assert large.is_at_rest()
+
+
+async def test_without_room_the_first_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LARGE_ANSWERS_BYTES", 10_000)
+    large = Large()
+    asking = [large.ask() for _ in range(4)]
+    smaller = large.ask(COUNT // 5)
+    largest = 0
+
+    async def watch() -> None:
+        nonlocal largest
+        while True:
+            largest = max(largest, large.gateway.parts.large_answers.made_bytes)
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    assert await done_in_order(*asking, smaller) == [0, 1, 2, 3, 4]
+    watching.cancel()
+    answer_bytes = len(await asking[0])
+    assert largest < answer_bytes * 1.5
+    assert large.is_at_rest()
 
 
 async def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
@@ -78,7 +101,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
     leaving, waiting, last = large.ask(), large.ask(), large.ask()
     for _ in range(6):
         await asyncio.sleep(0)
-    assert large.gateway.parts.large_answers.locked()
+    assert large.gateway.parts.large_answers.count == 3
     leaving.cancel()
     waiting.cancel()
     await asyncio.wait_for(last, 10)
