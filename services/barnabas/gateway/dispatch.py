@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from barnabas.gateway.answers.in_slices import encode_answer
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.decoded_requests import DecodedRequests, TooLong, decoded_bytes, is_small
 from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.faults.injection import Faults
@@ -19,7 +20,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import StructuredLogger, get_logger
 from barnabas.kernel.tracing import is_tracing, start_span
 from barnabas.links.errors import LinkError
-from barnabas.wire.requests import MalformedRequest, RequestHeader, read_body, read_header
+from barnabas.wire.requests import MalformedRequest, RequestHeader, check_body, decode_body, read_header
 from barnabas.wire.responses import encode_response
 from barnabas.wire.schema import API_VERSIONS_KEY, api_identifier, api_name, is_known_api
 
@@ -39,6 +40,7 @@ class Dispatcher:
         self._handlers = handlers
         self._parts = parts
         self._metrics = metrics
+        self._decoded = DecodedRequests(parts.budget)
         self._faults = Faults() if faults is None else faults
 
     async def serve(
@@ -86,11 +88,30 @@ class Dispatcher:
         handler: Handler,
     ) -> Pieces:
         try:
-            request = Request(header, read_body(frame, header), client, self._parts, times, turn)
+            checked = check_body(frame, header)
+            size_bytes = decoded_bytes(header.api_key, len(frame), checked.items)
+            del frame
+            if is_small(header.api_key, size_bytes):
+                request = Request(header, decode_body(checked, header), client, self._parts, times, turn)
+                del checked
+                return await self._serve_request(handler, request)
+            waiting = [checked]  # of which one part is kept until its turn, and not for longer
+            del checked
+
+            async def serve() -> Pieces:
+                body = decode_body(waiting.pop(), header)
+                return await self._serve_request(
+                    handler, Request(header, body, client, self._parts, times, turn)
+                )
+
+            return await self._decoded.serve(size_bytes, serve)
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error
-        del frame
+        except TooLong as error:
+            raise CloseConnection(str(error)) from error
+
+    async def _serve_request(self, handler: Handler, request: Request) -> Pieces:
         answer = self._answer_traced if is_tracing() else self._answer
         if self._faults.is_active:
             return await self._faults.serve(request, lambda: answer(handler, request))

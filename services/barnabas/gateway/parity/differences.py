@@ -376,6 +376,11 @@ BY_DESIGN: Final = (
         "COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER, after which clients ask again. An "
         "answer of more than 64 MiB, as where a large group is named thousands of times, is refused (INVALID_REQUEST).",
     ),
+    (
+        "all",
+        "A large request (of more than some hundred items, or of much text) that takes longer than 10 s, while others "
+        "wait for the memory that it takes, ends its connection.",
+    ),
 )
 """(APIs, difference) of what a session with one broker, compared without regard to order and wording, cannot show."""
 
