@@ -77,6 +77,11 @@ class StorageCollector(Collector):
             "Settings of topics on this node that it cannot use: each stays as it was",
             value=_unusable_settings(self._replicas.by_partition.values()),
         )
+        yield GaugeMetricFamily(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that could not be read when the node started",
+            value=len(self._replicas.offline_directories),
+        )
         yield from _log_gauges(list(self._replicas.by_partition.values()))
         yield from _replica_gauges(list(self._replicas.by_partition.values()), self._replicas.node_id)
         yield CounterMetricFamily(
