@@ -117,6 +117,9 @@ CALL_TIMEOUT_SECONDS: Final = 10.0
 """The longest wait for an answer from another service where the client names no timeout: less than the 30 s
 after which clients give a request up by themselves."""
 
+LOOK_UP_CALLS_MAX: Final = 2
+"""How often a leader is asked for one look-up: once more if its connection breaks."""
+
 IMAGE_WAIT_SECONDS: Final = 5.0
 """The longest wait for a change of ours to come back in the metadata."""
 

@@ -60,9 +60,9 @@ def _topic(
     return {"name": topic.name, "partitions": Rows(len(indexes), partitions)}
 
 
-async def _ask(link: StorageLink, asked: list[PartitionOfTopic]) -> list[PartitionProducers]:
+async def _ask(link: StorageLink, asked: list[PartitionOfTopic], seconds: float) -> list[PartitionProducers]:
     message = DescribeProducersRequest(partitions=asked)
-    response = await link.DescribeProducers(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    response = await link.DescribeProducers(message, timeout=seconds)
     return list(response.results)
 
 

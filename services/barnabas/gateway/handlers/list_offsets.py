@@ -25,9 +25,11 @@ _FIRST_VERSION_OF: Final = {-3: 7, -4: 8, -5: 9, -6: 11}
 async def handle(request: Request) -> Answer:
     isolation_level = known_isolation_level(request)
 
-    async def ask(link: StorageLink, asked: list[ListOffsetsPartition]) -> list[ListOffsetsResult]:
+    async def ask(
+        link: StorageLink, asked: list[ListOffsetsPartition], seconds: float
+    ) -> list[ListOffsetsResult]:
         message = ListOffsetsRequest(partitions=asked, isolation_level=isolation_level)
-        response = await link.ListOffsets(message, timeout=request.timeout_seconds)
+        response = await link.ListOffsets(message, timeout=seconds)
         return list(response.results)
 
     times = Counter(
