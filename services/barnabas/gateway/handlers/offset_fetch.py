@@ -45,11 +45,17 @@ async def handle(request: Request) -> Answer:
             response = await _fetch(request, image, gathered, request.body, limits.CALL_TIMEOUT_SECONDS)
             body = _answer(request, image, request.body, response)
         else:
-            groups = request.body.groups
-            fetched = await _fetch_all(request, image, gathered)
-            answers = (_answer(request, image, group, fetched[group]) for group in groups)
-            body = {"groups": Rows(len(groups), answers) if len(groups) > 1 else list(answers)}
+            body = {"groups": await _answers(request, image, gathered)}
         return await encode_answer(request, body, limits.DESCRIBED_BYTES_MAX)
+
+
+async def _answers(request: Request, image: MetadataImage, gathered: Gathered) -> Rows | list[dict[str, Any]]:
+    groups = request.body.groups
+    if len(groups) == 1:  # as consumers ask
+        response = await _fetch(request, image, gathered, groups[0], limits.CALL_TIMEOUT_SECONDS)
+        return [_answer(request, image, groups[0], response)]
+    fetched = await _fetch_all(request, image, gathered)
+    return Rows(len(groups), (_answer(request, image, group, fetched[group]) for group in groups))
 
 
 async def _fetch_all(
