@@ -24,6 +24,10 @@ class Backoff:
         self._limits = limits
         self._next = limits.first
 
+    def start_over(self) -> None:
+        """The run that ended was no failure."""
+        self._next = self._limits.first
+
     def pause_after(self, uptime_seconds: float) -> float:
         """Seconds to wait after a run that lasted `uptime_seconds`."""
         if uptime_seconds >= self._limits.reset_after:

@@ -1,6 +1,7 @@
 """Keeps a set of services running, each as its own process, and stops them in order.
 
-A service that dies is started again after a pause (`backoff.py`). One that exits with EXIT_USER_ERROR has said, in
+A service that dies is started again after a pause (`backoff.py`), which does not grow when it was ready and ended in
+order: somebody has restarted it. One that exits with EXIT_USER_ERROR has said, in
 one line, what the user must change: then everything stops. Stopping goes stage by stage (gateways first, the
 controller last), so that each service still reaches those it needs while it closes.
 """
@@ -61,6 +62,8 @@ class SupervisedService:
         self._forked = forked
         self._process: asyncio.subprocess.Process | ForkedProcess | None = None
         self._ready = asyncio.Event()
+        self._was_ready = False
+        """Whether the process that runs now, or ran last, has ever been."""
         self._stopping = asyncio.Event()
         self._released = asyncio.Event()
         self._released.set()
@@ -92,6 +95,8 @@ class SupervisedService:
                 continue
             if status == EXIT_USER_ERROR:
                 return False
+            if status == 0 and self._was_ready:
+                self._backoff.start_over()  # somebody else had it stop in order, to have it started again
             pause = self._backoff.pause_after(clock.monotonic() - started)
             self.restarts += 1
             say(f"{self.spec.name} {describe_exit(status)}; starting it again in {pause:g} s")
@@ -139,6 +144,7 @@ class SupervisedService:
     async def _run_once(self) -> int:
         path = str(self._surroundings.sockets / f"{self.spec.name}.notify")
         forked, self._forked = self._forked, None
+        self._was_ready = False
         readiness = bind_readiness_socket(path) if forked is None else forked.readiness
         with watch_readiness(readiness, self._on_ready):
             self._process = forked or await start_child(self.spec, path, self._surroundings.lock_descriptor)
@@ -152,6 +158,7 @@ class SupervisedService:
 
     def _on_ready(self, ready: bool) -> None:
         if ready:
+            self._was_ready = True
             self._ready.set()
         else:
             self._ready.clear()

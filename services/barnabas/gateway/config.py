@@ -44,7 +44,7 @@ class GatewayConfig:
     queued_max_request_bytes: int = setting(
         268_435_456,
         "Over this much in unanswered requests the gateway stops reading sockets; half of it may be answers that "
-        "clients do not read.",
+        "clients do not read, and a quarter what large requests take while they are worked on.",
         unit="bytes",
     )
     connections_max_idle_ms: int = setting(600_000, "A connection silent for this long is closed.", unit="ms")

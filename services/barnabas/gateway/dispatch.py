@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.gateway.answers.cluster_faults import error_codes
+from barnabas.gateway.answers.in_slices import encode_answer
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.decoded_requests import DecodedRequests, TooLong, decoded_bytes, is_small
 from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.faults.injection import Faults
@@ -19,7 +20,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import StructuredLogger, get_logger
 from barnabas.kernel.tracing import is_tracing, start_span
 from barnabas.links.errors import LinkError
-from barnabas.wire.requests import MalformedRequest, RequestHeader, read_body, read_header
+from barnabas.wire.requests import MalformedRequest, RequestHeader, check_body, decode_body, read_header
 from barnabas.wire.responses import encode_response
 from barnabas.wire.schema import API_VERSIONS_KEY, api_identifier, api_name, is_known_api
 
@@ -39,6 +40,7 @@ class Dispatcher:
         self._handlers = handlers
         self._parts = parts
         self._metrics = metrics
+        self._decoded = DecodedRequests(parts.budget)
         self._faults = Faults() if faults is None else faults
 
     async def serve(
@@ -86,11 +88,30 @@ class Dispatcher:
         handler: Handler,
     ) -> Pieces:
         try:
-            request = Request(header, read_body(frame, header), client, self._parts, times, turn)
+            checked = check_body(frame, header)
+            size_bytes = decoded_bytes(header.api_key, len(frame), checked.items)
+            del frame
+            if is_small(header.api_key, size_bytes):
+                request = Request(header, decode_body(checked, header), client, self._parts, times, turn)
+                del checked
+                return await self._serve_request(handler, request)
+            waiting = [checked]  # of which one part is kept until its turn, and not for longer
+            del checked
+
+            async def serve() -> Pieces:
+                body = decode_body(waiting.pop(), header)
+                return await self._serve_request(
+                    handler, Request(header, body, client, self._parts, times, turn)
+                )
+
+            return await self._decoded.serve(size_bytes, serve)
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error
-        del frame
+        except TooLong as error:
+            raise CloseConnection(str(error)) from error
+
+    async def _serve_request(self, handler: Handler, request: Request) -> Pieces:
         answer = self._answer_traced if is_tracing() else self._answer
         if self._faults.is_active:
             return await self._faults.serve(request, lambda: answer(handler, request))
@@ -106,32 +127,31 @@ class Dispatcher:
             return await self._answer(handler, request)
 
     async def _answer(self, handler: Handler, request: Request) -> Pieces:
-        header = request.header
         try:
             answer = await handler.handle(request)
             if answer is None or isinstance(answer, bytes | list):
                 return answer
-            for code in error_codes(answer):
-                request.times.count_error(code)
-            return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+            return await encode_answer(request, answer)
         except KafkaError as error:
-            return self._error(request, error.code, error.message)
+            return await self._error(request, error.code, error.message)
         except LinkError as error:
             _logger(request).warning("no answer from inside", reason=str(error))
-            return self._error(request, handler.unanswered, "")
+            return await self._error(request, handler.unanswered, "")
         except CloseConnection:
             raise
         except Exception as error:
             _logger(request).exception("request failed")
-            return self._error(request, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}")
+            return await self._error(
+                request, ErrorCode.unknown_server_error, f"{type(error).__name__}: {error}"
+            )
 
-    def _error(self, request: Request, code: ErrorCode, message: str) -> Pieces:
+    async def _error(self, request: Request, code: ErrorCode, message: str) -> Pieces:
         header = request.header
-        request.times.count_error(code)
         body = error_answer(header.api_key, header.api_version, request.body, code, message)
         if body is None:
+            request.times.count_error(code)
             raise CloseConnection(f"{api_name(header.api_key)} failed: {code.name.upper()} {message}")
-        return encode_response(header.api_key, header.api_version, header.correlation_id, body)
+        return await encode_answer(request, body, error=code)
 
     def _refuse_version(self, handler: Handler, header: RequestHeader, times: RequestTimes) -> Pieces:
         """Answer UNSUPPORTED_VERSION in the nearest version that exists.

@@ -25,7 +25,7 @@ MID_FRAME_TURN_BYTES_MIN: Final = 100 * 1024
 """What it has to bring in that time to keep its turn."""
 
 MID_FRAME_SILENT_SECONDS: Final = 3.0
-"""A connection from which nothing came for so long, its turn included, is closed while others wait for theirs."""
+"""Of whom nothing came for so long, its turn included, is closed while others wait for theirs."""
 
 MID_FRAME_BUDGETS_MAX: Final = 2
 """Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of
@@ -47,6 +47,26 @@ those who wait are answered within ANSWER_GRACE_SECONDS."""
 
 READ_BYTES_PER_SECOND_MIN: Final = 64 * 1024
 """What it has to take not to be."""
+
+DECODED_SHARES: Final = 4
+"""Large requests may take this part of queued.max.request.bytes together while they are worked on."""
+
+DECODED_BYTES_FREE: Final = 64 * 1024
+"""A request that takes no more is small: what it takes is not counted."""
+
+DECODED_AT_ONCE_BYTES: Final = 1024 * 1024
+"""One that takes no more is counted, and waits for nobody. Of long polls, which consumers have thousands of at a time
+and which are to wait, that much is not counted either."""
+
+DECODED_ITEM_BYTES: Final = 1024
+"""What an item (a partition, a topic, a group) takes on its way through the gateway: in the request, in messages to
+other services and in the answer. It was 200 to 1,400 in requests of 49,000."""
+
+DECODED_TEXT_FACTOR: Final = 4
+"""What a byte of text may become."""
+
+DECODED_SECONDS_MAX: Final = 10.0
+"""A large request that is not answered by then is given up where others wait for room, with its connection."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 50_000
 """Partitions of one fetch session: a request of a few bytes reads them all."""
@@ -97,6 +117,9 @@ CALL_TIMEOUT_SECONDS: Final = 10.0
 """The longest wait for an answer from another service where the client names no timeout: less than the 30 s
 after which clients give a request up by themselves."""
 
+LOOK_UP_CALLS_MAX: Final = 2
+"""How often a leader is asked for one look-up: once more if its connection breaks."""
+
 IMAGE_WAIT_SECONDS: Final = 5.0
 """The longest wait for a change of ours to come back in the metadata."""
 
@@ -107,11 +130,27 @@ LEADER_NOT_AVAILABLE, and clients ask again."""
 GROUPS_AT_A_TIME: Final = 100
 """Groups of one request that are looked up, described or deleted before others are served: it may name 50,000."""
 
-DESCRIBED_AT_A_TIME: Final = 10
-"""Topics or brokers whose settings are described before others are served: half a millisecond a topic, 6 a broker."""
+ROWS_AT_A_TIME: Final = 250
+"""Rows of an answer that are made and encoded before others are served, at 10 to 20 us each."""
+
+LARGE_ANSWERS_BYTES: Final = 16 * 1024 * 1024
+"""What may be made of several large answers at a time; over it the one that began first goes on alone."""
 
 DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The largest description of settings: those of 15,000 topics with all that is known of each setting."""
+"""The largest answer of descriptions: the settings of 15,000 topics with all that is known of each setting."""
+
+GATHERED_BYTES_FREE: Final = 1024 * 1024
+"""What any request may gather from other services at a time with others; beyond it, one at a time goes on."""
+
+GATHERED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""A request that has gathered so much asks for nothing more. What it has not asked for is answered with the code after
+which clients ask again. The answer may be four times as large: numbers take less room between services."""
+
+GATHERED_AT_A_TIME_BYTES: Final = 1024 * 1024
+"""A coordinator's descriptions of groups end with the one with which they come to so much."""
+
+PRODUCERS_AT_A_TIME: Final = 10
+"""Partitions whose producers are asked for at a time: each may have a hundred thousand."""
 
 CREATED_SETTINGS_BYTES_MAX: Final = 16 * 1024 * 1024
 """So much of the settings of new topics is in one answer of CreateTopics, those of some 18,000 topics; of the others it
@@ -152,3 +191,5 @@ FAULT_DELAY_SECONDS_MAX: Final = 3600.0
 
 CONTROLLER_RETRY_SECONDS: Final = 0.1
 """Pause before a request that the controller did not take is tried again."""
+
+assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

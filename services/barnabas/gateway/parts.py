@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from barnabas.gateway.clients.budget import RefusalPace
+from barnabas.gateway.answers.large_answers import LargeAnswers
+from barnabas.gateway.clients.budget import ByteBudget, RefusalPace
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
@@ -34,10 +35,12 @@ class GatewayParts:
     telemetry: ClientTelemetry
     lines: RareLines
     """For what requests find failing."""
+    budget: ByteBudget = field(default_factory=lambda: ByteBudget(0))
     refusal_pace: RefusalPace = field(default_factory=RefusalPace)
     unread_answers: UnreadAnswers = field(default_factory=UnreadAnswers)
-    large_answers: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the one large answer that is being made item by item."""
+    large_answers: LargeAnswers = field(default_factory=LargeAnswers)
+    gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one request that gathers much from other services."""
 
     @property
     def gateway_id(self) -> str:

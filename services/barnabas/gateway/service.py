@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from barnabas.gateway.clients.budget import node_share_bytes
+from barnabas.gateway.clients.budget import ByteBudget, node_share_bytes
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.listeners import parse_listeners
 from barnabas.gateway.clients.sockets import Sockets
@@ -64,6 +64,7 @@ async def _serve(
         producer_ids=ProducerIds(metadata),
         telemetry=telemetry,
         lines=RareLines(log, environment.clock.monotonic),
+        budget=ByteBudget(config.queued_max_request_bytes),
         unread_answers=unread_answers,
     )
     sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, local)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 from barnabas.kernel.kafka_values import INT_MAX, LONG_MAX
 
@@ -56,17 +54,19 @@ class LogConfig:
     """Ms after which the log is synced to disk."""
 
     def __post_init__(self) -> None:
+        # What the log relies on; texts are read, and held to Kafka's narrower bounds, in `metadata.topic_settings`.
         positive = (
             "segment_bytes",
             "segment_ms",
             "segment_index_bytes",
-            "index_interval_bytes",
             "flush_messages",
             "max_compaction_lag_ms",
         )
         for name in positive:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name.replace('_', '.')} must be at least 1")
+        if self.index_interval_bytes < 0:
+            raise ValueError("index.interval.bytes must be at least 0")
         if self.segment_bytes > INT_MAX:
             raise ValueError(f"segment.bytes must be at most {INT_MAX}: positions in a segment are 32 bits")
         if self.message_timestamp_type not in ("CreateTime", "LogAppendTime"):
@@ -93,28 +93,3 @@ class LogConfig:
     def is_deleted(self) -> bool:
         """Whether retention by time and size applies."""
         return "delete" in self.cleanup_policy
-
-    @classmethod
-    def from_topic_config(cls, topic_config: Mapping[str, str]) -> LogConfig:
-        """From Kafka's dotted names and string values; settings that are not the log's are left alone.
-
-        Raises ValueError with the setting's name when a value cannot be read.
-        """
-        values: dict[str, Any] = {}
-        for field in dataclasses.fields(cls):
-            name = field.name.replace("_", ".")
-            text = topic_config.get(name)
-            if text is None:
-                continue
-            if field.name == "cleanup_policy":
-                values[field.name] = frozenset(part.strip() for part in text.split(",") if part.strip())
-            elif field.name == "message_timestamp_type":
-                values[field.name] = text
-            else:
-                is_ratio = field.name == "min_cleanable_dirty_ratio"
-                try:
-                    values[field.name] = float(text) if is_ratio else int(text)
-                except ValueError:
-                    kind = "a number" if is_ratio else "a whole number"
-                    raise ValueError(f"{name} must be {kind}, not {text!r}") from None
-        return cls(**values)

@@ -915,6 +915,11 @@ class DescribeGroupsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_IDS_FIELD_NUMBER: _builtins.int
+    BYTES_MAX_FIELD_NUMBER: _builtins.int
+    bytes_max: _builtins.int
+    """The answer ends with the group with which it comes to so many bytes; the caller asks for the others again.
+    0 is no limit.
+    """
     @_builtins.property
     def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The groups to describe."""
@@ -923,10 +928,11 @@ class DescribeGroupsRequest(_message.Message):
         self,
         *,
         group_ids: _abc.Iterable[_builtins.str] | None = ...,
+        bytes_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "group_ids", b"group_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -941,7 +947,7 @@ class DescribeGroupsResponse(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupDescription]:
-        """In the order of the request."""
+        """In the order of the request: of all groups, or of the first of them as bytes_max allows, at least one."""
 
     def __init__(
         self,

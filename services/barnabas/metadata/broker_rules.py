@@ -27,6 +27,16 @@ _THREADS: Final = (
 _CLUSTER_WIDE_OF_LISTENERS: Final = ("max.connection.creation.rate", "max.connections", "num.network.threads")
 """A listener's own values of these can be set for all brokers; of the others only for one."""
 
+_LEAST_MS: Final = {
+    "log.roll.ms": 1,
+    "log.roll.jitter.ms": 0,
+    "log.flush.interval.ms": 0,
+    "log.flush.scheduler.interval.ms": 0,
+}
+"""Settings without a least value of their own, that stand in for a topic setting which has one. Kafka refuses the last
+two only when its logs read them.
+"""
+
 _STORE_BYTES_MIN: Final = 1024 * 1024
 """The least memory of compaction for each of its threads."""
 
@@ -113,6 +123,10 @@ def check_together(values: Mapping[str, str]) -> None:
         kept = value(name)
         if isinstance(kept, int) and (kept == 0 or kept < -1):
             raise _invalid(f"{name}={kept}: it must be -1 for no limit, or at least 1.")
+    for name, least in _LEAST_MS.items():
+        given = value(name)
+        if isinstance(given, int) and given < least:
+            raise _invalid(f"{name}={given}: it must be at least {least}.")
     threads, memory = value("log.cleaner.threads"), value("log.cleaner.dedupe.buffer.size")
     assert isinstance(threads, int)
     assert isinstance(memory, int)

@@ -72,6 +72,10 @@ STOP_ANSWERS_SECONDS_MAX: Final = 4.0
 """How long a stopping node waits for appends that it has taken, which a slow disk holds up, before it answers them
 without it."""
 
+STARTING_SECONDS_MAX: Final = 4.0
+"""How long a node that is told to stop while it starts waits for its logs to be open, so that it can close them, before
+it leaves them to recovery. It has taken no appends then, which would be waited for instead."""
+
 STOP_GRACE_SECONDS: Final = 1.0
 """How long streams and calls may then take to bring the answers away."""
 

@@ -76,6 +76,16 @@ class StorageCollector(Collector):
             "Partitions on disk that the metadata does not know although nobody deleted them",
             value=self._replicas.stray_count,
         )
+        yield GaugeMetricFamily(
+            "barnabas_storage_unusable_topic_settings",
+            "Settings of topics on this node that it cannot use: each stays as it was",
+            value=_unusable_settings(self._replicas.by_partition.values()),
+        )
+        yield GaugeMetricFamily(
+            "kafka_log_logmanager_offlinelogdirectorycount",
+            "Log directories that could not be read when the node started",
+            value=len(self._replicas.offline_directories),
+        )
         yield from _log_gauges(list(self._replicas.by_partition.values()))
         yield from _replica_gauges(list(self._replicas.by_partition.values()), self._replicas.node_id)
         yield from _follower_gauges(list(self._replicas.by_partition.values()))
@@ -128,6 +138,11 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
         ),
     ):
         yield histogram_family(name, text, [((), histogram)])
+
+
+def _unusable_settings(replicas: Iterable[Replica]) -> int:
+    by_topic = {replica.topic: replica.settings.unusable for replica in replicas if replica.settings.unusable}
+    return sum(len(names) for names in by_topic.values())
 
 
 def _log_gauges(replicas: Sequence[Replica]) -> Iterator[Metric]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from barnabas.kernel.allocator import collection_put_off
 from barnabas.kernel.logs import get_logger
@@ -54,6 +54,7 @@ from barnabas.storage.upkeep.schedules import Upkeep
 
 log = get_logger("storage.service")
 
+StepT = TypeVar("StepT")
 
 HandOver = Callable[[], Awaitable[None]]
 """Has others lead what they can; to be called before the node stops, while it serves."""
@@ -73,17 +74,17 @@ async def serve(config: StorageConfig, context: ServiceContext, *, offer: Offer 
         cluster_id = await _cluster_id(config, context)
         if cluster_id is None:
             return
-        try:
-            directories = await environment.threads.run(
-                LogDirectories.open,
-                config.log_dirs,
-                cluster_id,
-                config.node_id,
-                environment,
-                producer_id_expiration_ms=config.producer_id_expiration_ms,
-            )
-        except LogStoreError as error:
-            raise StartError(str(error)) from error
+        opening = environment.threads.run(
+            LogDirectories.open,
+            config.log_dirs,
+            cluster_id,
+            config.node_id,
+            environment,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        directories = await _started(opening, context)
+        if directories is None:
+            return
         node = StorageNode(config, context, cluster_id, directories, lanes, recovered, offer)
         try:
             await node.run()
@@ -93,15 +94,34 @@ async def serve(config: StorageConfig, context: ServiceContext, *, offer: Offer 
             raise
 
 
-async def _cluster_id(config: StorageConfig, context: ServiceContext) -> str | None:
-    """The cluster of the log directories, or for new ones the controller's; None when stopped before it answers."""
+async def _started(step: Coroutine[Any, Any, StepT], context: ServiceContext) -> StepT | None:
+    """What a step of the start comes to. Raises StartError for what only the user can mend.
+
+    None where the node is to stop, and the disk has not answered for STARTING_SECONDS_MAX since: what hangs there is
+    left behind, as if the node had been killed.
+    """
+    working = asyncio.create_task(step)
+    stopping = asyncio.create_task(context.stopping.wait())
     try:
-        known = await context.environment.threads.run(
-            find_cluster_id, context.environment.files, config.log_dirs
-        )
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            await asyncio.wait((working,), timeout=limits.STARTING_SECONDS_MAX)
+        if working.done():
+            return working.result()
     except LogStoreError as error:
         raise StartError(str(error)) from error
-    if known:
+    finally:
+        stopping.cancel()
+        working.cancel()
+    log.error("the node stops before its log directories have answered: the next start recovers them")
+    return None
+
+
+async def _cluster_id(config: StorageConfig, context: ServiceContext) -> str | None:
+    """The cluster of the log directories, or for new ones the controller's; None when stopped before that is known."""
+    finding = context.environment.threads.run(find_cluster_id, context.environment.files, config.log_dirs)
+    known = await _started(finding, context)
+    if known is None or known:
         return known
     subscription = MetadataSubscription(context.environment.network, config.controllers, WatchRequest)
     watching = asyncio.create_task(subscription.run())
@@ -160,11 +180,9 @@ class StorageNode:
 
     async def run(self) -> None:
         """Recover, serve until the service is to stop, and close. Raises StartError."""
-        try:
-            with collection_put_off():
-                await self.replicas.recover()
-        except LogStoreError as error:
-            raise StartError(str(error)) from error
+        with collection_put_off():
+            if await _started(self._recover(), self._context) is None:
+                return
         async with contextlib.AsyncExitStack() as serving:
             address = await serving.enter_async_context(self._serving())
             subscription = MetadataSubscription(
@@ -203,6 +221,10 @@ class StorageNode:
             self._directories.abandon()
             raise self._refusal
         await asyncio.gather(*(self._close(lane) for lane in self._lanes.values()))
+
+    async def _recover(self) -> bool:
+        await self.replicas.recover()
+        return True
 
     async def _close(self, lane: DirectoryLane) -> None:
         """Close one log directory; the others need not wait for one that does not answer, which is recovered."""

@@ -72,8 +72,9 @@ class _Type:
     skip: Skip
 
 
-def checked_frame(frame: bytes, offset: int, api_key: int, version: int) -> bytes:
-    """The frame, whose request body starts at `offset`, without tagged fields that the schema does not know.
+def checked_frame(frame: bytes, offset: int, api_key: int, version: int) -> tuple[bytes, int]:
+    """The frame, whose request body starts at `offset`, without tagged fields that the schema does not know; and how
+    many items the request has.
 
     Raises OutOfBounds when the body does not end in the frame.
     """
@@ -84,7 +85,7 @@ def checked_frame(frame: bytes, offset: int, api_key: int, version: int) -> byte
         raise OutOfBounds("the frame ends within the request") from None
     if end > len(frame):
         raise OutOfBounds("the frame ends within the request")
-    return _cut(frame, walk.cuts) if walk.cuts else frame
+    return _cut(frame, walk.cuts) if walk.cuts else frame, ITEMS_MAX - walk.items_left
 
 
 def _cut(frame: bytes, cuts: list[tuple[int, int, bytes]]) -> bytes:

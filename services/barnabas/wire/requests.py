@@ -57,20 +57,40 @@ def read_header(frame: bytes) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id, end)
 
 
+class CheckedBody(NamedTuple):
+    """A request body that can be decoded, and how much there is to decode."""
+
+    frame: bytes
+    offset: int
+    items: int
+    """Of all arrays together."""
+
+
 def read_body(frame: bytes, header: RequestHeader) -> Any:
     """Decode the request body with kio. The API and version must be known.
 
     Bytes after the end are ignored, as Kafka does: librdkafka 2.16 sends three of them with Metadata v13.
     Raises MalformedRequest when the bytes do not fit the schema.
     """
+    return decode_body(check_body(frame, header), header)
+
+
+def check_body(frame: bytes, header: RequestHeader) -> CheckedBody:
+    """The first half of `read_body`, which takes no memory. Raises MalformedRequest."""
     offset = header.body_offset
     if is_flexible(header.api_key, header.api_version):
         offset = _skip_tagged_fields(frame, offset)
     try:
-        frame = checked_frame(frame, offset, header.api_key, header.api_version)
-        request, _ = request_reader(header.api_key, header.api_version)(frame, offset)
+        frame, items = checked_frame(frame, offset, header.api_key, header.api_version)
     except OutOfBounds as error:
         raise MalformedRequest(str(error)) from error
+    return CheckedBody(frame, offset, items)
+
+
+def decode_body(checked: CheckedBody, header: RequestHeader) -> Any:
+    """The other half. Raises MalformedRequest for texts that are none."""
+    try:
+        request, _ = request_reader(header.api_key, header.api_version)(checked.frame, checked.offset)
     except (SerialError, ValueError, OverflowError, TypeError) as error:
         raise MalformedRequest(f"{type(error).__name__}: {error}") from error
     return request

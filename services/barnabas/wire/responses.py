@@ -17,13 +17,12 @@ import struct
 import types
 import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from barnabas.kernel.varint import unsigned_varint
 from barnabas.wire.schema import API_VERSIONS_KEY, is_flexible, response_schema
 
 Body = Mapping[str, Any]
@@ -32,9 +31,6 @@ Body = Mapping[str, Any]
 _HEADER: Final = struct.Struct(">ii")
 _FLEXIBLE_HEADER: Final = struct.Struct(">iib")
 _CORRELATION_ID_BYTES: Final = 4
-_COUNT: Final = struct.Struct(">i")
-_NO_THROTTLE: Final = bytes(4)
-_NO_TAGS: Final = b"\0"
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 _EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
@@ -70,23 +66,6 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     return response_header(api_key, version, correlation_id, len(payload)) + payload
 
 
-def encode_item(api_key: int, version: int, item: Body) -> bytes:
-    """One item of a response that is an array behind a throttle time and nothing else; for `join_items`."""
-    build, write = _item_codec(api_key, version)
-    with io.BytesIO() as buffer:
-        write(buffer, build(item))
-        return buffer.getvalue()
-
-
-def join_items(api_key: int, version: int, correlation_id: int, items: Sequence[bytes]) -> bytes:
-    """The whole frame, length included, of a response whose items were encoded one by one."""
-    if is_flexible(api_key, version):
-        payload = _NO_THROTTLE + unsigned_varint(len(items) + 1) + b"".join(items) + _NO_TAGS
-    else:
-        payload = _NO_THROTTLE + _COUNT.pack(len(items)) + b"".join(items)
-    return response_header(api_key, version, correlation_id, len(payload)) + payload
-
-
 def response_header(api_key: int, version: int, correlation_id: int, payload_bytes: int) -> bytes:
     """The length field and the response header in front of a payload of `payload_bytes`.
 
@@ -100,23 +79,19 @@ def response_header(api_key: int, version: int, correlation_id: int, payload_byt
 @functools.cache
 def _codec(api_key: int, version: int) -> tuple[Callable[[Body], Any], Callable[[Any, Any], None]]:
     schema: Any = response_schema(api_key, version)
-    return _builder(schema), entity_writer(schema)
+    return body_codec(schema)
 
 
 @functools.cache
-def _item_codec(api_key: int, version: int) -> tuple[Callable[[Body], Any], Callable[[Any, Any], None]]:
-    schema: Any = response_schema(api_key, version)
-    throttle_time, items = dataclasses.fields(schema)
-    kind, is_array, _ = _unwrap(typing.get_type_hints(schema)[items.name])
-    assert throttle_time.name == "throttle_time", "there is more in the response"
-    assert is_array
-    return _builder(kind), entity_writer(kind)
+def body_codec(schema: Any) -> tuple[Callable[[Body], Any], Callable[[Any, Any], None]]:
+    """What makes an instance of a structure of a response from plain data, and what writes that."""
+    return _builder(schema), entity_writer(schema)
 
 
 @functools.cache
 def _builder(schema: Any) -> Callable[[Body], Any]:
     """A function that makes an instance of the kio dataclass `schema` from plain data."""
-    plan = _plan(schema)
+    plan = [(field.name, field.convert, field.default) for field in field_plans(schema)]
 
     def build(body: Body) -> Any:
         values = {}
@@ -134,10 +109,22 @@ def _builder(schema: Any) -> Callable[[Body], Any]:
 _ABSENT: Final = object()
 
 
-def _plan(schema: Any) -> list[tuple[str, Callable[[Any], Any] | None, Any]]:
-    """For each field: its name, the conversion of a given value, and the value when none is given."""
+class FieldPlan(NamedTuple):
+    """What becomes of one field of plain data."""
+
+    name: str
+    kind: Any
+    """The type of the field, or of the items of an array."""
+    is_array: bool
+    convert: Callable[[Any], Any] | None
+    default: Any
+    """The value when none is given; the schema's own where it has one."""
+
+
+def field_plans(schema: Any) -> list[FieldPlan]:
+    """The fields of a structure, in the order of the schema."""
     hints = typing.get_type_hints(schema, include_extras=False)
-    plan: list[tuple[str, Callable[[Any], Any] | None, Any]] = []
+    plans: list[FieldPlan] = []
     for field in dataclasses.fields(schema):
         kind, is_array, is_nullable = _unwrap(hints[field.name])
         kafka_type = field.metadata.get("kafka_type")
@@ -150,8 +137,8 @@ def _plan(schema: Any) -> list[tuple[str, Callable[[Any], Any] | None, Any]]:
             default = ()
         else:
             default = None if is_nullable else _empty_value(kafka_type, kind)
-        plan.append((field.name, convert, default))
-    return plan
+        plans.append(FieldPlan(field.name, kind, is_array, convert, default))
+    return plans
 
 
 def _empty_value(kafka_type: str | None, kind: Any) -> Any:

@@ -19,6 +19,14 @@ def test_a_long_run_starts_over() -> None:
     assert backoff.pause_after(1) == 0.2
 
 
+def test_a_run_that_was_no_failure_starts_over() -> None:
+    backoff = Backoff(BackoffLimits())
+    for _ in range(5):
+        backoff.pause_after(1)
+    backoff.start_over()
+    assert [backoff.pause_after(1) for _ in range(2)] == [0.1, 0.2]
+
+
 @given(st.lists(st.floats(0, 20)))
 def test_a_pause_is_always_within_its_limits(uptimes: list[float]) -> None:
     limits = BackoffLimits()

@@ -124,6 +124,17 @@ async def test_pauses_double_up_to_the_limit(sockets: Path) -> None:
     assert await cluster.stop() == 0
 
 
+async def test_a_service_that_somebody_restarts_in_order_is_there_again_at_once(
+    sockets: Path, tmp_path: Path
+) -> None:
+    code = SAY_STOP.replace("signal.sigwait([signal.SIGTERM])", "True")
+    cluster = Harness(sockets, [service("a", code, NAME="a", TRACE=str(tmp_path / "trace"))])
+    while len(cluster.lines) < 4:
+        await asyncio.sleep(0)
+    assert set(cluster.lines) == {"a exited with status 0; starting it again in 0.01 s"}
+    assert await cluster.stop() == 0
+
+
 async def test_a_user_error_stops_everything_with_its_status(sockets: Path) -> None:
     cluster = Harness(sockets, [service("a", SERVE)], [service("b", "import sys; sys.exit(78)")])
     assert await cluster.running == 78

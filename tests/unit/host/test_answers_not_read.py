@@ -18,6 +18,7 @@ from storage_harness import StorageHarness, batch, hand_nothing_over, make_servi
 from test_host_plain_fetch import BILLS, LEADER_EPOCH, fetch_frame, want
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.clients.unread_answers import UnreadAnswers, answer_share_bytes
@@ -47,7 +48,7 @@ class ServedNode:
         self.unread = UnreadAnswers(answer_share_bytes(BUDGET))
         self.parts = replace(
             gateway.parts,
-            config=replace(gateway.parts.config, queued_max_request_bytes=BUDGET),
+            budget=ByteBudget(BUDGET),
             unread_answers=self.unread,
         )
         if route == "over gRPC":

@@ -24,8 +24,9 @@ from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
 from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.rpc.network import GrpcNetwork
-from barnabas.storage import limits
+from barnabas.storage import limits, service
 from barnabas.storage.config import StorageConfig
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve
 
@@ -131,6 +132,38 @@ async def test_a_node_is_not_ready_while_it_recovers_whoever_else_is_in_its_proc
                 await asyncio.sleep(0)
         context.stopping.set()
         await running
+
+
+@pytest.mark.parametrize("step", ["find_cluster_id", "open", "recover"])
+async def test_a_disk_that_never_answers_does_not_keep_a_starting_node_from_stopping(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    never, reached = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        reached.set()
+        never.wait()
+
+    target = {"find_cluster_id": service, "open": LogDirectories, "recover": LogDirectories}[step]
+    name = {"recover": "open_partition"}.get(step, step)
+    async with controller(config.controllers[0]):
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        if step == "recover":
+            running = await run_until_ready(config, context)
+            context.stopping.set()
+            await running
+            context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        monkeypatch.setattr(target, name, hang)
+        monkeypatch.setattr(limits, "STARTING_SECONDS_MAX", 0.01)
+        running = asyncio.ensure_future(serve(config, context))
+        async with asyncio.timeout(20):
+            while not reached.is_set():
+                assert not running.done()
+                await asyncio.sleep(0)
+            context.stopping.set()
+            await running
+    never.set()
+    assert "the next start recovers them" in caplog.text
 
 
 async def test_a_directory_in_use_stops_the_second_node(config: StorageConfig) -> None:

@@ -84,10 +84,10 @@ def test_walk_agrees_with_the_reader(api_key: int, version: int) -> None:
         entity_writer(schema)(buffer, request)
         frame = buffer.getvalue()
         assert _request_type(api_key, version).skip(_Walk(frame), 4) == len(frame)
-        assert checked_frame(frame, 4, api_key, version) is frame
+        assert checked_frame(frame, 4, api_key, version)[0] is frame
         assert entity_reader(schema)(frame, 4) == (request, len(frame) - 4)
         if len(frame) > 4:
             with pytest.raises(OutOfBounds):
                 checked_frame(frame[:-1], 4, api_key, version)
         # What follows the end is not looked at.
-        assert checked_frame(frame + b"more", 4, api_key, version) == frame + b"more"
+        assert checked_frame(frame + b"more", 4, api_key, version)[0] == frame + b"more"

@@ -18,10 +18,9 @@ from kio.static.constants import EntityType
 
 from barnabas.wire.fetch import FetchedPartition, encode_fetch_response
 from barnabas.wire.produce import LeaderEndpoint, ProducedPartition, encode_produce_response
-from barnabas.wire.responses import encode_item, encode_response, join_items
+from barnabas.wire.responses import encode_response
 from barnabas.wire.schema import response_schema, version_range
 
-METADATA, DESCRIBE_CONFIGS = 3, 32
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
 
@@ -186,30 +185,3 @@ def test_an_empty_body_encodes_and_decodes_in_every_version(api_key: int) -> Non
         payload = payload_of(frame, flexible=schema.__flexible__ and api_key != 18)
         _, size = entity_reader(schema)(payload, 0)
         assert size == len(payload)
-
-
-@pytest.mark.parametrize(
-    "version", range(version_range(DESCRIBE_CONFIGS)[0], version_range(DESCRIBE_CONFIGS)[1] + 1)
-)
-@pytest.mark.parametrize("count", [0, 1, 3, 200])
-def test_items_encoded_one_by_one_are_the_same_answer(version: int, count: int) -> None:
-    configs = [{"name": "retention.ms", "value": None, "read_only": False, "config_source": 5}]
-    items = [
-        {
-            "error_code": 0,
-            "error_message": "",
-            "resource_type": 2,
-            "resource_name": f"t{i}",
-            "configs": configs,
-        }
-        for i in range(count)
-    ]
-    encoded = [encode_item(DESCRIBE_CONFIGS, version, item) for item in items]
-    assert join_items(DESCRIBE_CONFIGS, version, 7, encoded) == encode_response(
-        DESCRIBE_CONFIGS, version, 7, {"results": items}
-    )
-
-
-def test_a_response_of_more_than_an_array_is_not_encoded_item_by_item() -> None:
-    with pytest.raises((AssertionError, ValueError)):
-        encode_item(METADATA, 9, {})

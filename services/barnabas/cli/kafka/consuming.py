@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from barnabas.cli.kafka import errors, positions
 from barnabas.cli.kafka.connection import ANSWER_SECONDS_MAX, Connection
@@ -203,10 +210,12 @@ def _seek(consumer: Consumer, wanted: list[TopicPartition], span: Span, ending: 
     is_past = span.until_ms is not None and span.until_ms <= time.time() * 1000
     if span.until_ms is not None and not is_past:
         ending.until_ms = span.until_ms
+    # Not by `get_watermark_offsets`: refused the one end and told the other, librdkafka makes an empty log of both.
+    firsts, lasts = (_offsets_at(consumer, wanted, end) for end in (OFFSET_BEGINNING, OFFSET_END))
     for part in wanted:
         key = (part.topic, part.partition)
-        first, last = consumer.get_watermark_offsets(part, timeout=ANSWER_SECONDS_MAX)
-        part.offset = start_offset(span, first, last, times.get(key, -1))
+        last = lasts[key]
+        part.offset = start_offset(span, firsts[key], last, times.get(key, -1))
         if stops.get(key, -1) >= 0:
             ending.bounds[key] = stops[key]
         elif is_past:
@@ -218,9 +227,14 @@ def _seek(consumer: Consumer, wanted: list[TopicPartition], span: Span, ending: 
 def _offsets_at(
     consumer: Consumer, wanted: Sequence[TopicPartition], milliseconds: int
 ) -> dict[tuple[str, int], int]:
-    """The first offset at or after a time; negative where there is none."""
+    """The first offset at or after a time, negative where there is none; or an end of the log, OFFSET_BEGINNING or
+    OFFSET_END. Raises KafkaException if one is not known.
+    """
     asked = [TopicPartition(part.topic, part.partition, milliseconds) for part in wanted]
     found = consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS_MAX)
+    for part in found:
+        if part.error is not None:  # what it says then of the offset looks as if there were none
+            raise KafkaException(part.error)
     return {(part.topic, part.partition): part.offset for part in found}
 
 

@@ -39,16 +39,20 @@ class RefusalPace:
         return free_at - now
 
 
+def _nothing() -> None:
+    """Nobody reads sockets yet."""
+
+
 class ByteBudget:
-    """Owns the count of bytes that came from clients and are not answered yet.
+    """Owns the count of bytes that came from clients and are not answered yet, and of what answering them takes.
 
     Over `bytes_max` the connections stop reading; `on_room` is called when it falls below again. As in Kafka, 0 or
     less is no limit.
     """
 
-    def __init__(self, bytes_max: int, on_room: Callable[[], None]) -> None:
+    def __init__(self, bytes_max: int, on_room: Callable[[], None] = _nothing) -> None:
         self.bytes_max = bytes_max
-        self._on_room = on_room
+        self.on_room = on_room
         self.used_bytes = 0
         self.mid_frame = MidFrameLine(lambda: self.is_exhausted, lambda: self.is_far_exceeded)
         """Who may bring the rest of a frame over `bytes_max`."""
@@ -69,4 +73,4 @@ class ByteBudget:
         self.used_bytes -= size_bytes
         assert self.used_bytes >= 0, "more bytes given back than taken"
         if was_exhausted and not self.is_exhausted:
-            self._on_room()
+            self.on_room()

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from barnabas.gateway import limits
-from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection import AnswerAtOnce, Connection, Forward
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.listeners import Listener
@@ -62,7 +61,8 @@ class Sockets:
         """Set whenever the last connection goes."""
         self._connection_ids = itertools.count(1)
         parts.clock.on_jump(self._on_jump)
-        self._budget = ByteBudget(parts.config.queued_max_request_bytes, self._resume_all)
+        self._budget = parts.budget
+        self._budget.on_room = self._resume_all
         self._metrics = RequestMetrics()
         self._connection_metrics = ConnectionMetrics(
             self._budget, (listener.name for listener in listeners), parts.unread_answers

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.config_resources import created_topic_configs
-from barnabas.gateway.answers.item_by_item import answer_item_by_item
 from barnabas.gateway.inside.controller_calls import (
     call_controller,
     controller_timeout_seconds,
@@ -31,6 +30,7 @@ from barnabas.messages.controller_pb2 import (
     ResourceResult,
 )
 from barnabas.metadata.image import MetadataImage
+from barnabas.wire.response_slices import Rows
 
 _UNKNOWN: Final = -1
 _SETTINGS_FROM: Final = 5
@@ -58,7 +58,7 @@ async def handle(request: Request) -> Answer:
         await wait_for_leaders(request.parts, names, wait_seconds(request))
     own = {topic.name: {entry.name: entry.value for entry in topic.configs} for topic in message.topics}
     image = request.image
-    return await answer_item_by_item(request, _answers(request, image, results, own))
+    return {"topics": Rows(len(results), _answers(request, image, results, own))}
 
 
 def _new_topic(topic: Any) -> NewTopic:

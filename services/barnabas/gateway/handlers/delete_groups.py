@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from barnabas.gateway.inside.gathered import Gathered
 from barnabas.gateway.inside.group_calls import call_coordinators
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 async def handle(request: Request) -> Answer:
-    deleted = await call_coordinators(request, request.body.groups_names, _delete, _refused)
+    async with Gathered(request) as gathered:
+        deleted = await call_coordinators(request, gathered, request.body.groups_names, _delete, _refused)
     return {
         "results": [
             {"group_id": group_id, "error_code": result.error_code} for group_id, result in deleted.items()

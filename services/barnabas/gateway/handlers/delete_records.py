@@ -17,9 +17,11 @@ from barnabas.metadata.leaders import NOBODY_LEADS
 
 
 async def handle(request: Request) -> Answer:
-    async def ask(link: StorageLink, asked: list[DeleteRecordsPartition]) -> list[DeleteRecordsResult]:
+    async def ask(
+        link: StorageLink, asked: list[DeleteRecordsPartition], seconds: float
+    ) -> list[DeleteRecordsResult]:
         message = DeleteRecordsRequest(partitions=asked)
-        response = await link.DeleteRecords(message, timeout=request.timeout_seconds)
+        response = await link.DeleteRecords(message, timeout=seconds)
         return list(response.results)
 
     refs = [
@@ -27,7 +29,8 @@ async def handle(request: Request) -> Answer:
         for topic in request.body.topics
         for partition in topic.partitions
     ]
-    results = iter(await call_leaders(request, refs, _message, ask, _failed))
+    # Never twice: what is deleted up to the high watermark may be more the second time.
+    results = iter(await call_leaders(request, refs, _message, ask, _failed, calls_max=1))
     return {
         "topics": [
             {

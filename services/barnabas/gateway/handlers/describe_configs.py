@@ -12,16 +12,18 @@ from typing import Any
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.config_resources import config_entry, described_settings
-from barnabas.gateway.answers.item_by_item import answer_item_by_item
+from barnabas.gateway.answers.in_slices import encode_answer
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.image import MetadataImage
+from barnabas.wire.response_slices import Rows
 
 
 async def handle(request: Request) -> Answer:
     image = request.image
-    described = (_describe(request, image, resource) for resource in request.body.resources)
-    return await answer_item_by_item(request, described, limits.DESCRIBED_BYTES_MAX)
+    resources = request.body.resources
+    described = Rows(len(resources), (_describe(request, image, resource) for resource in resources))
+    return await encode_answer(request, {"results": described}, limits.DESCRIBED_BYTES_MAX)
 
 
 def _describe(request: Request, image: MetadataImage, resource: Any) -> dict[str, Any]:

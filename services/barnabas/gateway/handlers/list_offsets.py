@@ -28,9 +28,11 @@ _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 async def handle(request: Request) -> Answer:
     isolation_level = known_isolation_level(request)
 
-    async def ask(link: StorageLink, asked: list[ListOffsetsPartition]) -> list[ListOffsetsResult]:
+    async def ask(
+        link: StorageLink, asked: list[ListOffsetsPartition], seconds: float
+    ) -> list[ListOffsetsResult]:
         message = ListOffsetsRequest(partitions=asked, isolation_level=isolation_level)
-        response = await link.ListOffsets(message, timeout=request.timeout_seconds)
+        response = await link.ListOffsets(message, timeout=seconds)
         return list(response.results)
 
     times = Counter(

@@ -7,14 +7,17 @@ v2 adds "all topics" (null) and an error of the whole, v5 leader epochs, v7 requ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.gateway import limits
+from barnabas.gateway.answers.in_slices import encode_answer
+from barnabas.gateway.inside.gathered import Gathered
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import (
+    OffsetFetchPartitionResult,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchTopic,
@@ -22,40 +25,75 @@ from barnabas.messages.coordinator_pb2 import (
 )
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES
+from barnabas.wire.response_slices import Rows
 
 _ERROR_OF_THE_WHOLE_FROM: Final = 2
 _MANY_GROUPS_FROM: Final = 8
 _TOPIC_ID_FROM: Final = 10
 _NO_OFFSET: Final = -1
+_NOT_FETCHED: Final = OffsetFetchResponse(error_code=ErrorCode.not_coordinator)
+"""Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here; this has them look it up again too."""
 
 GROUPS_AT_ONCE: Final = 64
-"""How many groups of one request are asked for at the same time."""
+"""Groups of one request that are asked for at the same time."""
 
 
 async def handle(request: Request) -> Answer:
-    if request.version < _MANY_GROUPS_FROM:
-        return await _fetch(request, request.body)
-    at_once = asyncio.Semaphore(GROUPS_AT_ONCE)
-
-    async def fetch_in_turn(group: Any) -> dict[str, Any]:
-        async with at_once:
-            return await _fetch(request, group)
-
-    return {"groups": await asyncio.gather(*map(fetch_in_turn, request.body.groups))}
-
-
-async def _fetch(request: Request, group: Any) -> dict[str, Any]:
-    """The answer for one group; `group` is the group's entry, or before v8 the request itself."""
     image = request.image
-    names = _names(request, image, group.topics)
+    async with Gathered(request) as gathered:
+        if request.version < _MANY_GROUPS_FROM:
+            response = await _fetch(request, image, gathered, request.body, limits.CALL_TIMEOUT_SECONDS)
+            body = _answer(request, image, request.body, response)
+        else:
+            body = {"groups": await _answers(request, image, gathered)}
+        return await encode_answer(request, body, limits.DESCRIBED_BYTES_MAX)
+
+
+async def _answers(request: Request, image: MetadataImage, gathered: Gathered) -> Rows | list[dict[str, Any]]:
+    groups = request.body.groups
+    if len(groups) == 1:  # as consumers ask
+        response = await _fetch(request, image, gathered, groups[0], limits.CALL_TIMEOUT_SECONDS)
+        return [_answer(request, image, groups[0], response)]
+    fetched = await _fetch_all(request, image, gathered)
+    return Rows(len(groups), (_answer(request, image, group, fetched[group]) for group in groups))
+
+
+async def _fetch_all(
+    request: Request, image: MetadataImage, gathered: Gathered
+) -> dict[Any, OffsetFetchResponse]:
+    """What is committed of each group; what is asked for twice is fetched once. There is nothing of those whose turn
+    does not come in time, or for which there is no room: clients ask again.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.CALL_TIMEOUT_SECONDS
+    fetched: dict[Any, OffsetFetchResponse] = {}
+    groups = list(dict.fromkeys(request.body.groups))
+    for start in range(0, len(groups), GROUPS_AT_ONCE):
+        some = groups[start : start + GROUPS_AT_ONCE]
+        await gathered.may_go_on()
+        seconds = deadline - loop.time()
+        if seconds <= 0 or gathered.is_full:
+            fetched |= dict.fromkeys(some, _NOT_FETCHED)
+            continue
+        asked = (_fetch(request, image, gathered, group, seconds) for group in some)
+        fetched |= zip(some, await asyncio.gather(*asked), strict=True)
+        await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
+    return fetched
+
+
+async def _fetch(
+    request: Request, image: MetadataImage, gathered: Gathered, group: Any, seconds: float
+) -> OffsetFetchResponse:
+    """What its coordinator says of one group; `group` is the group's entry, or before v8 the request itself."""
+    # A partition that is named twice is answered twice, as in Kafka, but asked for once.
+    wanted: dict[str, dict[int, None]] = {}
+    for name, topic in zip(_names(request, image, group.topics), group.topics or (), strict=True):
+        if name is not None:
+            wanted.setdefault(name, {}).update(dict.fromkeys(topic.partition_indexes))
     message = OffsetFetchRequest(
         group_id=group.group_id,
         all_topics=group.topics is None,
-        topics=[
-            OffsetFetchTopic(name=name, partitions=topic.partition_indexes)
-            for name, topic in zip(names, group.topics or (), strict=True)
-            if name is not None
-        ],
+        topics=[OffsetFetchTopic(name=name, partitions=partitions) for name, partitions in wanted.items()],
         require_stable=request.get("require_stable", False),
         member_id=getattr(group, "member_id", None),
         member_epoch=getattr(group, "member_epoch", -1),
@@ -63,11 +101,11 @@ async def _fetch(request: Request, group: Any) -> dict[str, Any]:
     response = await call_coordinator(
         request,
         group.group_id,
-        lambda coordinator: coordinator.OffsetFetch(message, timeout=limits.CALL_TIMEOUT_SECONDS),
-        # Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here; this has them look it up again too.
-        lambda _: OffsetFetchResponse(error_code=ErrorCode.not_coordinator),
+        lambda coordinator: coordinator.OffsetFetch(message, timeout=seconds),
+        lambda _: _NOT_FETCHED,
     )
-    return {"group_id": group.group_id, **_answer(request, image, group, names, response)}
+    gathered.add(response.ByteSize())
+    return response
 
 
 def _names(request: Request, image: MetadataImage, topics: Sequence[Any] | None) -> list[str | None]:
@@ -81,7 +119,13 @@ def _names(request: Request, image: MetadataImage, topics: Sequence[Any] | None)
 
 
 def _answer(
-    request: Request, image: MetadataImage, group: Any, names: list[str | None], response: OffsetFetchResponse
+    request: Request, image: MetadataImage, group: Any, response: OffsetFetchResponse
+) -> dict[str, Any]:
+    return {"group_id": group.group_id, **_committed(request, image, group, response)}
+
+
+def _committed(
+    request: Request, image: MetadataImage, group: Any, response: OffsetFetchResponse
 ) -> dict[str, Any]:
     if response.error_code:
         topics = []
@@ -91,15 +135,24 @@ def _answer(
     if group.topics is None:
         described = [_all_of(request, image, topic) for topic in response.topics]
         return {"topics": [topic for topic in described if topic is not None]}
-    fetched = iter(response.topics)
+    fetched = {
+        topic.name: {partition.partition: partition for partition in topic.partitions}
+        for topic in response.topics
+    }
+    names = _names(request, image, group.topics)
     return {
         "topics": [
             _without_offsets(topic, ErrorCode.unknown_topic_id)
             if name is None
-            else {**_key(topic), "partitions": _partitions(next(fetched))}
+            else _named(topic, fetched[name])
             for topic, name in zip(group.topics, names, strict=True)
         ]
     }
+
+
+def _named(topic: Any, fetched: Mapping[int, OffsetFetchPartitionResult]) -> dict[str, Any]:
+    indexes = topic.partition_indexes
+    return {**_key(topic), "partitions": _partitions(map(fetched.__getitem__, indexes), len(indexes))}
 
 
 def _all_of(request: Request, image: MetadataImage, got: OffsetFetchTopicResult) -> dict[str, Any] | None:
@@ -108,7 +161,8 @@ def _all_of(request: Request, image: MetadataImage, got: OffsetFetchTopicResult)
     if topic is None and request.version >= _TOPIC_ID_FROM:
         return None
     topic_id = b"" if topic is None else topic.topic_id
-    return {"name": got.name, "topic_id": topic_id, "partitions": _partitions(got)}
+    partitions = _partitions(got.partitions, len(got.partitions))
+    return {"name": got.name, "topic_id": topic_id, "partitions": partitions}
 
 
 def _key(topic: Any) -> dict[str, Any]:
@@ -116,8 +170,8 @@ def _key(topic: Any) -> dict[str, Any]:
     return {"name": getattr(topic, "name", ""), "topic_id": topic_id.bytes if topic_id else b""}
 
 
-def _partitions(got: OffsetFetchTopicResult) -> list[dict[str, Any]]:
-    return [
+def _partitions(got: Iterable[OffsetFetchPartitionResult], count: int) -> Rows | list[dict[str, Any]]:
+    rows = (
         {
             "partition_index": partition.partition,
             "committed_offset": partition.committed_offset,
@@ -125,8 +179,9 @@ def _partitions(got: OffsetFetchTopicResult) -> list[dict[str, Any]]:
             "metadata": partition.metadata,
             "error_code": partition.error_code,
         }
-        for partition in got.partitions
-    ]
+        for partition in got
+    )
+    return list(rows) if count <= limits.ROWS_AT_A_TIME else Rows(count, rows)
 
 
 def _without_offsets(topic: Any, code: int) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.gateway import limits
 from barnabas.gateway.inside.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.request import Answer, Handler, Request
@@ -41,10 +40,10 @@ async def handle(request: Request) -> Answer:
 
 
 async def _ask(
-    link: StorageLink, asked: list[OffsetForLeaderEpochPartition]
+    link: StorageLink, asked: list[OffsetForLeaderEpochPartition], seconds: float
 ) -> list[OffsetForLeaderEpochResult]:
     message = OffsetForLeaderEpochRequest(partitions=asked)
-    response = await link.OffsetForLeaderEpoch(message, timeout=limits.CALL_TIMEOUT_SECONDS)
+    response = await link.OffsetForLeaderEpoch(message, timeout=seconds)
     return list(response.results)
 
 

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from barnabas.gateway import limits
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
-from barnabas.links.errors import LinkError
+from barnabas.links.errors import DeadlinePassed, LinkError, NotSentInTime, Refused
 from barnabas.links.storage_link import StorageLink
 from barnabas.metadata.leaders import NOBODY_LEADS, led_partition
 
@@ -29,14 +30,20 @@ async def call_leaders(
     request: Request,
     refs: Sequence[PartitionRef],
     make_message: Callable[[bytes, Any], MessageT],
-    ask: Callable[[StorageLink, list[MessageT]], Awaitable[Sequence[ResultT]]],
+    ask: Callable[[StorageLink, list[MessageT], float], Awaitable[Sequence[ResultT]]],
     failed: Callable[[ErrorCode], ResultT],
+    *,
+    calls_max: int = limits.LOOK_UP_CALLS_MAX,
 ) -> list[ResultT]:
     """One result for each ref, in order. A leader that cannot be reached fails only its own partitions.
 
-    `make_message(topic id, entry)` builds what a leader is sent for one partition, `ask` sends them.
+    `make_message(topic id, entry)` builds what a leader is sent for one partition, `ask` sends them and has so many
+    seconds for it. It is called up to `calls_max` times: a connection that breaks says nothing of who leads. That of a
+    node that was started anew may only be found out by the first call after it, and clients that have one question
+    refused and the next one answered are known to make of both what is not so.
     """
-    image = request.image
+    image, loop = request.image, asyncio.get_running_loop()
+    ends_at = loop.time() + request.timeout_seconds
     results: list[ResultT | None] = [None] * len(refs)
     by_leader: dict[int, list[tuple[int, MessageT]]] = {}
     for index, ref in enumerate(refs):
@@ -48,17 +55,24 @@ async def call_leaders(
             message = make_message(record.topic_id, ref.entry)
             by_leader.setdefault(record.leader, []).append((index, message))
 
-    async def ask_one(leader: int, asked: list[tuple[int, MessageT]]) -> None:
-        link = request.parts.links.storage(leader)
-        try:
-            if link is None:
-                answers: Sequence[ResultT] = [failed(NOBODY_LEADS)] * len(asked)
-            else:
-                answers = await ask(link, [message for _, message in asked])
-        except LinkError:
-            answers = [failed(NOBODY_LEADS)] * len(asked)
+    async def ask_one(leader: int, messages: list[MessageT]) -> Sequence[ResultT]:
+        seconds = request.timeout_seconds
+        for _ in range(calls_max):
+            link = request.parts.links.storage(leader)
+            if link is None or seconds <= 0:
+                break
+            try:
+                return await ask(link, messages, seconds)
+            except (DeadlinePassed, NotSentInTime, Refused):
+                break
+            except LinkError:
+                seconds = ends_at - loop.time()
+        return [failed(NOBODY_LEADS)] * len(messages)
+
+    async def fill_in(leader: int, asked: list[tuple[int, MessageT]]) -> None:
+        answers = await ask_one(leader, [message for _, message in asked])
         for (index, _), answer in zip(asked, answers, strict=True):
             results[index] = answer
 
-    await asyncio.gather(*(ask_one(leader, asked) for leader, asked in by_leader.items()))
+    await asyncio.gather(*(fill_in(leader, asked) for leader, asked in by_leader.items()))
     return [result for result in results if result is not None]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from barnabas.gateway import limits
+from barnabas.gateway.inside.gathered import Gathered
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
@@ -19,7 +21,15 @@ if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink
 
 ResponseT = TypeVar("ResponseT")
-RowT = TypeVar("RowT")
+
+
+class Row(Protocol):
+    """A message about one group."""
+
+    def ByteSize(self) -> int: ...  # noqa: N802  # protobuf's name
+
+
+RowT = TypeVar("RowT", bound=Row)
 
 LONGEST_REBALANCE_SECONDS: Final = 2**31 / 1000
 """The longest rebalance timeout that the protocol can express (an int32 of milliseconds): for requests that wait for
@@ -47,36 +57,43 @@ async def call_coordinator(
 
 async def call_coordinators(
     request: Request,
+    gathered: Gathered,
     group_ids: Iterable[str],
     call: Callable[[CoordinatorLink, list[str], float], Awaitable[Sequence[RowT]]],
     refused: Callable[[str, ErrorCode], RowT],
 ) -> dict[str, RowT]:
     """A row for each group: what `call(coordinator, ids, timeout)` brings from its coordinator, in the order of the
-    ids, or `refused(id, code)`.
+    ids, or `refused(id, code)`. A call that brings rows for the first of the ids alone is made again for the others.
 
     A request may name tens of thousands of groups: so many at a time are asked for that this service and the
-    coordinators serve others in between. Those whose turn does not come in time are refused like those of a coordinator
-    that is silent, with the code after which clients ask again.
+    coordinators serve others in between. Those whose turn does not come in time, or for whose rows there is no room,
+    are refused like those of a coordinator that is silent, with the code after which clients ask again.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + limits.CALL_TIMEOUT_SECONDS
     rows: dict[str, RowT] = {}
 
-    async def ask(ids: list[str], seconds: float) -> None:
+    async def ask(ids: list[str], seconds: float) -> list[str]:
+        """Returns those for which there are no rows yet."""
         answered = await call_coordinator(
             request,
             ids[0],
             lambda coordinator: call(coordinator, ids, seconds),
             lambda code: [refused(group_id, code) for group_id in ids],
         )
-        rows.update(zip(ids, answered, strict=True))
+        got = answered or [refused(group_id, NOBODY_COORDINATES) for group_id in ids]
+        gathered.add(sum(row.ByteSize() for row in got))
+        rows.update(zip(ids, got, strict=False))
+        return ids[len(got) :]
 
-    distinct = list(dict.fromkeys(group_ids))
-    for start in range(0, len(distinct), limits.GROUPS_AT_A_TIME):
-        some = distinct[start : start + limits.GROUPS_AT_A_TIME]
+    waiting = deque(dict.fromkeys(group_ids))
+    while waiting:
+        await gathered.may_go_on()
+        some = [waiting.popleft() for _ in range(min(len(waiting), limits.GROUPS_AT_A_TIME))]
         seconds = deadline - loop.time()
-        if seconds > 0:
-            await asyncio.gather(*(ask(ids, seconds) for ids in _by_coordinator(request, some)))
+        if seconds > 0 and not gathered.is_full:
+            asked = await asyncio.gather(*(ask(ids, seconds) for ids in _by_coordinator(request, some)))
+            waiting.extendleft(group_id for left in asked for group_id in reversed(left))
         else:
             rows.update({group_id: refused(group_id, NOBODY_COORDINATES) for group_id in some})
         await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for

@@ -370,6 +370,17 @@ BY_DESIGN: Final = (
         "DeleteGroups, DescribeGroups",
         "Groups of a request whose turn does not come within 10 s are answered with COORDINATOR_NOT_AVAILABLE.",
     ),
+    (
+        "DescribeGroups, OffsetFetch, DescribeProducers",
+        "What one request asks for ends at 16 MiB: the groups or partitions behind that are answered with "
+        "COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER, after which clients ask again. An "
+        "answer of more than 64 MiB, as where a large group is named thousands of times, is refused (INVALID_REQUEST).",
+    ),
+    (
+        "all",
+        "A large request (of more than some hundred items, or of much text) that takes longer than 10 s, while others "
+        "wait for the memory that it takes, ends its connection.",
+    ),
 )
 """(APIs, difference) of what a session with one broker, compared without regard to order and wording, cannot show."""
 

@@ -1,5 +1,9 @@
 """All log directories of a node as one: opened together, a new partition goes where the fewest are.
 
+One that its disk does not let us read at start is offline until the next, as in Kafka: nobody knows what is in it. So a
+partition that is found nowhere else, and may be older than this process, is offline with it: begun anew elsewhere it
+would be empty, and hide what was acknowledged.
+
 Everything here touches the disk and belongs in a thread.
 """
 
@@ -14,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.environment import Environment
-from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
@@ -34,6 +38,13 @@ PartitionKey = tuple[str, int]
 """(topic, partition): what a directory and a checkpoint line are named for."""
 
 
+class DirectoryOffline(KafkaError):
+    """The partition's log directory could not be read when the node started; it has been said why."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(ErrorCode.kafka_storage_error, f"{path} is offline until the node is started again")
+
+
 class FoundPartition(NamedTuple):
     """A partition directory; no topic id where partition.metadata is missing."""
 
@@ -43,12 +54,26 @@ class FoundPartition(NamedTuple):
 
 
 def find_cluster_id(files: Files, paths: Sequence[str]) -> str:
-    """The cluster that the directories belong to; empty when all are new. Raises LogStoreError."""
+    """The cluster that the directories belong to; empty when all that can be read are new. Raises LogStoreError."""
+    failed = []
     for path in paths:
-        properties = read_meta_properties(files, path)
+        try:
+            properties = read_meta_properties(files, path)
+        except LogStoreError as error:
+            if not _is_disk_failure(error):
+                raise
+            failed.append(error)
+            continue
         if properties is not None:
             return properties.cluster_id
+    if len(failed) == len(paths):
+        raise failed[0]
     return ""
+
+
+def _is_disk_failure(error: LogStoreError) -> bool:
+    """Whether a directory cannot be used because its disk refuses, not because of what it holds."""
+    return isinstance(error.__cause__, OSError)
 
 
 class LogDirectories:
@@ -79,6 +104,8 @@ class LogDirectories:
         self._strays: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
         self.found: list[FoundPartition] = []
         """The partitions that were on disk when the directories were opened."""
+        self.offline: set[str] = set()
+        """The paths of those that could not be read then."""
 
     @classmethod
     def open(
@@ -90,11 +117,19 @@ class LogDirectories:
         *,
         producer_id_expiration_ms: int,
     ) -> LogDirectories:
-        """Open all of them, or none. Raises LogStoreError."""
+        """Open all that their disks let us read, or none. Raises LogStoreError, also where no disk does."""
         with contextlib.ExitStack() as stack:
-            opened, flush_times = [], FlushTimes()
+            opened, failed, flush_times = [], dict[str, str](), FlushTimes()
             for path in paths:
-                directory = LogDirectory.open(path, cluster_id, node_id, environment, flush_times=flush_times)
+                try:
+                    directory = LogDirectory.open(
+                        path, cluster_id, node_id, environment, flush_times=flush_times
+                    )
+                except LogStoreError as error:
+                    if not _is_disk_failure(error):
+                        raise
+                    failed[path] = str(error)
+                    continue
                 stack.callback(directory.abandon)
                 opened.append(directory)
             directories = cls(
@@ -104,32 +139,47 @@ class LogDirectories:
                 RareLines(log, environment.clock.monotonic),
                 producer_id_expiration_ms=producer_id_expiration_ms,
             )
-            directories.found = directories._find_partitions()
-            directories.find_strays()
+            for directory in opened:
+                try:
+                    on_disk, strays = directory.partitions_on_disk(), directory.strays()
+                except OSError as error:
+                    failed[directory.path] = f"{directory.path} cannot be read: {error}"
+                    continue
+                directories._add_found(directory, on_disk, strays)
+            directories._leave_out(failed)
             stack.pop_all()
         return directories
 
-    def _find_partitions(self) -> list[FoundPartition]:
-        """Every partition on disk. Raises LogStoreError when two directories hold the same one."""
-        found = []
-        for directory in self._directories:
-            for key, topic_id in directory.partitions_on_disk().items():
-                with self._lock:
-                    if key not in self._places:
-                        self._put(key, directory)
-                    other = self._places[key]
-                if other is not directory:
-                    raise LogStoreError(
-                        f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of them away"
-                    )
-                found.append(FoundPartition(*key, topic_id))
-        return found
+    def _add_found(
+        self,
+        directory: LogDirectory,
+        on_disk: Mapping[PartitionKey, uuid.UUID | None],
+        strays: Mapping[StrayKey, StrayFacts],
+    ) -> None:
+        """What is in one directory. Raises LogStoreError when another holds one of its partitions, too."""
+        for key, topic_id in on_disk.items():
+            other = self._places.setdefault(key, directory)
+            if other is not directory:
+                raise LogStoreError(
+                    f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of them away"
+                )
+            self._taken[directory.path] += 1
+            self.found.append(FoundPartition(*key, topic_id))
+        for stray, facts in strays.items():
+            self._strays.setdefault(stray, (directory, facts))
 
-    def find_strays(self) -> None:
-        """Find the partitions that were set aside."""
-        for directory in self._directories:
-            for stray, facts in directory.strays().items():
-                self._strays.setdefault(stray, (directory, facts))
+    def _leave_out(self, failed: Mapping[str, str]) -> None:
+        """Go on without these directories, each of which failed for a reason. Raises LogStoreError if none is left."""
+        self.offline = set(failed)
+        left_out = [each for each in self._directories if each.path in failed]
+        self._directories = [each for each in self._directories if each.path not in failed]
+        if not self._directories:
+            raise LogStoreError(f"no log directory can be used: {'; '.join(failed.values())}")
+        for directory in left_out:
+            del self._by_path[directory.path]
+            directory.abandon()
+        for path, reason in failed.items():
+            log.error("a log directory is offline until the next start", log_dir=path, reason=reason)
 
     @property
     def strays(self) -> list[StrayKey]:
@@ -150,17 +200,22 @@ class LogDirectories:
     def paths(self) -> list[str]:
         return [directory.path for directory in self._directories]
 
-    def claim(self, topic: str, index: int, topic_id: uuid.UUID, *, avoid: Collection[str] = ()) -> str:
+    def claim(
+        self, topic: str, index: int, topic_id: uuid.UUID, *, is_new: bool, avoid: Collection[str] = ()
+    ) -> str:
         """The path of the directory that holds the partition, perhaps as a stray one.
 
-        A new one goes where the fewest are, not into one of `avoid` if there is another. It stays there until each
-        claim is released. May be called on an event loop.
+        One that none holds goes where the fewest are, not into one of `avoid` if there is another; but to one that is
+        offline, if any is, unless `is_new` says that nothing of it can be there. It stays there until each claim is
+        released. May be called on an event loop.
         """
         key = (topic, index)
         with self._lock:
             self._claims[key] += 1
             if key not in self._places:
                 held = self._strays.get(StrayKey(topic_id, index))
+                if held is None and self.offline and not is_new:
+                    return min(self.offline)
                 fewest = min(self._directories, key=lambda each: (each.path in avoid, self._taken[each.path]))
                 self._put(key, held[0] if held else fewest)
             return self._places[key].path
@@ -191,7 +246,7 @@ class LogDirectories:
         KafkaError(KAFKA_STORAGE_ERROR) when it cannot be opened anywhere now.
         """
         held = self._strays.get(StrayKey(topic_id, index))
-        if held is None:
+        if held is None or path in self.offline:
             return path
         directory, home = self._by_path[path], held[0]
         with storage_errors(path):
@@ -231,8 +286,10 @@ class LogDirectories:
         """The log of a partition whose home is `path`, opened or created, and its high watermark as it was last
         written down.
 
-        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR).
+        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline among these.
         """
+        if path in self.offline:
+            raise DirectoryOffline(path)
         directory = self._by_path[path]
         self._take_back(directory, topic, StrayKey(topic_id, index))
         opened = directory.open_partition(
@@ -308,7 +365,9 @@ class LogDirectories:
 
     def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Write one directory's checkpoints, with its part of `high_watermarks`; a failing disk is logged."""
-        directory = self._by_path[path]
+        directory = self._by_path.get(path)
+        if directory is None:
+            return  # it is offline
         try:
             directory.write_checkpoints(self._own(directory, high_watermarks))
         except KafkaError as error:
@@ -333,7 +392,9 @@ class LogDirectories:
 
     def close_one(self, path: str, high_watermarks: Mapping[PartitionKey, int]) -> None:
         """The same for one directory; what fails is logged."""
-        directory = self._by_path[path]
+        directory = self._by_path.get(path)
+        if directory is None:
+            return  # it is offline
         try:
             directory.close(self._own(directory, high_watermarks))
         except KafkaError as error:

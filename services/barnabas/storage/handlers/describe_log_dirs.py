@@ -49,6 +49,8 @@ class DescribeLogDirsHandler:
         return DescribeLogDirsResponse(log_dirs=described)
 
     async def _describe(self, lane: DirectoryLane, replicas: Sequence[Replica]) -> LogDirDescription:
+        if lane.path in self._replicas.offline_directories:
+            return _failed(lane, "it could not be read when the node started")
         try:
             return await lane.run(lane.read, partial(_describe, self._files, lane, replicas))
         except KafkaError as error:

@@ -31,7 +31,7 @@ from barnabas.storage.counts import NodeCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.directory_work import DirectoryWork, Opened
 from barnabas.storage.directories.failed_openings import is_for_now
-from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.directories.log_directories import DirectoryOffline, LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.followed import Followed
@@ -39,7 +39,7 @@ from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
-from barnabas.storage.replica.topic_settings import TopicSettings, TopicSettingsReader
+from barnabas.storage.replica.topic_settings import KEEPS_EVERYTHING, TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
 
@@ -151,6 +151,11 @@ class Replicas:
         return all(work.is_idle for work in self._work.values())
 
     @property
+    def offline_directories(self) -> Collection[str]:
+        """The paths of the log directories that could not be read when the node started."""
+        return self._directories.offline
+
+    @property
     def stray_count(self) -> int:
         """Partitions on disk that are set aside."""
         return len(self._directories.strays)
@@ -174,13 +179,13 @@ class Replicas:
         old, self.image = self.image, new
         changes = new.changes_since(old)
         if changes is None:
-            self._follow_everything()
+            self._follow_everything(old)
         else:
             for topic_id, index in changes.partitions:
-                self._follow(topic_id, index)
+                self._follow(topic_id, index, old)
             for topic_id in changes.topics:
                 for index in range(_partition_count(old, topic_id)):
-                    self._follow(topic_id, index)
+                    self._follow(topic_id, index, old)
             if changes.deleted_topics:
                 self._on_topics_deleted(changes.deleted_topics)
             self._update_settings(changes.configs)
@@ -190,18 +195,20 @@ class Replicas:
                 self.isr_changes.look_at(replica)
         self._changed.set()
 
-    def _follow_everything(self) -> None:
+    def _follow_everything(self, old: MetadataImage) -> None:
         for topic in self.image.topics_by_id.values():
             for index in range(len(topic.partitions)):
-                self._follow(topic.topic_id, index)
+                self._follow(topic.topic_id, index, old)
         for replica in list(self.by_partition.values()):
             if self.image.partition(replica.topic_id, replica.index) is None:
                 self._leave_absent(replica)
         self._on_topics_deleted(self.image.deleted_topics)
         self._update_all_settings()
 
-    def _follow(self, topic_id: bytes, index: int) -> None:
-        """Have the partition if the metadata says so, and take the part in it that it gives to this node."""
+    def _follow(self, topic_id: bytes, index: int, old: MetadataImage) -> None:
+        """Have the partition if the metadata says so, and take the part in it that it gives to this node; `old` is what
+        was followed before.
+        """
         replica = self.by_partition.get((topic_id, index))
         record = self.image.partition(topic_id, index)
         if record is None:
@@ -214,10 +221,13 @@ class Replicas:
                 self._leave(replica, is_order=self.node_id in replica.record.replicas)
             return
         topic = self.image.topics_by_id[topic_id]
-        settings = self._settings.read(self.image, topic.name)
+        last = KEEPS_EVERYTHING if replica is None else replica.settings
+        settings = self._settings.read(self.image, topic.name, last)
         if replica is None:
             replica = self._add(topic.name, topic_id, index, topic.internal, settings)
-            self._place(replica).open(replica)
+            # Created while this process followed the metadata, for topic ids are given once: it is on no disk.
+            is_new = old.cluster_id == self._cluster_id and topic_id not in old.topics_by_id
+            self._place(replica, is_new=is_new).open(replica)
         replica.internal = topic.internal
         replica.update_settings(settings)
         replica.follow(record)
@@ -234,15 +244,17 @@ class Replicas:
         for _, name in resources:
             topic = self.image.topics.get(name)
             if topic is not None:
-                settings = self._settings.read(self.image, name)
                 for index in range(len(topic.partitions)):
                     replica = self.by_partition.get((topic.topic_id, index))
                     if replica is not None:
-                        replica.update_settings(settings)
+                        self._update_settings_of(replica)
 
     def _update_all_settings(self) -> None:
         for replica in self.by_partition.values():
-            replica.update_settings(self._settings.read(self.image, replica.topic))
+            self._update_settings_of(replica)
+
+    def _update_settings_of(self, replica: Replica) -> None:
+        replica.update_settings(self._settings.read(self.image, replica.topic, replica.settings))
 
     def _add(
         self, topic: str, topic_id: bytes, index: int, internal: bool, settings: TopicSettings
@@ -330,11 +342,15 @@ class Replicas:
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
-    def _place(self, replica: Replica) -> DirectoryWork:
+    def _place(self, replica: Replica, *, is_new: bool) -> DirectoryWork:
         """Give the partition its directory; a new one goes where the disk answers, if there is such a place."""
         unwell = [path for path, work in self._work.items() if work.lane.is_unwell]
         path = self._directories.claim(
-            replica.topic, replica.index, uuid.UUID(bytes=replica.topic_id), avoid=unwell
+            replica.topic,
+            replica.index,
+            uuid.UUID(bytes=replica.topic_id),
+            is_new=is_new,
+            avoid=unwell,
         )
         self._places[replica] = work = self._work[path]
         return work
@@ -351,8 +367,8 @@ class Replicas:
                     "a partition without partition.metadata is left alone", partition=f"{topic}-{index}"
                 )
                 continue
-            replica = self._add(topic, topic_id.bytes, index, False, TopicSettings())
-            by_lane.setdefault(self._place(replica).lane, []).append(replica)
+            replica = self._add(topic, topic_id.bytes, index, False, KEEPS_EVERYTHING)
+            by_lane.setdefault(self._place(replica, is_new=False).lane, []).append(replica)
         work = [
             self._recover(lane, replicas[start : start + limits.RECOVERY_BATCH])
             for lane, replicas in by_lane.items()
@@ -378,6 +394,8 @@ class Replicas:
         for replica in batch:
             try:
                 opened.append(self._open(path, replica))
+            except DirectoryOffline as error:
+                opened.append(Opened(replica, failure=error))
             except (LogStoreError, KafkaError) as error:
                 if not is_for_now(error):
                     log.error("cannot open a partition", partition=replica.name, reason=str(error))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LogConfig
 from barnabas.metadata.effective import topic_setting_text
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
+from barnabas.metadata.topic_settings import topic_setting
 
-LOG_SETTINGS: Final = tuple(name.replace("_", ".") for name in LogConfig.__dataclass_fields__)
+LOG_FIELDS: Final = {name.replace("_", "."): name for name in LogConfig.__dataclass_fields__}
+"""The fields of LogConfig by Kafka's names."""
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 log = get_logger("storage.topic_settings")
@@ -19,10 +23,26 @@ log = get_logger("storage.topic_settings")
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What a partition needs to know of its topic's settings; the defaults are Kafka's."""
+    """What a partition needs to know of its topic's settings."""
 
-    log: LogConfig = field(default_factory=LogConfig)
+    log: LogConfig
     min_insync_replicas: int = 1
+    unusable: frozenset[str] = frozenset()
+    """Names of those that could not be read, which have the value that they had before."""
+
+
+KEEPS_EVERYTHING: Final = TopicSettings(
+    LogConfig(
+        cleanup_policy=frozenset(),
+        retention_ms=-1,
+        retention_bytes=-1,
+        delete_retention_ms=LONG_MAX,
+        min_compaction_lag_ms=LONG_MAX,
+        min_cleanable_dirty_ratio=1.0,
+        flush_messages=1,
+    )
+)
+"""Of a partition whose settings are not known: nothing of it is deleted or compacted, and what it takes is synced."""
 
 
 class TopicSettingsReader:
@@ -35,8 +55,8 @@ class TopicSettingsReader:
         self._broker_values: tuple[Mapping[str, str] | None, ...] = ()
         self._known: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
 
-    def read(self, image: MetadataImage, topic: str) -> TopicSettings:
-        """The topic's settings in `image`, as this node sees them."""
+    def read(self, image: MetadataImage, topic: str, last: TopicSettings) -> TopicSettings:
+        """The topic's settings in `image`, as this node sees them; `last` are those that the partition has."""
         broker_values = tuple(image.configs.get((BROKER_RESOURCE, name)) for name in ("", str(self._node_id)))
         if broker_values != self._broker_values:
             self._broker_values = broker_values
@@ -45,17 +65,49 @@ class TopicSettingsReader:
         settings = self._known.get(own)
         if settings is None:
             settings = self._known[own] = self._work_out(image, topic)
-        return settings
+        return _with_last(settings, last) if settings.unusable else settings
 
     def _work_out(self, image: MetadataImage, topic: str) -> TopicSettings:
-        values: dict[str, str] = {}
-        for name in (*LOG_SETTINGS, MIN_INSYNC_REPLICAS):
-            text = topic_setting_text(image, topic, name, node_id=self._node_id, static=self._static)
-            if text is not None:
-                values[name] = text
-        try:
-            return TopicSettings(LogConfig.from_topic_config(values), int(values[MIN_INSYNC_REPLICAS]))
-        except ValueError as error:
-            # The controller checks what it stores, so this is a setting newer than this node.
-            log.error("a topic's settings cannot be used; its defaults apply", topic=topic, reason=str(error))
-            return TopicSettings()
+        """The settings without those that cannot be used: their values do not count."""
+        values: dict[str, Any] = {}
+        unusable = set()
+        for name in (*LOG_FIELDS, MIN_INSYNC_REPLICAS):
+            try:
+                values[name] = self._value(image, topic, name)
+            except (KafkaError, ValueError) as error:
+                # The controller checks what it stores, so a newer one has stored this. To obey the other settings
+                # and to let this one be is safe; a default might delete what the topic is to keep.
+                unusable.add(name)
+                reason = error.message if isinstance(error, KafkaError) else str(error)
+                log.error(
+                    "a topic's setting cannot be used and stays as it was",
+                    topic=topic,
+                    setting=name,
+                    reason=reason,
+                )
+        of_log = {LOG_FIELDS[name]: value for name, value in values.items() if name in LOG_FIELDS}
+        return TopicSettings(LogConfig(**of_log), values.get(MIN_INSYNC_REPLICAS, 1), frozenset(unusable))
+
+    def _value(self, image: MetadataImage, topic: str, name: str) -> Any:
+        """Raises KafkaError for a text that is no value of the setting, ValueError for one that the log cannot obey."""
+        text = topic_setting_text(image, topic, name, node_id=self._node_id, static=self._static)
+        assert text is not None, "what the log obeys has a default"
+        value = topic_setting(name).parse(text)
+        if isinstance(value, tuple):
+            return frozenset(value)
+        if name in LOG_FIELDS:
+            LogConfig(**{LOG_FIELDS[name]: value})  # type: ignore[arg-type]
+        return value
+
+
+def _with_last(settings: TopicSettings, last: TopicSettings) -> TopicSettings:
+    """`settings` with the values of `last` for what cannot be used."""
+    of_log = {
+        LOG_FIELDS[name]: getattr(last.log, LOG_FIELDS[name])
+        for name in settings.unusable
+        if name in LOG_FIELDS
+    }
+    log_config = replace(settings.log, **of_log)
+    if MIN_INSYNC_REPLICAS in settings.unusable:
+        return replace(settings, log=log_config, min_insync_replicas=last.min_insync_replicas)
+    return replace(settings, log=log_config)

@@ -22,6 +22,8 @@ from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.topic_settings import INTERNAL, TOPIC_SETTINGS
 
+SETTINGS = 30
+"""A topic has some more."""
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_CLUSTER, DESCRIBE_PARTITIONS = 32, 44, 60, 75
 
 
@@ -63,30 +65,30 @@ async def test_others_are_served_while_the_settings_of_many_topics_are_described
         turns += 1
         if turns == 3:
             gateway.metadata.apply(config_record(TOPIC_RESOURCE, "bills", {"retention.ms": "7"}))
-    assert turns >= 100 // limits.DESCRIBED_AT_A_TIME
+    assert turns >= 100 * SETTINGS // limits.ROWS_AT_A_TIME
     results = (await asking).results
     assert len(results) == 100
     assert len(set(map(repr, results))) == 1, "an answer is of one piece"
 
 
-async def test_large_descriptions_are_made_one_at_a_time_and_small_ones_at_once() -> None:
+async def test_large_descriptions_are_made_in_turns_and_smaller_ones_sooner() -> None:
     gateway = configured()
     one = {"resource_type": TOPIC_RESOURCE, "resource_name": "bills", "configuration_keys": None}
 
     def ask(count: int) -> asyncio.Task[Any]:
         return asyncio.create_task(gateway.ask(DESCRIBE_CONFIGS, 4, {"resources": [one] * count}))
 
-    first, second, small = ask(100), ask(100), ask(1)
+    first, second, smaller, small = ask(100), ask(100), ask(30), ask(1)
     done: list[asyncio.Task[Any]] = []
-    for each in (first, second, small):
+    for each in (first, second, smaller, small):
         each.add_done_callback(done.append)
-    turns_of_second = 0
+    turns = 0
     while not second.done():
         await asyncio.sleep(0)
-        turns_of_second += first.done()
+        turns += 1
     await asyncio.sleep(0)  # the last callback
-    assert done == [small, first, second]
-    assert turns_of_second >= 100 // limits.DESCRIBED_AT_A_TIME - 1
+    assert done == [small, smaller, first, second]
+    assert turns >= 200 * SETTINGS // limits.ROWS_AT_A_TIME - 1
     assert [len(each.result().results) for each in (first, second)] == [100, 100]
 
 

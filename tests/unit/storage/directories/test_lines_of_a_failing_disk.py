@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_harness import batch, make_upkeep, run_node, topic_config
+from storage_harness import batch, make_upkeep, run_node
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
 from barnabas.log.checkpoints import checkpoint_file
+from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment import Segment
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.storage_pb2 import DescribeLogDirsRequest
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
+from barnabas.storage.replica.topic_settings import TopicSettings
 
 
 def refuse(*_: Any, **__: Any) -> Any:
@@ -53,7 +55,7 @@ async def test_finished_segments_that_cannot_be_flushed(
 ) -> None:
     async with run_node(tmp_path / "data", tmp_path / "s") as node:
         topic = await node.create_topic()
-        node.apply(topic_config("events", segment_bytes="300"))
+        node.replica(topic).update_settings(TopicSettings(LogConfig(segment_bytes=300)))
         flushes = 0
 
         def sync(_: Segment) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.links.storage_messages import PartitionFetched
+from barnabas.log.config import LogConfig
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -148,7 +149,7 @@ class Node:
             index,
             internal=False,
             node_id=1,
-            settings=TopicSettings(),
+            settings=TopicSettings(LogConfig()),
             counts=self.counts.add_partition("events"),
             purgatory=self.purgatory,
             clock=ManualClock(0),

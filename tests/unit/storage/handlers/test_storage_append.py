@@ -14,12 +14,14 @@ import pytest
 from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import PreparedBatch, prepare_leader_batches
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.records.record import encode_batch
 from barnabas.storage import limits
+from barnabas.storage.replica.topic_settings import TopicSettings
 
 
 @pytest.fixture
@@ -206,7 +208,7 @@ async def test_group_commit_answers_after_a_sync_that_many_share(
 
 async def test_a_rolled_segment_is_flushed_without_being_asked_for(node: StorageHarness) -> None:
     topic = await node.create_topic()
-    node.apply(topic_config("events", segment_bytes="500"))
+    node.replica(topic).update_settings(TopicSettings(LogConfig(segment_bytes=500)))
     for _ in range(20):
         await node.append(topic, batch(b"x" * 100))
     log = node.replica(topic).log

@@ -197,7 +197,7 @@ async def test_new_partitions_spread_over_the_log_directories(tmp_path: Path) ->
     )
     topic = uuid.uuid4()
     for index in range(4):
-        path = directories.claim("events", index, topic)
+        path = directories.claim("events", index, topic, is_new=True)
         directories.open_partition(path, "events", index, topic, LogConfig())
     directories.close({})
     counts = [len(list((tmp_path / name).glob("events-*"))) for name in ("a", "b")]

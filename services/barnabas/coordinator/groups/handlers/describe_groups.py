@@ -1,12 +1,14 @@
 """DescribeGroups (key 15): each group on its own, since one may be another coordinator's.
 
 A group that does not exist is described as Kafka does from version 6 on (KIP-1043): GROUP_ID_NOT_FOUND, a message,
-and the state Dead. For earlier versions the gateway leaves out code and message.
+and the state Dead. For earlier versions the gateway leaves out code and message. As a generation may have a megabyte,
+the answer may end early (`bytes_max`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.describe import describe_group
@@ -16,15 +18,26 @@ from barnabas.messages.coordinator_pb2 import DescribeGroupsRequest, DescribeGro
 
 
 async def _handle(coordinator: GroupCoordinator, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    described = (_describe(coordinator, group_id) for group_id in request.group_ids)
-    return DescribeGroupsResponse(groups=await asyncio.gather(*described))
+    loads = (_load(coordinator, group_id) for group_id in request.group_ids)
+    await asyncio.gather(*loads)
+    response, size_bytes = DescribeGroupsResponse(), 0
+    for group_id in request.group_ids:
+        described = _describe(coordinator, group_id)
+        response.groups.append(described)
+        size_bytes += described.ByteSize()
+        if 0 < request.bytes_max <= size_bytes:
+            break
+    return response
 
 
-async def _describe(coordinator: GroupCoordinator, group_id: str) -> GroupDescription:
+async def _load(coordinator: GroupCoordinator, group_id: str) -> None:
+    with contextlib.suppress(KafkaError):  # which `_describe` meets again
+        await coordinator.runtime_of(group_id).first_load()
+
+
+def _describe(coordinator: GroupCoordinator, group_id: str) -> GroupDescription:
     try:
-        runtime = coordinator.runtime_of(group_id)
-        await runtime.first_load()
-        return describe_group(runtime.shard, group_id)
+        return describe_group(coordinator.runtime_of(group_id).shard, group_id)
     except KafkaError as error:
         return _refused(group_id, error)
 

@@ -1,0 +1,49 @@
+"""What other services bring for one answer: counted for the gateway's budget, within a limit, and one at a time.
+
+A request of some bytes can ask for descriptions of megabytes, thousands of them. Each request may gather a little; who
+has more goes on alone, and who has GATHERED_BYTES_MAX asks for nothing more.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from barnabas.gateway import limits
+from barnabas.gateway.request import Request
+
+
+class Gathered:
+    """Owns the count of what one request has gathered; for `async with`, until the answer is encoded."""
+
+    def __init__(self, request: Request) -> None:
+        self._budget = request.parts.budget
+        self._alone = request.parts.gathering
+        self._is_alone = False
+        self.size_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be asked for."""
+        return self.size_bytes >= limits.GATHERED_BYTES_MAX
+
+    def add(self, size_bytes: int) -> None:
+        """So much was brought."""
+        self.size_bytes += size_bytes
+        self._budget.take(size_bytes)
+
+    async def may_go_on(self) -> None:
+        """Wait until more may be asked for."""
+        if self.size_bytes > limits.GATHERED_BYTES_FREE and not self._is_alone:
+            await self._alone.acquire()
+            self._is_alone = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._budget.give_back(self.size_bytes)
+        if self._is_alone:
+            self._alone.release()

@@ -1,0 +1,125 @@
+"""A log directory whose disk fails at start is offline, and so is what may be in it; the others go on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_harness import CLUSTER_ID, NODE_ID, StorageHarness, batch, run_node, topic_records
+
+from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.files import SystemFiles
+from barnabas.log.errors import LogStoreError
+from barnabas.messages.storage_pb2 import DescribeLogDirsRequest
+from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
+
+
+@contextmanager
+def failing_disk(*directories: Path, call: str = "list_directories", at: int = 1) -> Iterator[None]:
+    """From the call of the number given on, each of that kind in the directories fails."""
+    real: Callable[..., Any] = getattr(SystemFiles(), call)
+    counts = dict.fromkeys(map(str, directories), 0)
+
+    def fail(path: str, *arguments: Any) -> Any:
+        for directory in counts:
+            if path == directory or path.startswith(f"{directory}/"):
+                counts[directory] += 1
+                if counts[directory] >= at:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return real(path, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SystemFiles, call, staticmethod(fail))
+        yield
+
+
+async def code_of(node: StorageHarness, topic: Any, index: int = 0) -> ErrorCode:
+    return ErrorCode((await node.append(topic, batch(b"b"), index=index)).error_code)
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message.partition(":")[0] for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("call", "at"), [("makedirs", 1), ("open", 1), ("list_directories", 1), ("listdir", 2)], ids=str
+)
+async def test_what_may_be_in_it_is_offline_and_the_rest_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str, at: int
+) -> None:
+    here, gone, socket = tmp_path / "here", tmp_path / "gone", tmp_path / "s"
+    async with run_node(here, socket, [gone]) as node:
+        topic = await node.create_topic(partitions=4)
+        for index in range(4):
+            assert (await node.append(topic, batch(b"a"), index=index)).error_code == 0
+    lost = sorted(int(each.name.rpartition("-")[2]) for each in gone.glob("events-*"))
+    kept = sorted({0, 1, 2, 3} - set(lost))
+    assert len(lost) == len(kept) == 2
+
+    with failing_disk(gone, call=call, at=at):
+        async with run_node(here, socket, [gone]) as node:
+            node.apply(*topic_records("events", topic, 4))
+            await node.until_open()
+            for index in kept:
+                assert (await node.append(topic, batch(b"b"), index=index)).base_offset == 1
+            for index in lost:
+                assert await code_of(node, topic, index) == ErrorCode.kafka_storage_error
+            assert errors(caplog) == ["a log directory is offline until the next start"]
+            later = await node.create_topic("later", partitions=2)
+            assert await code_of(node, later, 1) == ErrorCode.none, "it cannot be there"
+            node.apply(*topic_records("events", topic, 5))
+            await node.until_open()
+            assert await code_of(node, topic, 4) == ErrorCode.kafka_storage_error, (
+                "it may have had more before"
+            )
+            described = await node.connection.DescribeLogDirs(DescribeLogDirsRequest(all_partitions=True))
+            assert {each.path: each.error_code for each in described.log_dirs} == {
+                str(here): 0,
+                str(gone): ErrorCode.kafka_storage_error,
+            }
+    assert not [each for index in lost for each in here.glob(f"events-{index}")], (
+        "nothing hides what is there"
+    )
+
+    async with run_node(here, socket, [gone]) as node:
+        node.apply(*topic_records("events", topic, 4), *topic_records("later", later, 2))
+        await node.until_open()
+        ends = {index: node.replica(topic, index).log.log_end_offset for index in range(4)}  # type: ignore[union-attr]
+        assert ends == dict.fromkeys(kept, 2) | dict.fromkeys(lost, 1)
+
+
+def test_a_node_without_any_directory_does_not_start(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+
+    def open_all() -> LogDirectories:
+        names = [str(each) for each in paths]
+        return LogDirectories.open(
+            names, CLUSTER_ID, NODE_ID, seeded_environment(), producer_id_expiration_ms=1
+        )
+
+    open_all().close({})
+    with (
+        failing_disk(*paths),
+        pytest.raises(LogStoreError, match=f"no log directory can be used: {paths[0]}.*"),
+    ):
+        open_all()
+    open_all().close({})  # and their locks are free
+
+
+def test_the_cluster_is_known_from_any_directory_that_can_be_read(tmp_path: Path) -> None:
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    LogDirectories.open(paths, CLUSTER_ID, NODE_ID, seeded_environment(), producer_id_expiration_ms=1).close(
+        {}
+    )
+    with failing_disk(tmp_path / "a", call="open"):
+        assert find_cluster_id(SystemFiles(), paths) == CLUSTER_ID
+    with failing_disk(tmp_path / "a", tmp_path / "b", call="open"), pytest.raises(LogStoreError):
+        find_cluster_id(SystemFiles(), paths)
+    with failing_disk(tmp_path / "a", call="open"):
+        assert find_cluster_id(SystemFiles(), [paths[0], str(tmp_path / "new")]) == ""
