@@ -32,6 +32,7 @@ from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
+NOT_TOLD = (-1, -1)
 OFFSET_OUT_OF_RANGE = int(ErrorCode.offset_out_of_range)
 
 log = get_logger("storage.replication")
@@ -82,14 +83,16 @@ class ReplicationHandler:
 class _Asked:
     """One partition of one follower: its position, and what it was told."""
 
-    __slots__ = ("is_being_read", "position", "replica", "told")
+    __slots__ = ("is_being_read", "leader_epoch", "position", "replica", "told")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.position: ReplicaPosition | None = None
         """None when it was answered."""
-        self.told = (-1, -1)
-        """The high watermark and the log's start that the follower heard of last."""
+        self.leader_epoch = NO_EPOCH
+        """Of the last position."""
+        self.told = NOT_TOLD
+        """The high watermark and the log's start that the follower heard of last, and has not dropped."""
         self.is_being_read = False
         """Whether a thread reads for it."""
 
@@ -155,6 +158,9 @@ class FollowerSession:
             asked = self._asked[key] = _Asked(replica)
             replica.followers[self] = None
         asked.position = position
+        if position.leader_epoch != asked.leader_epoch:
+            # What was said under another one, the follower drops if it hears of the new one first.
+            asked.leader_epoch, asked.told = position.leader_epoch, NOT_TOLD
         if self._refuse(asked):
             return
         node, epoch = self._follower.node_id, self._follower.broker_epoch
@@ -184,6 +190,7 @@ class FollowerSession:
             if epoch != NO_EPOCH and (epoch < position.last_fetched_epoch or end_offset < offset):
                 answer = self._answer(asked, position)
                 answer.diverging.CopyFrom(EpochEndOffset(leader_epoch=epoch, end_offset=end_offset))
+                asked.told = NOT_TOLD  # of this answer it believes nothing else
                 self._put(asked, ReplicaFetched(answer))
                 return True
             if epoch == NO_EPOCH:
@@ -296,7 +303,9 @@ class FollowerSession:
         self, asked: _Asked, position: ReplicaPosition, records: bytes | memoryview
     ) -> ReplicaFetched | None:
         if not records:
-            return None  # truncated or trimmed since: whoever did it says what follows
+            # Truncated or trimmed since: whoever did it says what follows. What moved meanwhile was to go with them.
+            self.on_news(asked.replica)
+            return None
         fetched = ReplicaFetched(self._answer(asked, position), records)
         asked.position = None
         self._news.pop(asked, None)
