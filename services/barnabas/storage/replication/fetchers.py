@@ -147,7 +147,7 @@ class _Fetcher:
                     self._heard = True
                     await self._take(partitions)
         finally:
-            stream.is_over = True
+            stream.end()
             await link.close()
 
     def _identity(self, target: _Target) -> FollowerIdentity:
@@ -195,6 +195,11 @@ class _Stream:
         for replica in list(self._node.replicas.values()):
             replica.following.on_stream()
 
+    def end(self) -> None:
+        """Whoever writes the positions has no more to wait for: nobody cancels that where the other end broke off."""
+        self.is_over = True
+        self._node.wake.set()
+
     async def positions(self, follower: FollowerIdentity) -> AsyncIterator[ReplicaPositionsFrame]:
         """Frames of the positions that wait; the next is made when it is asked for."""
         node = self._node
@@ -208,7 +213,7 @@ class _Stream:
                 node.wake.clear()
                 await node.wake.wait()
                 if self.is_over:
-                    node.wake.set()  # it was another stream's turn
+                    node.wake.set()  # it may have been another stream's turn
                     return
             await asyncio.sleep(0)  # others that are about to ask go along
             if self.is_over:

@@ -51,6 +51,7 @@ class ScriptedStream:
         self.identity: FollowerIdentity | None = None
         self.frames: list[Sequence[ReplicaPosition]] = []
         self.is_over = False
+        self.hearing: asyncio.Task[None] | None = None
         self._said: asyncio.Queue[Sequence[ReplicaFetched] | None] = asyncio.Queue()
 
     @property
@@ -75,15 +76,14 @@ class ScriptedStream:
     async def run(
         self, positions: AsyncIterator[ReplicaPositionsFrame]
     ) -> AsyncGenerator[Sequence[ReplicaFetched]]:
-        hearing = asyncio.create_task(self._hear(positions))
+        self.hearing = asyncio.create_task(self._hear(positions))
         try:
             while (said := await self._said.get()) is not None:
                 yield said
             raise OutcomeUnknown("the stream broke")
         finally:
+            # As gRPC does it: who writes positions to a stream that has ended goes on until they end.
             self.is_over = True
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
 
     async def _hear(self, positions: AsyncIterator[ReplicaPositionsFrame]) -> None:
         async for frame in positions:

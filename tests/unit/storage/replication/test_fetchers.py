@@ -365,6 +365,8 @@ async def test_a_stream_ends_with_the_last_partition_that_follows_there(follower
     await second.until_heard(1, 0)
     assert second.address == "three"
     await until(lambda: first.is_over)
+    assert first.hearing is not None
+    await until(first.hearing.done)
     follower.lead(topic, -1, 2)
     await until(lambda: second.is_over)
     follower.lead(topic, FOLLOWER, 3)
