@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.controller.limits import REPLICATION_FACTOR_MAX
 from barnabas.kernel.config import ConfigError, check_address, check_addresses_of_others, setting
 
 if TYPE_CHECKING:
@@ -113,11 +112,6 @@ class ControllerConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
-        if self.default_replication_factor > REPLICATION_FACTOR_MAX:
-            raise ConfigError(
-                f"default.replication.factor={self.default_replication_factor}: replication is not served yet: "
-                f"use {REPLICATION_FACTOR_MAX}"
-            )
         if self.controller_id < -1:
             raise ConfigError(f"controller.id={self.controller_id}: must be -1 or more")
         if self.election_lease_ms < 1_000:

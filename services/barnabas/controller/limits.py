@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-REPLICATION_FACTOR_MAX: Final = 1
-"""Replication is refused above this until followers can keep up with their leaders."""
-
 WAITING_REQUESTS_MAX: Final = 10_000
 """Requests that may wait to be decided; further ones are refused."""
 

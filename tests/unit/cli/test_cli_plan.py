@@ -175,10 +175,8 @@ def test_an_address_without_a_port_is_refused(config_type: type[Any], variable: 
 
 
 def test_a_default_that_no_topic_could_have_is_refused(directory: DataDirectory) -> None:
-    with pytest.raises(
-        ConfigError, match=r"default\.replication\.factor=3: replication is not served yet: use 1"
-    ):
-        plan(directory, "default.replication.factor=3")
+    with pytest.raises(ConfigError, match=r"default\.replication\.factor=0: must be at least 1"):
+        plan(directory, "default.replication.factor=0")
 
 
 def test_what_kafka_takes_and_a_service_cannot_is_refused(directory: DataDirectory) -> None:

@@ -135,10 +135,7 @@ async def test_a_store_that_cannot_be_used_is_one_line_for_the_user(tmp_path: Pa
         ({"data_dir": ""}, "both empty"),
         ({"etcd_endpoints": ("https://a:1",)}, "TLS to etcd"),
         ({"num_partitions": 0}, "num.partitions=0"),
-        (
-            {"default_replication_factor": 3},
-            "default.replication.factor=3: replication is not served yet: use 1",
-        ),
+        ({"default_replication_factor": 0}, "default.replication.factor=0: must be at least 1"),
         ({"election_lease_ms": 10}, "election.lease.ms=10"),
     ],
 )

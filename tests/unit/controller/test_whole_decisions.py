@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.controller import limits, whole_decisions
+from barnabas.controller import whole_decisions
 from barnabas.controller.active import load_image
 from barnabas.controller.core.client_quotas import alter_client_quotas
 from barnabas.controller.core.configs import alter_configs
@@ -245,7 +245,6 @@ async def test_killed_between_any_two_transactions(
 ) -> None:
     monkeypatch.setattr(whole_decisions, "TRANSACTION_OPERATIONS_MAX", 3)
     monkeypatch.setattr(whole_decisions, "PART_BYTES_MAX", 300)
-    monkeypatch.setattr(limits, "REPLICATION_FACTOR_MAX", 2)
     make_base, decide = KINDS[kind]
     last = 0
     ended = False

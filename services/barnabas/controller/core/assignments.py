@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.controller import limits
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import ReplicaAssignment
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -12,16 +11,11 @@ from barnabas.metadata.image import MetadataImage
 
 
 def check_replication_factor(replication_factor: int) -> None:
-    """Raise KafkaError INVALID_REPLICATION_FACTOR for a factor that is not one, or not supported yet."""
+    """Raise KafkaError INVALID_REPLICATION_FACTOR for what is none; whether there are nodes for it, placement says."""
     if replication_factor < 1:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
-        )
-    if replication_factor > (most := limits.REPLICATION_FACTOR_MAX):
-        raise KafkaError(
-            ErrorCode.invalid_replication_factor,
-            f"Replication factor {replication_factor} is not supported yet: use {most}, or -1.",
         )
 
 
@@ -33,8 +27,7 @@ def manual_replicas(
 ) -> list[list[int]]:
     """The assigned replicas of partitions `first_partition` and on, in order.
 
-    `replicas_each` is the factor of partitions that are there already. Raises KafkaError
-    INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    `replicas_each` is the factor of partitions that are there already. Raises KafkaError INVALID_REPLICA_ASSIGNMENT.
     """
     by_partition: dict[int, list[int]] = {}
     for assignment in assignments:
@@ -54,8 +47,6 @@ def manual_replicas(
     expected = range(first_partition, first_partition + len(assignments))
     if sorted(by_partition) != list(expected):
         raise _invalid(f"partitions should be consecutive integers from {first_partition} on")
-    if replicas_each is not None:
-        check_replication_factor(replicas_each)
     return [by_partition[index] for index in expected]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from barnabas.controller import limits
-from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
+from barnabas.controller.core.assignments import manual_replicas, new_partitions
 from barnabas.controller.core.decision import (
     Decision,
     failure,
@@ -87,7 +87,6 @@ def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, ad
     factor = len(first.replicas) - len(first.adding_replicas)
     present = len(topic.partitions)
     if not wanted.assignments:
-        check_replication_factor(factor)
         return place_replicas(image.nodes.values(), added, factor, _next_start(image, topic))
     if len(wanted.assignments) != added:
         raise KafkaError(

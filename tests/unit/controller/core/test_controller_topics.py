@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from barnabas.controller import limits
 from barnabas.controller.core.decision import ClusterDefaults, Decision
 from barnabas.controller.core.deletion import delete_topics
-from barnabas.controller.core.nodes import fence_node, register_node
+from barnabas.controller.core.nodes import fence_node, hand_over, register_node
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.topics import create_topics
@@ -107,8 +107,8 @@ def test_leaders_of_several_topics_spread() -> None:
         (topic(partitions=0), ErrorCode.invalid_partitions, "non-positive"),
         (topic(partitions=-2), ErrorCode.invalid_partitions, "non-positive"),
         (topic(factor=0), ErrorCode.invalid_replication_factor, "larger than 0"),
-        (topic(factor=2), ErrorCode.invalid_replication_factor, "not supported yet: use 1"),
-        (topic(factor=4), ErrorCode.invalid_replication_factor, "not supported yet: use 1"),
+        (topic(factor=-2), ErrorCode.invalid_replication_factor, "larger than 0"),
+        (topic(factor=4), ErrorCode.invalid_replication_factor, "because only 3 broker(s) are registered"),
         (topic("bad name"), ErrorCode.invalid_topic_exception, "letters and digits"),
         (topic(partitions=10_001), ErrorCode.policy_violation, "at most 10000"),
         (
@@ -122,7 +122,7 @@ def test_leaders_of_several_topics_spread() -> None:
             "Unknown topic config name: nope",
         ),
         (topic(configs=[pb.ConfigEntry(name="retention.ms")]), ErrorCode.invalid_config, "Null value"),
-        (assigned([1, 2]), ErrorCode.invalid_replication_factor, "not supported yet"),
+        (assigned([1, 2], [3]), ErrorCode.invalid_replica_assignment, "is not consistent"),
         (assigned([9]), ErrorCode.invalid_replica_assignment, "no such broker is registered"),
         (assigned([]), ErrorCode.invalid_replica_assignment, "empty replica list"),
         (assigned([1, 1]), ErrorCode.invalid_replica_assignment, "more than once"),
@@ -148,6 +148,73 @@ def test_refusals_say_what_to_change(new: pb.NewTopic, code: ErrorCode, words: s
     actual, message = refusal(cluster(3), new)
     assert actual is code
     assert words in message
+
+
+def shape(image: MetadataImage, name: str = "orders") -> list[tuple[int, list[int], list[int]]]:
+    """(leader, replicas, in-sync replicas) of each partition."""
+    return [(p.leader, list(p.replicas), list(p.isr)) for p in image.topics[name].partitions]
+
+
+def test_partitions_have_as_many_replicas_as_are_asked_for() -> None:
+    response, image = create(cluster(3), topic(partitions=3, factor=3))
+    assert response.topics[0].replication_factor == 3
+    assert [leader for leader, _, _ in shape(image)] == [1, 2, 3]
+    for leader, replicas, isr in shape(image):
+        assert (sorted(replicas), isr, leader) == ([1, 2, 3], replicas, replicas[0])
+    epochs = {(p.leader_epoch, p.partition_epoch) for p in image.topics["orders"].partitions}
+    assert epochs == {(0, 0)}
+
+
+def test_the_default_replication_factor_counts_where_none_is_asked_for() -> None:
+    request = pb.CreateTopicsRequest(topics=[topic(factor=-1)])
+    defaults = ClusterDefaults(default_replication_factor=2)
+    decision = create_topics(cluster(3), request, defaults, new_topic_id)
+    assert decision.response.topics[0].replication_factor == 2
+
+
+def test_only_nodes_that_are_there_are_in_sync_from_the_start() -> None:
+    image = cluster(3)
+    image = after(image, fence_node(image, 1))
+    _, by_itself = create(image, topic(factor=3))
+    assert shape(by_itself) == [(2, [2, 3, 1], [2, 3])]
+    _, by_hand = create(image, assigned([1, 3, 2]))
+    assert shape(by_hand) == [(3, [1, 3, 2], [3, 2])]
+    assert refusal(image, assigned([1]))[1] == (
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown."
+    )
+
+
+def test_a_node_that_is_about_to_stop_leads_no_new_partition() -> None:
+    image = cluster(3)
+    image = after(image, hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a")))
+    _, by_itself = create(image, topic(partitions=4, factor=2))
+    assert {node for _, replicas, _ in shape(by_itself) for node in replicas} == {2, 3}
+    assert refusal(image, topic(factor=3))[0] is ErrorCode.invalid_replication_factor
+    _, by_hand = create(image, assigned([1, 2]))
+    assert shape(by_hand) == [(2, [1, 2], [2])]
+    assert "controlled shutdown" in refusal(image, assigned([1]))[1]
+
+
+def test_more_partitions_have_as_many_replicas_as_the_first_ones() -> None:
+    _, image = create(cluster(3), topic(partitions=1, factor=2))
+    more = pb.NewPartitions(name="orders", partition_count=3)
+    image = after(image, create_partitions(image, pb.CreatePartitionsRequest(topics=[more])))
+    assert [len(replicas) for _, replicas, _ in shape(image)] == [2, 2, 2]
+    assigned_more = pb.NewPartitions(
+        name="orders", partition_count=4, assignments=[pb.ReplicaAssignment(partition=0, node_ids=[3, 1])]
+    )
+    image = after(image, create_partitions(image, pb.CreatePartitionsRequest(topics=[assigned_more])))
+    assert shape(image)[3] == (3, [3, 1], [3, 1])
+    wrong = pb.NewPartitions(
+        name="orders", partition_count=5, assignments=[pb.ReplicaAssignment(partition=0, node_ids=[3])]
+    )
+    decision = create_partitions(image, pb.CreatePartitionsRequest(topics=[wrong]))
+    result = decision.response.results[0]
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.invalid_replica_assignment,
+        "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with "
+        "previous partitions, which have 2 replica(s).",
+    )
 
 
 def test_no_live_node_is_an_invalid_replication_factor() -> None:

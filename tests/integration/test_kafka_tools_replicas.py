@@ -1,0 +1,139 @@
+"""Kafka's tools on partitions with several replicas: what they show while nodes are down, and elections by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka_tools import Output, ToolsInOneJvm
+from running_cluster import Cluster
+
+pytestmark = pytest.mark.integration
+
+SHOWN_SECONDS_MAX = 20.0
+"""Far above what it takes: a node that died is noticed at once, one that only it can be waited for within 2 s."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tools(cluster: Cluster) -> Iterator[ToolsInOneJvm]:
+    """The tools, at the one broker that no test stops."""
+    with ToolsInOneJvm(f"127.0.0.1:{cluster.port + 1}") as running:
+        yield running
+
+
+def both(output: Output) -> str:
+    return output.stdout + output.stderr
+
+
+def described(tools: ToolsInOneJvm, *flags: str) -> dict[tuple[str, int], tuple[str, str, str]]:
+    """(leader, replicas, in-sync replicas) by topic and partition, as `kafka-topics --describe` shows them."""
+    row = re.compile(r"Topic: (\S+)\s+Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S+)\s+Isr: (\S+)")
+    lines = tools("topics", "--describe", *flags).lines
+    found = (row.search(line) for line in lines)
+    return {(m[1], int(m[2])): (m[3], m[4], m[5]) for m in found if m is not None}
+
+
+def until(look: Callable[[], object], wanted: object) -> None:
+    deadline = time.monotonic() + SHOWN_SECONDS_MAX
+    while (seen := look()) != wanted:
+        assert time.monotonic() < deadline, f"{seen}, not {wanted}"
+        time.sleep(0.1)
+
+
+def test_describe_tells_the_truth_through_a_failure(cluster: Cluster, tools: ToolsInOneJvm) -> None:
+    tools("topics", "--create", "--topic", "spread", "--replica-assignment", "1:2:3,2:3:1,3:1:2")
+    tools("topics", "--create", "--topic", "alone", "--replica-assignment", "3")
+    strict = ("--config", "min.insync.replicas=3")
+    tools("topics", "--create", "--topic", "strict", "--replica-assignment", "1:2:3", *strict)
+    assert described(tools, "--topic", "spread") == {
+        ("spread", 0): ("1", "1,2,3", "1,2,3"),
+        ("spread", 1): ("2", "2,3,1", "2,3,1"),
+        ("spread", 2): ("3", "3,1,2", "3,1,2"),
+    }
+    ours = ("--topic", "spread|alone|strict")
+    ailing = ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions")
+    for flag in ailing:
+        assert described(tools, *ours, flag) == {}
+    with cluster.down("broker-3", kill=True):
+        under_replicated = {
+            ("spread", 0): ("1", "1,2,3", "1,2"),
+            ("spread", 1): ("2", "2,3,1", "2,1"),
+            ("spread", 2): ("1", "3,1,2", "1,2"),
+            ("strict", 0): ("1", "1,2,3", "1,2"),
+        }
+        until(lambda: described(tools, *ours, "--under-replicated-partitions"), under_replicated)
+        until(lambda: described(tools, *ours, "--unavailable-partitions"), {("alone", 0): ("none", "3", "3")})
+        below = described(tools, *ours, "--under-min-isr-partitions")
+        assert below.keys() == {("strict", 0), ("alone", 0)}
+        refused = tools(
+            "leader-election",
+            "--election-type",
+            "preferred",
+            "--topic",
+            "spread",
+            "--partition",
+            "2",
+            status=1,
+        )
+        assert "PreferredLeaderNotAvailableException" in both(refused)
+    until(lambda: described(tools, *ours, "--unavailable-partitions"), {})
+    assert described(tools, "--topic", "alone") == {("alone", 0): ("3", "3", "3")}
+
+
+def test_a_new_topic_counts_on_nodes_that_are_down(cluster: Cluster, tools: ToolsInOneJvm) -> None:
+    with cluster.down("broker-3", kill=True):
+        tools("topics", "--create", "--topic", "patient", "--replication-factor", "3")
+        until(lambda: sorted(described(tools, "--topic", "patient")["patient", 0][2].split(",")), ["1", "2"])
+        leader, replicas, _ = described(tools, "--topic", "patient")["patient", 0]
+        assert sorted(replicas.split(",")) == ["1", "2", "3"]
+        assert leader in ("1", "2")
+        refused = tools("topics", "--create", "--topic", "wide", "--replication-factor", "4", status=1)
+        assert "cannot be reached because only 3 broker(s) are registered" in both(refused)
+
+
+def test_the_preferred_leader_is_elected(tools: ToolsInOneJvm, tmp_path: Path) -> None:
+    tools("topics", "--create", "--topic", "preferred", "--replica-assignment", "2:1")
+    plan = tmp_path / "plan.json"
+    partition = {"topic": "preferred", "partition": 0, "replicas": [1, 2]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    tools("reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
+    assert described(tools, "--topic", "preferred")["preferred", 0][:2] == ("2", "1,2")
+    asked = ("--election-type", "preferred", "--topic", "preferred", "--partition", "0")
+    elected = tools("leader-election", *asked)
+    assert elected.lines == ["Successfully completed leader election (PREFERRED) for partitions preferred-0"]
+    assert described(tools, "--topic", "preferred")["preferred", 0][0] == "1"
+    again = tools("leader-election", *asked)
+    assert again.lines == ["Valid replica already elected for partitions preferred-0"]
+
+
+def test_an_unclean_leader_is_elected_where_somebody_asks_for_it(
+    cluster: Cluster, tools: ToolsInOneJvm
+) -> None:
+    tools("topics", "--create", "--topic", "unclean", "--replica-assignment", "3:1")
+    asked = ("--election-type", "unclean", "--topic", "unclean", "--partition", "0")
+    cluster.stop_service("broker-1", kill=True)
+    until(lambda: described(tools, "--topic", "unclean")["unclean", 0][2], "3")
+    cluster.stop_service("broker-3", kill=True)
+    until(lambda: described(tools, "--topic", "unclean")["unclean", 0][0], "none")
+    refused = tools("leader-election", *asked, status=1)
+    assert "EligibleLeadersNotAvailableException" in both(refused)
+    # The cluster is not ready with one broker alone, which `start_service` would wait for.
+    start = urllib.request.Request(f"{cluster.http}/services/broker-1/start", method="POST")
+    urllib.request.urlopen(start, timeout=10).close()
+    until(lambda: cluster.service("broker-1").ready, True)
+    assert described(tools, "--topic", "unclean")["unclean", 0] == ("none", "3,1", "3")
+    elected = tools("leader-election", *asked)
+    assert elected.lines == ["Successfully completed leader election (UNCLEAN) for partitions unclean-0"]
+    assert described(tools, "--topic", "unclean")["unclean", 0] == ("1", "3,1", "1")
+    cluster.start_service("broker-3")
