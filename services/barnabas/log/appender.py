@@ -7,7 +7,7 @@ or is taken back; after that only memory changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -19,6 +19,7 @@ from barnabas.log.plain_append import PlainAppender
 from barnabas.log.prepared_batches import (
     AppendInfo,
     AppendOrigin,
+    CheckedAppend,
     PreparedBatch,
     assign_offsets,
     check_continues,
@@ -31,7 +32,7 @@ from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment
 from barnabas.log.trust import Trust
 from barnabas.records.batch import Buffer
-from barnabas.records.validate import LongCheck
+from barnabas.records.validate import LongCheck, WalkTime, needs_walk
 
 
 class LogAppender:
@@ -54,6 +55,25 @@ class LogAppender:
         self._clock = clock
         self._plain = PlainAppender(state, locks, trust, producers, roller, clock)
 
+    def needs_walk(self, records: Buffer) -> bool:
+        """Whether the records in a client's batch have to be looked at, which may take long (`check`)."""
+        return needs_walk(records, self._state.factory.config, self._clock.now_ms())
+
+    def check(
+        self,
+        records: Buffer,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        time: WalkTime | None = None,
+    ) -> CheckedAppend:
+        """All checks that need no look at the log, and no lock: for any thread. `append_checked` follows.
+
+        Raises KafkaError as `records.validate` does, and LongCheck where `time` does not suffice.
+        """
+        now_ms, config = self._clock.now_ms(), self._state.factory.config
+        prepared = prepare_leader_batches(records, config, origin, now_ms, time=time)
+        return CheckedAppend(prepared, origin, now_ms if config.is_log_append_time else -1)
+
     def append_as_leader(
         self,
         records: Buffer,
@@ -61,29 +81,34 @@ class LogAppender:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         may_block: bool = True,
-        on_checked: Callable[[], None] | None = None,
+        time: WalkTime | None = None,
     ) -> AppendInfo:
         """Check, number and write a batch (a coordinator may send several, appended as one).
 
-        Raises KafkaError: what `records.validate` and `ProducerState.check` refuse, FENCED_LEADER_EPOCH when the
-        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
-        `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
-        anything else of the disk but one write into the page cache, or when its records take long to check.
-        `on_checked` is called when that, if there was need of it, is over: no disk was needed until then.
+        Raises KafkaError: what `check` and `append_checked` refuse; the log is then as it was. WouldBlock as
+        `append_checked`, and where `time` does not suffice for a look at the records.
         """
         if origin is AppendOrigin.CLIENT and (info := self._plain.append(records, leader_epoch)) is not None:
             return info
-        state, locks, producers = self._state, self._locks, self._producers
-        now_ms = self._clock.now_ms()
-        config = state.factory.config
         try:
-            prepared = prepare_leader_batches(records, config, origin, now_ms, may_take_long=may_block)
+            checked = self.check(records, origin=origin, time=time)
         except LongCheck:
             raise WouldBlock from None
-        finally:
-            if on_checked is not None:
-                on_checked()
-        append_time = now_ms if config.is_log_append_time else -1
+        return self.append_checked(checked, leader_epoch, may_block=may_block)
+
+    def append_checked(
+        self, checked: CheckedAppend, leader_epoch: int, *, may_block: bool = True
+    ) -> AppendInfo:
+        """Number and write what was checked.
+
+        Raises KafkaError: what `ProducerState.check` refuses, FENCED_LEADER_EPOCH when the
+        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
+        `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
+        anything else of the disk but one write into the page cache.
+        """
+        prepared, origin, append_time = checked
+        state, locks, producers = self._state, self._locks, self._producers
+        now_ms = self._clock.now_ms()
         if not locks.log_end.acquire(may_block):
             raise WouldBlock
         try:

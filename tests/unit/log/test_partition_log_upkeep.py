@@ -415,12 +415,23 @@ def test_an_append_that_may_not_block_leaves_a_long_check_to_a_thread(harness: H
     log = harness.open(cleanup_policy=frozenset({"compact"}))
     now_ms = harness.clock.now_ms()
     long = encode_batch([(now_ms, b"k", None, ())] * 5_000, compression=4)
+
+    class Time:
+        def begin(self) -> bool:
+            return True
+
+        def end(self) -> None:
+            pass
+
+    time = Time()
+    assert log.needs_walk(long)
     with pytest.raises(WouldBlock):
-        log.append_as_leader(long, 0, may_block=False)
+        log.append_as_leader(long, 0, may_block=False, time=time)
+    checked = log.check(long)
     assert (log.size, log.log_end_offset) == (0, 0)
-    assert log.append_as_leader(long, 0).last_offset == 4_999
+    assert log.append_checked(checked, 0, may_block=False).last_offset == 4_999
     short = encode_batch([(now_ms, b"k", None, ())] * 100, compression=4)
-    assert log.append_as_leader(short, 0, may_block=False).first_offset == 5_000
+    assert log.append_as_leader(short, 0, may_block=False, time=time).first_offset == 5_000
 
 
 def test_an_append_that_may_not_block_does_not_wait_for_a_thread(harness: Harness) -> None:

@@ -48,6 +48,7 @@ from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.directories.record_checks import RecordChecks
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.handlers.append import AppendHandler
@@ -128,7 +129,11 @@ class StorageHarness:
         self.clock = ManualClock(NOW_MS)
         self.files = SystemFiles()
         paths = [str(directory), *(str(each) for each in others)]
-        self.lanes = {path: DirectoryLane(path, SystemThreads(), is_alone=len(paths) == 1) for path in paths}
+        self.checks = RecordChecks(SystemThreads())
+        self.lanes = {
+            path: DirectoryLane(path, SystemThreads(), checks=self.checks, is_alone=len(paths) == 1)
+            for path in paths
+        }
         self.directories = LogDirectories.open(
             paths,
             CLUSTER_ID,
@@ -307,6 +312,7 @@ async def run_node(
         for lane in harness.lanes.values():
             lane.close()
             await asyncio.to_thread(lane.join)
+        harness.checks.close()
         if crash:
             harness.directories.abandon()
         else:
