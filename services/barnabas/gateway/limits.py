@@ -140,7 +140,8 @@ DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest answer of descriptions: the settings of 15,000 topics with all that is known of each setting."""
 
 GATHERED_BYTES_FREE: Final = 1024 * 1024
-"""What any request may gather from other services at a time with others; beyond it, one at a time goes on."""
+"""What any request may gather from other services at a time with others; beyond it, one at a time goes on. And what an
+answer may tell twice."""
 
 GATHERED_BYTES_MAX: Final = 16 * 1024 * 1024
 """A request that has gathered so much asks for nothing more. What it has not asked for is answered with the code after
