@@ -84,7 +84,7 @@ class LocalNode:
         info = found.appending.append_at_once(records, acks)
         if info is None:
             return None
-        return Placed(info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        return Placed(info.base_offset, info.log_append_time_ms, info.log_start_offset)
 
     def read_at_once(
         self,

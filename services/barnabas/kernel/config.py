@@ -21,6 +21,15 @@ PORT_MAX: Final = 65_535
 
 ConfigT = TypeVar("ConfigT")
 
+# What settings mean that every service has.
+HTTP_ADDRESS_HELP: Final = "Where /metrics, /healthz and /readyz are; empty for nowhere."
+LOG_LEVEL_HELP: Final = "The least severe log lines to keep: DEBUG, INFO, WARNING or ERROR."
+LOG_FORMAT_HELP: Final = "How log lines look: text for people or json for collectors."
+MOVABLE_CLOCK_FILE_HELP: Final = (
+    "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
+    "that matters."
+)
+
 
 class ConfigError(Exception):
     """A setting that cannot be used; the message names it and says what to change."""

@@ -33,7 +33,7 @@ class AppendInfo(NamedTuple):
     record whatever the topic does, as in Kafka.
     """
 
-    first_offset: int
+    base_offset: int
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int

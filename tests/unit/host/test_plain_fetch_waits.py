@@ -18,7 +18,7 @@ from test_host_plain_fetch import (
     want,
 )
 
-from barnabas.gateway.plain_fetch import WaitingFetch
+from barnabas.gateway.plain_fetch import LaterFetch
 from barnabas.gateway.request_times import RequestTimes
 
 __all__ = ["broker"]
@@ -31,7 +31,7 @@ class Waiting:
 
     def __init__(self, broker: Broker, frame: bytes) -> None:
         later = broker.fetches.answer(frame, 0.0)
-        assert isinstance(later, WaitingFetch)
+        assert isinstance(later, LaterFetch)
         self.later = later
         self.times = RequestTimes(asyncio.get_running_loop().time(), len(frame))
         self.answers: list[Any] = []

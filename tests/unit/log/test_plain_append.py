@@ -289,7 +289,7 @@ def test_what_a_failed_write_left_is_removed_first(log: PartitionLog) -> None:
     plain: Any = plain_of(log)
     plain._roller.is_unclear = True
     assert plain.append(batch(), 3) is None
-    assert log.append_as_leader(batch(), 3).first_offset == 0
+    assert log.append_as_leader(batch(), 3).base_offset == 0
     assert plain.append(batch(), 3) == AppendInfo(1, 1, -1, 0, False)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import SystemFiles
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.kernel.threads import SystemThreads
 from barnabas.links.storage_messages import FetchedResult
 from barnabas.messages.metadata_pb2 import (
@@ -35,7 +36,6 @@ from barnabas.messages.storage_pb2 import (
     PartitionFetchResult,
 )
 from barnabas.metadata.image import (
-    TOPIC_RESOURCE,
     MetadataImage,
     config_key,
     coordinator_key,

@@ -11,6 +11,7 @@ import typer
 from barnabas.cli.commands import flags
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
+from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 
 if TYPE_CHECKING:
     from barnabas.cli.kafka.connection import Connection
@@ -32,8 +33,6 @@ QUORUM_COLUMNS: Final = (
     Column("lastCaughtUpTimestamp", "LAST-CAUGHT-UP", is_number=True),
 )
 STATUS_COLUMNS: Final = (Column("name", "PROPERTY", "cyan"), Column("value", "VALUE"))
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""UpgradeType of UpdateFeatures (KIP-778)."""
 
 FEATURE_ACTIONS: Final = ("describe", "upgrade", "downgrade", "disable")
 

@@ -230,7 +230,7 @@ class _AppendOperation:
             error_code = UNANSWERED
         return PartitionAppendResult(
             error_code=error_code,
-            base_offset=info.first_offset,
+            base_offset=info.base_offset,
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
         )

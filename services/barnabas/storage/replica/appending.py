@@ -289,7 +289,7 @@ class Appending:
         if info.duplicate:
             return
         end_offset = info.last_offset + 1
-        counts.messages_in += end_offset - info.first_offset
+        counts.messages_in += end_offset - info.base_offset
         counts.bytes_in += size_bytes
         assert lane is not None, "a leader has its log"
         if lane.is_refusing:
