@@ -235,3 +235,19 @@ def test_help_and_up_do_not_import_the_client(run: CommandLine) -> None:
     assert done.returncode == 0, done.stderr.decode()
     for command in ("topics", "perf", "dump-log"):
         assert command in done.stdout.decode()
+
+
+def test_what_is_not_there_is_named_with_a_way_out(run: CommandLine, topic: str) -> None:
+    assert "no topic nosuchtopic: `barnabas topics --list`" in run.refused(
+        "log-dirs", "--describe", "--topic-list", "nosuchtopic"
+    )
+    assert "no group nosuchgroup: `barnabas groups --list`" in run.refused(
+        "groups", "--delete-offsets", "--group", "nosuchgroup", "--topic", topic
+    )
+    reset = ("groups", "--reset-offsets", "--group", "nosuchgroup", "--to-earliest")
+    said = run.refused(*reset, "--topic", f"{topic}:99")
+    assert f"topic {topic} has no partition 99: `barnabas topics --describe --topic {topic}`" in said
+    assert "does not serve UnregisterBroker yet" in run.refused("cluster", "unregister", "--id", "1")
+    run("groups", "list")  # makes the topic of groups
+    kept = ("delete-records", "__consumer_offsets", "--partition", "0", "--offset", "0")
+    assert "__consumer_offsets is the cluster's own" in run.refused(*kept)

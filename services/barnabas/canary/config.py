@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.kernel.config import PORT_MAX, ConfigError, other_settings, setting
+from barnabas.kernel.config import (
+    HTTP_ADDRESS_HELP,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL_HELP,
+    PORT_MAX,
+    ConfigError,
+    other_settings,
+    setting,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +56,9 @@ class CanaryConfig:
         "storage nodes that joined.",
         unit="ms",
     )
-    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
-    log_level: str = setting("INFO", "The least severe log lines to keep: DEBUG, INFO, WARNING or ERROR.")
-    log_format: str = setting("text", "How log lines look: text or json.")
+    http_address: str = setting("127.0.0.1:0", HTTP_ADDRESS_HELP)
+    log_level: str = setting("INFO", LOG_LEVEL_HELP)
+    log_format: str = setting("text", LOG_FORMAT_HELP)
     client_settings: Mapping[str, str] = other_settings(
         "What else the file sets goes to the client library as it stands, such as security.protocol."
     )

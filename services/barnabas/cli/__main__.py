@@ -26,6 +26,16 @@ from barnabas.cli.refusal import INTERRUPTED, PIPE_CLOSED, USAGE, PipeClosed, Re
 STARTED: Final = time.monotonic()
 """When this process began, for the time in the ready line."""
 
+_TYPES: Final = {
+    "int range": "a whole number",
+    "integer range": "a whole number",
+    "integer": "a whole number",
+    "int": "a whole number",
+    "float range": "a number",
+    "float": "a number",
+}
+"""What the types of flags are called for people, the longer names first."""
+
 app = typer.Typer(
     cls=LazyCommands,
     help="Barnabas: a Kafka-compatible distributed commit log.",
@@ -126,8 +136,16 @@ def main() -> None:
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
-        _refuse_usage(str(format_message()).replace("\n", " ").rstrip("."), getattr(error, "ctx", None))
+        message = str(format_message()).replace("\n", " ").rstrip(".")
+        _refuse_usage(_in_words(message), getattr(error, "ctx", None))
     sys.exit(status)
+
+
+def _in_words(message: str) -> str:
+    """Typer's own message without its names of types."""
+    for types, words in _TYPES.items():
+        message = message.replace(f"is not a valid {types}", f"is not {words}")
+    return message
 
 
 def _refuse_usage(message: str, context: Any) -> NoReturn:

@@ -50,6 +50,11 @@ class DataDirectory:
         assert self._sockets is not None, "the data directory is not open"
         return self._sockets
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no cluster was ever here."""
+        return not (self.path / ".lock").exists()
+
     def open(self, nodes: int) -> None:
         """Take the lock and prepare `run` for a cluster of `nodes` storage nodes; raises UpRefused."""
         try:

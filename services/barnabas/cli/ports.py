@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Iterable
+from typing import Final
 
 from barnabas.cli.options import UpOptions, UpRefused
+
+ANSWER_SECONDS_MAX: Final = 1.0
+"""How long one address may take to be connected to."""
 
 
 def check_ports(options: UpOptions) -> None:
@@ -13,6 +18,20 @@ def check_ports(options: UpOptions) -> None:
     for port in options.kafka_ports:
         _check(options.host, port, "--port")
     _check(options.host, options.http_port, "--http-port")
+
+
+def any_answers(endpoints: Iterable[str]) -> bool:
+    """Whether somebody listens at one of the `host:port`s, asked once; what is not written like that counts."""
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS_MAX):
+                return True
+        except ValueError:
+            return True
+        except OSError:
+            continue
+    return False
 
 
 def _check(host: str, port: int, flag: str) -> None:

@@ -19,7 +19,7 @@ from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.forked import fork_services
 from barnabas.cli.options import WILDCARD_HOSTS, UpOptions, UpRefused, bracketed, describe_ports
 from barnabas.cli.plan import clock_file, plan_cluster
-from barnabas.cli.ports import check_ports
+from barnabas.cli.ports import any_answers, check_ports
 from barnabas.cli.supervisor import Supervisor, Surroundings
 from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.config import ConfigError
@@ -38,10 +38,17 @@ def run_up(options: UpOptions, *, started: float) -> int:
     `started` is when the command began, by time.monotonic().
     """
     directory = DataDirectory(options.data_dir)
+    if directory.is_new:
+        check_ports(options)  # nothing is left behind then
     # The lock comes first: once it is free, every process of an earlier cluster, and its ports, are gone.
     directory.open(options.nodes)
     try:
         check_ports(options)
+        if options.etcd and not any_answers(options.etcd_endpoints):
+            _say(
+                f"waiting for etcd: nobody listens at {', '.join(options.etcd_endpoints)}. Start it, or stop this "
+                "and give the right --etcd"
+            )
         stages = plan_cluster(options, directory)
         surroundings = Surroundings(directory.sockets, SystemClock(), _say, directory.lock_descriptor)
         specs = [spec for stage in stages for spec in stage]

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.kernel.config import ConfigError, check_address, check_addresses_of_others, setting
+from barnabas.kernel.config import (
+    HTTP_ADDRESS_HELP,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL_HELP,
+    MOVABLE_CLOCK_FILE_HELP,
+    ConfigError,
+    check_address,
+    check_addresses_of_others,
+    setting,
+)
 
 if TYPE_CHECKING:
     from barnabas.controller.core.decision import ClusterDefaults
@@ -75,14 +84,10 @@ class ControllerConfig:
     election_lease_ms: int = setting(
         3_000, "How long after it was last heard of the active controller can be succeeded.", unit="ms"
     )
-    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
-    log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
-    log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
-    movable_clock_file: str = setting(
-        "",
-        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
-        "that matters.",
-    )
+    http_address: str = setting("127.0.0.1:0", HTTP_ADDRESS_HELP)
+    log_level: str = setting("INFO", LOG_LEVEL_HELP)
+    log_format: str = setting("text", LOG_FORMAT_HELP)
+    movable_clock_file: str = setting("", MOVABLE_CLOCK_FILE_HELP)
 
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.kernel.config import ConfigError, check_address, check_addresses_of_others, setting
+from barnabas.kernel.config import (
+    HTTP_ADDRESS_HELP,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL_HELP,
+    MOVABLE_CLOCK_FILE_HELP,
+    ConfigError,
+    check_address,
+    check_addresses_of_others,
+    setting,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +28,10 @@ class CoordinatorConfig:
         "", "The gRPC address that gateways are told; empty for the one that is listened at."
     )
     controllers: tuple[str, ...] = setting((), "The controllers' gRPC addresses, separated by commas.")
-    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
-    log_level: str = setting("INFO", "The least severe log lines to keep: DEBUG, INFO, WARNING or ERROR.")
-    log_format: str = setting("text", "How log lines look: text or json.")
-    movable_clock_file: str = setting(
-        "",
-        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
-        "that matters.",
-    )
+    http_address: str = setting("127.0.0.1:0", HTTP_ADDRESS_HELP)
+    log_level: str = setting("INFO", LOG_LEVEL_HELP)
+    log_format: str = setting("text", LOG_FORMAT_HELP)
+    movable_clock_file: str = setting("", MOVABLE_CLOCK_FILE_HELP)
     group_initial_rebalance_delay_ms: int = setting(
         3000,
         "How long a new group waits for more members before its first rebalance. 3000, as in Kafka, spares a "

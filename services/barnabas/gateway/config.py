@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.kernel.config import check_addresses_of_others, setting
+from barnabas.kernel.config import (
+    HTTP_ADDRESS_HELP,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL_HELP,
+    MOVABLE_CLOCK_FILE_HELP,
+    check_addresses_of_others,
+    setting,
+)
 
 
 @dataclass(frozen=True)
@@ -62,14 +69,10 @@ class GatewayConfig:
     fault_injection_file: str = setting(
         "", "A JSON list of faults that a gateway starts with; the supervisor keeps it."
     )
-    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
-    log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
-    log_format: str = setting("text", "text for people, json for collectors.")
-    movable_clock_file: str = setting(
-        "",
-        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
-        "that matters.",
-    )
+    http_address: str = setting("127.0.0.1:0", HTTP_ADDRESS_HELP)
+    log_level: str = setting("INFO", LOG_LEVEL_HELP)
+    log_format: str = setting("text", LOG_FORMAT_HELP)
+    movable_clock_file: str = setting("", MOVABLE_CLOCK_FILE_HELP)
 
     def __post_init__(self) -> None:
         check_addresses_of_others(self)

@@ -31,12 +31,12 @@ MID_FRAME_BUDGETS_MAX: Final = 2
 """Who does not bring it is closed over so many times queued.max.request.bytes: many clients that stop in the middle of
 a frame, each in its turn, would otherwise fill the memory in the end."""
 
-ANSWER_SHARES: Final = 2
-"""Answers that clients do not take may have this part of queued.max.request.bytes."""
+ANSWERS_ONE_PART_IN: Final = 2
+"""Answers that clients do not take may have one part in so many of queued.max.request.bytes."""
 
-FETCHES_IN_ROOM: Final = 4
-"""A Fetch is answered with this part of what is left of that at the most, beyond its first batch: where many clients
-do not take their answers, those of all become smaller before anybody has to wait."""
+FETCH_ONE_PART_IN: Final = 4
+"""A Fetch is answered with one part in so many of what is left of that at the most, beyond its first batch: where many
+clients do not take their answers, those of all become smaller before anybody has to wait."""
 
 FETCH_BYTES_MIN: Final = 64 * 1024
 """What a Fetch is answered with however little is left, if anything is."""
@@ -48,8 +48,8 @@ those who wait are answered within ANSWER_GRACE_SECONDS."""
 READ_BYTES_PER_SECOND_MIN: Final = 64 * 1024
 """What it has to take not to be."""
 
-DECODED_SHARES: Final = 4
-"""Large requests may take this part of queued.max.request.bytes together while they are worked on."""
+DECODED_ONE_PART_IN: Final = 4
+"""Large requests together may take one part in so many of queued.max.request.bytes while they are worked on."""
 
 DECODED_BYTES_FREE: Final = 64 * 1024
 """A request that takes no more is small: what it takes is not counted."""
@@ -86,9 +86,9 @@ off."""
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 
-NODE_SHARES: Final = 4
-"""One storage node may have this part of queued.max.request.bytes to answer: one that is frozen, or even three, leave
-the others enough."""
+NODE_ONE_PART_IN: Final = 4
+"""One storage node may have one part in so many of queued.max.request.bytes to answer: one that is frozen, or even
+three, leave the others enough."""
 
 REFUSAL_SECONDS_MIN: Final = 0.1
 """The second Produce in a row that no leader takes is refused after this, each further one after twice as long: a
@@ -140,7 +140,8 @@ DESCRIBED_BYTES_MAX: Final = 64 * 1024 * 1024
 """The largest answer of descriptions: the settings of 15,000 topics with all that is known of each setting."""
 
 GATHERED_BYTES_FREE: Final = 1024 * 1024
-"""What any request may gather from other services at a time with others; beyond it, one at a time goes on."""
+"""What any request may gather from other services at a time with others; beyond it, one at a time goes on. And what an
+answer may tell twice."""
 
 GATHERED_BYTES_MAX: Final = 16 * 1024 * 1024
 """A request that has gathered so much asks for nothing more. What it has not asked for is answered with the code after

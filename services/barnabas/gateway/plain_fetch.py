@@ -53,7 +53,7 @@ class PlainFetches:
         self._observe = metrics.observe_at_once
         self._faults = faults
 
-    def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | WaitingFetch | None:
+    def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | LaterFetch | None:
         """The pieces of the answer to the request in `frame`, which was read at `received` (perf_counter), or the wait
         for them. None, with nothing changed, when it must go the general way.
         """
@@ -61,7 +61,7 @@ class PlainFetches:
         if isinstance(found, list):
             self._observe(API_KEY, _version(frame), len(frame), received)
             return found
-        return None if found is None else WaitingFetch(self, frame, found)
+        return None if found is None else LaterFetch(self, frame, found)
 
     def find(self, frame: bytes, wait: ReadWait | None = None) -> list[bytes | memoryview] | ReadWait | None:
         """The answer, or the wait for it: the same `wait` again, where it went on."""
@@ -156,7 +156,7 @@ class PlainFetches:
         return for_session(session, list(session.partitions.values()), found, is_full=False)
 
 
-class WaitingFetch:
+class LaterFetch:
     """The wait for one answer (`clients.later.Later`): owns the read that waits in the storage node.
 
     Of the request it keeps the frame alone, which is read again in the end: thousands wait at a time, and each garbage

@@ -124,6 +124,10 @@ class Handler:
     retry on. As it stands it is the code of what goes to the controller: Kafka's brokers say it when they forward a
     request in vain.
     """
+    may_wait: bool = False
+    """Whether it may wait for others, and a client that hears nothing just sends it again: a gateway that stops leaves
+    it unanswered.
+    """
     lacks: str = ""
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.host.local_link import LocalAppends, LocalFetches
 from barnabas.links.errors import DeadlinePassed, Unreachable
 from barnabas.links.local_storage import Placed, Read, ReadWait, Sought
-from barnabas.storage.fetching.delayed_fetch import WaitingRead
-from barnabas.storage.fetching.reading import TooLittle
 
 if TYPE_CHECKING:
     from barnabas.links.storage_link import AnswerRoom
@@ -94,7 +91,7 @@ class LocalNode:
         info = found.appending.append_at_once(records, acks)
         if info is None:
             return None
-        return Placed(info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        return Placed(info.base_offset, info.log_append_time_ms, info.log_start_offset)
 
     def read_at_once(
         self,
@@ -109,25 +106,14 @@ class LocalNode:
         """See `LocalStorage`."""
         if self._servicer is None:
             return None
-        fetches = self._servicer.fetches
-        assert wait is None or isinstance(wait, WaitingRead), "it was given here"
-        if max_wait_ms <= 0 or (wait is not None and wait.hurried):
-            min_bytes = 0
-        began = perf_counter()
-        found = fetches.reader.read_at_once(
-            sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
+        return self._servicer.fetches.read_at_once(
+            sought,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            committed=committed,
+            max_wait_ms=max_wait_ms,
+            wait=wait,
         )
-        if isinstance(found, TooLittle):
-            if wait is None:
-                wait = WaitingRead(fetches.purgatory, found.min_bytes, max_wait_ms, committed=committed)
-            if fetches.purgatory.wait(wait, found.size_bytes, found.watched):
-                return wait
-            # Too many wait already: it is answered with what there is.
-            found = fetches.reader.read_at_once(sought, min_bytes=0, max_bytes=max_bytes, committed=committed)
-            assert not isinstance(found, TooLittle), "it asks for nothing"
-        if found is not None:
-            fetches.read_times.observe(perf_counter() - began)
-        return found
 
     async def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None

@@ -13,13 +13,22 @@ import argparse
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, get_type_hints
 
 from barnabas.kernel.variables import ENVIRONMENT_PREFIX, is_of_others, variable_of
 
 PORT_MAX: Final = 65_535
 
 ConfigT = TypeVar("ConfigT")
+
+# What settings mean that every service has.
+HTTP_ADDRESS_HELP: Final = "Where /metrics, /healthz and /readyz are; empty for nowhere."
+LOG_LEVEL_HELP: Final = "The least severe log lines to keep: DEBUG, INFO, WARNING or ERROR."
+LOG_FORMAT_HELP: Final = "How log lines look: text for people or json for collectors."
+MOVABLE_CLOCK_FILE_HELP: Final = (
+    "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
+    "that matters."
+)
 
 
 class ConfigError(Exception):
@@ -45,15 +54,27 @@ def property_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, as everything else here does."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}: `{self.prog} --help` shows what there is")
+
+
 def load_config(
-    config_type: type[ConfigT], argv: Sequence[str], environ: Mapping[str, str] | None = None
+    config_type: type[ConfigT],
+    argv: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    *,
+    program: str = "",
 ) -> ConfigT:
-    """Build `config_type` for the command line `argv` (without the program's name).
+    """Build `config_type` for the command line `argv` (without the program's name, which is `program`).
 
     Raises ConfigError for an unknown setting, a value of the wrong type, or a file that cannot be read.
     """
-    parser = argparse.ArgumentParser(
-        description=f"Settings come from --config FILE and {ENVIRONMENT_PREFIX}* variables."
+    parser = _Parser(
+        prog=program or None,
+        description=f"Settings come from --config FILE and {ENVIRONMENT_PREFIX}* variables.",
     )
     parser.add_argument("--config", metavar="FILE", help="a properties file: one name=value a line")
     arguments = parser.parse_args(argv)
@@ -109,7 +130,14 @@ def _build(config_type: type[ConfigT], said: Mapping[str, str], source: str) -> 
     parsed = {name: _parse(name, text, types[name]) for name, text in values.items()}
     if rest:
         parsed[rest] = others
-    return config_type(**parsed)
+    try:
+        return config_type(**parsed)
+    except ConfigError as error:
+        # Only a file can name what nobody knows.
+        unknown = others.keys() - _other_names(config_type) if source else ()
+        if any(name in str(error) for name in unknown):
+            raise ConfigError(f"{source}: {error}") from error
+        raise
 
 
 def _parts(config_type: type[Any]) -> dict[str, type[Any]]:

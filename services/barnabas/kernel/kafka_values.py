@@ -28,5 +28,25 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
+# What settings can belong to: ConfigResource.Type.
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
+"""The log levels of a broker."""
+CLIENT_METRICS_RESOURCE: Final = 16
+"""A subscription to clients' metrics (KIP-714)."""
+GROUP_RESOURCE: Final = 32
+
+# What IncrementalAlterConfigs does with a setting: AlterConfigOp.OpType (KIP-339).
+SET_CONFIG: Final = 0
+DELETE_CONFIG: Final = 1
+APPEND_CONFIG: Final = 2
+SUBTRACT_CONFIG: Final = 3
+
+# Which way UpdateFeatures may go: UpgradeType (KIP-778).
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+
 HIGH_WATERMARK: Final = -1
 """In DeleteRecords in place of an offset: all that consumers may have read."""

@@ -118,7 +118,7 @@ def run_service(
     try:
         with collection_put_off():
             config_type, serve, network = load()
-        config = load_config(config_type, sys.argv[1:])
+        config = load_config(config_type, sys.argv[1:], program=f"python -m barnabas.{name}")
         _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
         if unknown := unknown_variables(config_type):

@@ -1,5 +1,8 @@
 """The part of a partition's log that grows: appends, and the producers' state that follows them.
 
+A client's plain batch is taken in one go (`append_plain`), all else the general way, in which batches are lists; the
+tests hold the two to each other.
+
 An append on an event loop (`may_block=False`) waits for no thread: it raises WouldBlock where one changes the log's
 end, or where more of the disk is needed than one write. All that can fail happens before the batches are written,
 or is taken back; after that only memory changes.
@@ -7,7 +10,7 @@ or is taken back; after that only memory changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -16,12 +19,13 @@ from barnabas.log.errors import WouldBlock, storage_errors
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
-from barnabas.log.plain_append import PlainAppender
 from barnabas.log.prepared_batches import (
     AppendInfo,
     AppendOrigin,
+    CheckedAppend,
     PreparedBatch,
     assign_offsets,
+    check_client_producer,
     check_continues,
     check_producers,
     prepare_follower_batches,
@@ -31,8 +35,8 @@ from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment
 from barnabas.log.trust import Trust
-from barnabas.records.batch import Buffer
-from barnabas.records.validate import LongCheck
+from barnabas.records.batch import CRC_START, BatchHeader, Buffer, crc_of_tail, patched_prefix
+from barnabas.records.validate import LongCheck, WalkTime, needs_walk, plain_batch
 
 
 class LogAppender:
@@ -53,7 +57,25 @@ class LogAppender:
         self._producers = producers
         self._roller = roller
         self._clock = clock
-        self._plain = PlainAppender(state, locks, trust, producers, roller, clock)
+
+    def needs_walk(self, records: Buffer) -> bool:
+        """Whether the records in a client's batch have to be looked at, which may take long (`check`)."""
+        return needs_walk(records, self._state.factory.config, self._clock.now_ms())
+
+    def check(
+        self,
+        records: Buffer,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        time: WalkTime | None = None,
+    ) -> CheckedAppend:
+        """All checks that need no look at the log, and no lock: for any thread. `append_checked` follows.
+
+        Raises KafkaError as `records.validate` does, and LongCheck where `time` does not suffice.
+        """
+        now_ms, config = self._clock.now_ms(), self._state.factory.config
+        prepared = prepare_leader_batches(records, config, origin, now_ms, time=time)
+        return CheckedAppend(prepared, origin, now_ms if config.is_log_append_time else -1)
 
     def append_as_leader(
         self,
@@ -62,29 +84,34 @@ class LogAppender:
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         may_block: bool = True,
-        on_checked: Callable[[], None] | None = None,
+        time: WalkTime | None = None,
     ) -> AppendInfo:
         """Check, number and write a batch (a coordinator may send several, appended as one).
 
-        Raises KafkaError: what `records.validate` and `ProducerState.check` refuse, FENCED_LEADER_EPOCH when the
-        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
-        `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
-        anything else of the disk but one write into the page cache, or when its records take long to check.
-        `on_checked` is called when that, if there was need of it, is over: no disk was needed until then.
+        Raises KafkaError: what `check` and `append_checked` refuse; the log is then as it was. WouldBlock as
+        `append_checked`, and where `time` does not suffice for a look at the records.
         """
-        if origin is AppendOrigin.CLIENT and (info := self._plain.append(records, leader_epoch)) is not None:
+        if origin is AppendOrigin.CLIENT and (info := self.append_plain(records, leader_epoch)) is not None:
             return info
-        state, locks, producers = self._state, self._locks, self._producers
-        now_ms = self._clock.now_ms()
-        config = state.factory.config
         try:
-            prepared = prepare_leader_batches(records, config, origin, now_ms, may_take_long=may_block)
+            checked = self.check(records, origin=origin, time=time)
         except LongCheck:
             raise WouldBlock from None
-        finally:
-            if on_checked is not None:
-                on_checked()
-        append_time = now_ms if config.is_log_append_time else -1
+        return self.append_checked(checked, leader_epoch, may_block=may_block)
+
+    def append_checked(
+        self, checked: CheckedAppend, leader_epoch: int, *, may_block: bool = True
+    ) -> AppendInfo:
+        """Number and write what was checked.
+
+        Raises KafkaError: what `ProducerState.check` refuses, FENCED_LEADER_EPOCH when the
+        log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
+        `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
+        anything else of the disk but one write into the page cache.
+        """
+        prepared, origin, append_time = checked
+        state, locks, producers = self._state, self._locks, self._producers
+        now_ms = self._clock.now_ms()
         if not locks.log_end.acquire(may_block):
             raise WouldBlock
         try:
@@ -110,6 +137,57 @@ class LogAppender:
             )
         finally:
             locks.release_log_end()
+
+    def append_plain(self, records: Buffer, leader_epoch: int) -> AppendInfo | None:
+        """Check, number and write a client's batch of which nothing is special; None, with nothing changed, otherwise.
+
+        Nearly every append is one: a single batch that is right in all that its header can tell, under the leader epoch
+        that the log has seen last, for which the active segment has room. The checks are those of the general way, in
+        the same order.
+
+        Never waits for another thread. Raises KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was.
+        """
+        state, locks, roller = self._state, self._locks, self._roller
+        config, now_ms, size = state.factory.config, self._clock.now_ms(), len(records)
+        header = plain_batch(records, config, now_ms) if size <= config.segment_bytes else None
+        if header is None:
+            return None
+        _, _, _, _, crc, _, delta, _, newest, producer_id, _, _, _ = header
+        tail = bytes(records[CRC_START:])
+        if crc_of_tail(tail) != crc or not locks.log_end.acquire(False):
+            return None
+        try:
+            if leader_epoch != state.epochs.latest_epoch or leader_epoch < locks.next_epoch:
+                return None
+            if producer_id >= 0 and not self._is_next(header):
+                return None
+            self._trust.check_writable()
+            base_offset, segment, _, truncations = state.end
+            last_offset = base_offset + delta
+            if roller.is_unclear or segment.should_roll(size, last_offset, newest, now_ms, roller.limits):
+                return None
+            prefix = patched_prefix(header, base_offset, leader_epoch)
+            try:
+                segment.append((prefix, tail), ((base_offset, last_offset, newest, size),), size)
+            except OSError as error:
+                raise roller.failed_write(error) from error
+            # The batch is in the file: nothing from here on touches the disk, and nothing can fail.
+            producers = self._producers
+            producers.state.replay(header, base_offset, newest)
+            if producer_id >= 0:
+                producers.refused.on_written(producer_id)
+            state.end = (last_offset + 1, segment, segment.size, truncations)
+            return AppendInfo(base_offset, last_offset, -1, state.log_start_offset, False)
+        finally:
+            locks.release_log_end()
+
+    def _is_next(self, header: BatchHeader) -> bool:
+        """Whether the batch follows what its producer wrote, and repeats nothing."""
+        producers = self._producers
+        try:
+            return check_client_producer(producers.state, producers.refused, header) is None
+        except KafkaError:
+            return False
 
     def append_as_follower(
         self, records: Buffer, *, leader_epoch: int = INT_MAX, may_block: bool = True

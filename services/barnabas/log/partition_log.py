@@ -84,6 +84,9 @@ class PartitionLog:
         appender = LogAppender(state, locks, trust, producers, roller, clock)
         # Bound once, not forwarded: what every request asks for pays for no second call.
         self.append_as_leader = appender.append_as_leader
+        self.append_checked = appender.append_checked
+        self.check = appender.check
+        self.needs_walk = appender.needs_walk
         self.append_as_follower = appender.append_as_follower
         self.locate = reader.locate
         self.read = reader.read

@@ -13,7 +13,7 @@ from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.log.segments.segment import AppendedBatch
 from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
 from barnabas.records.control import EndTransactionMarker, decode_marker
-from barnabas.records.validate import check_client_batch, check_framing, check_size, checked_tail
+from barnabas.records.validate import WalkTime, check_client_batch, check_framing, check_size, checked_tail
 
 
 class AppendOrigin(enum.Enum):
@@ -33,7 +33,7 @@ class AppendInfo(NamedTuple):
     record whatever the topic does, as in Kafka.
     """
 
-    first_offset: int
+    base_offset: int
     last_offset: int
     log_append_time_ms: int
     log_start_offset: int
@@ -50,8 +50,16 @@ class PreparedBatch(NamedTuple):
     marker: EndTransactionMarker | None
 
 
+class CheckedAppend(NamedTuple):
+    """What is to be appended, once all is known of it that needs no look at the log."""
+
+    batches: list[PreparedBatch]
+    origin: AppendOrigin
+    log_append_time_ms: int
+
+
 def prepare_leader_batches(
-    records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int, *, may_take_long: bool = True
+    records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int, *, time: WalkTime | None = None
 ) -> list[PreparedBatch]:
     """Check what is to be appended; a client sends one batch, a coordinator one or more.
 
@@ -68,7 +76,7 @@ def prepare_leader_batches(
             raise KafkaError(ErrorCode.invalid_record, "the record batch ends before it begins")
         marker = None
         if origin is AppendOrigin.CLIENT:
-            check_client_batch(records, header, config, now_ms, may_take_long=may_take_long)
+            check_client_batch(records, header, config, now_ms, time=time)
         elif header.is_control:
             marker = decode_marker(memoryview(records)[position : position + size])
         crc, max_timestamp = header.crc, header.max_timestamp

@@ -13,18 +13,19 @@ from itertools import dropwhile
 from types import MappingProxyType
 from typing import Final
 
+from barnabas.kernel.kafka_values import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from barnabas.metadata.broker_settings import broker_setting, broker_synonyms
 from barnabas.metadata.client_metrics_settings import client_metrics_setting
 from barnabas.metadata.config_def import ConfigDef, Synonym
 from barnabas.metadata.group_settings import group_setting
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS, topic_setting
 from barnabas.metadata.validators import ConfigValue
-
-CLIENT_METRICS_RESOURCE: Final = 16
-"""Kafka's ConfigResource type of a subscription to clients' metrics."""
-GROUP_RESOURCE: Final = 32
-"""Kafka's ConfigResource type of a group."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.messages.metadata_pb2 import (
     ClientQuotaRecord,
     ClusterRecord,
@@ -42,11 +43,6 @@ NO_LEADER: Final = -1
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final = frozenset((GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
-
-TOPIC_RESOURCE: Final = 2
-"""Kafka's ConfigResource type of a topic."""
-BROKER_RESOURCE: Final = 4
-"""Kafka's ConfigResource type of a broker."""
 
 _NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 _TO_BE_FOUND: Final[Mapping[int, int]] = MappingProxyType({})

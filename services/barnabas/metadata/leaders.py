@@ -25,6 +25,9 @@ NO_LEADER_TO_SHOW: Final = ErrorCode.leader_not_available
 NOBODY_COORDINATES: Final = ErrorCode.coordinator_not_available
 """For requests about groups, whose partition of an internal topic has no leader or no coordinator."""
 
+LEADER_ERRORS: Final = (NOBODY_LEADS, ErrorCode.fenced_leader_epoch)
+"""Codes of a leader that is none any more: clients are told with them who leads (KIP-951)."""
+
 LEADER_EPOCH_MAX: Final = 2**30
 """A leader epoch above this, in a log, is taken for damage: no partition has so many elections, and the metadata must
 not come near the end of 32 bits. The epoch stands in a batch outside of what its CRC covers.

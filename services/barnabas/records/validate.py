@@ -42,7 +42,7 @@ RECORD_ERRORS_MAX: Final = 10_000
 
 QUICK_RECORDS_MAX: Final = 4_000
 QUICK_UNFOLDED_BYTES_MAX: Final = 2 * 1024 * 1024
-"""What is walked, and unfolded for it, without asking: a few milliseconds' work each."""
+"""What is walked, and unfolded for it, where others wait for the walk: a few milliseconds' work each."""
 
 WALKED_RECORDS_MAX: Final = 150_000
 UNFOLDED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -56,6 +56,18 @@ _MAGIC_AT = 16
 
 class LongCheck(Exception):
     """What was asked for takes longer than the caller has time."""
+
+
+class WalkTime(Protocol):
+    """The time that a thread for which others wait has for walks over records."""
+
+    def begin(self) -> bool:
+        """Whether there is time for a short walk; it begins now, and `end` follows."""
+        ...
+
+    def end(self) -> None:
+        """The walk is over."""
+        ...
 
 
 class RecordError(NamedTuple):
@@ -171,12 +183,12 @@ def plain_batch(records: Buffer, rules: BatchRules, now_ms: int) -> BatchHeader 
 
 
 def check_client_batch(
-    buffer: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int, *, may_take_long: bool = True
+    buffer: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int, *, time: WalkTime | None = None
 ) -> None:
     """The rules for what clients send: one batch, consistent counts, no control records, plausible timestamps.
 
-    Raises LongCheck where the records have to be walked and that may take more than a few milliseconds, which it must
-    not without `may_take_long`.
+    Where `time` is given, raises LongCheck when the records have to be walked and it leaves none, or the walk may take
+    more than a few milliseconds.
     """
     if header.batch_length + LOG_OVERHEAD != len(buffer):
         raise KafkaError(
@@ -210,8 +222,23 @@ def check_client_batch(
         )
     times = _TimeWindow(header, rules, now_ms)
     if rules.is_compacted or times.is_any_record_in_doubt:
-        _check_records(buffer, header, rules, times, may_take_long)
+        if time is None:
+            _check_records(buffer, header, rules, times, is_quick=False)
+        else:
+            if header.record_count > QUICK_RECORDS_MAX or not time.begin():
+                raise LongCheck
+            try:
+                _check_records(buffer, header, rules, times, is_quick=True)
+            finally:
+                time.end()
     times.check_header()
+
+
+def needs_walk(records: Buffer, rules: BatchRules, now_ms: int) -> bool:
+    """Whether the records of what a client sent have to be looked at, as far as its header can be believed."""
+    if len(records) < HEADER_SIZE:
+        return False
+    return rules.is_compacted or _TimeWindow(parse_header(records), rules, now_ms).is_any_record_in_doubt
 
 
 class _TimeWindow:
@@ -256,12 +283,12 @@ class _TimeWindow:
 
 
 def _check_records(
-    buffer: Buffer, header: BatchHeader, rules: BatchRules, times: _TimeWindow, may_take_long: bool
+    buffer: Buffer, header: BatchHeader, rules: BatchRules, times: _TimeWindow, *, is_quick: bool
 ) -> None:
-    """Walk the records; raises InvalidRecords when any is bad, and what `walk_records` raises."""
+    """Walk the records; raises InvalidRecords when any is bad, and what `walk_records` and `_unfold` raise."""
     errors: list[RecordError] = []
     count, is_time_among_them = 0, False
-    data = _unfold(buffer, header, rules, may_take_long)
+    data = _unfold(buffer, header, rules, is_quick=is_quick)
     for index, (timestamp, has_key) in enumerate(walk_records(header, data)):
         complaint = None if has_key else _key_complaint(rules)
         if complaint is None:
@@ -279,8 +306,11 @@ def _check_records(
         raise InvalidRecords(ErrorCode.invalid_record, message, errors)
 
 
-def _unfold(buffer: Buffer, header: BatchHeader, rules: BatchRules, may_take_long: bool) -> Buffer:
-    """The uncompressed records; raises MESSAGE_TOO_LARGE or LongCheck for too many of them, or of their bytes."""
+def _unfold(buffer: Buffer, header: BatchHeader, rules: BatchRules, *, is_quick: bool) -> Buffer:
+    """The uncompressed records; raises MESSAGE_TOO_LARGE for too many of them, or of their bytes.
+
+    With `is_quick` LongCheck where unfolding them takes long.
+    """
     records_max = max(WALKED_RECORDS_MAX, rules.max_message_bytes // RECORD_BYTES_MIN)
     if header.record_count > records_max:
         raise KafkaError(
@@ -288,17 +318,15 @@ def _unfold(buffer: Buffer, header: BatchHeader, rules: BatchRules, may_take_lon
             f"the record batch holds {header.record_count} records; {records_max} are the most for this topic",
         )
     unfolded_max = max(UNFOLDED_BYTES_MAX, UNFOLDED_TIMES_MAX * rules.max_message_bytes)
-    if not may_take_long:
-        if header.record_count > QUICK_RECORDS_MAX:
-            raise LongCheck
+    if is_quick:
         unfolded_max = QUICK_UNFOLDED_BYTES_MAX
     body = memoryview(buffer)[HEADER_SIZE:]
     try:
         return decompressed_view(header.compression, body, min(unfolded_max, DECOMPRESSED_BYTES_MAX))
     except UnfoldsTooFar as error:
-        if may_take_long:
-            raise KafkaError(ErrorCode.message_too_large, error.message) from error
-        raise LongCheck from None
+        if is_quick:
+            raise LongCheck from None
+        raise KafkaError(ErrorCode.message_too_large, error.message) from error
 
 
 def _key_complaint(rules: BatchRules) -> str | None:

@@ -6,6 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 
 from barnabas.kernel.config import (
+    HTTP_ADDRESS_HELP,
+    LOG_FORMAT_HELP,
+    LOG_LEVEL_HELP,
+    MOVABLE_CLOCK_FILE_HELP,
     ConfigError,
     check_address,
     check_addresses_of_others,
@@ -40,14 +44,10 @@ class StorageConfig:
         "The place this node wishes for among the nodes at its first start, counted from 0: clients of a listener that "
         "advertises by port reach it at the listener's port plus this; -1 for the smallest that is free.",
     )
-    http_address: str = setting("127.0.0.1:0", "Where /metrics, /healthz and /readyz are; empty for nowhere.")
-    log_level: str = setting("INFO", "The least level that is logged: DEBUG, INFO, WARNING or ERROR.")
-    log_format: str = setting("text", "How log lines look: text for people or json for collectors.")
-    movable_clock_file: str = setting(
-        "",
-        "For tests: a file that says how far the clock is ahead. With it /clock moves the clock: never for a cluster "
-        "that matters.",
-    )
+    http_address: str = setting("127.0.0.1:0", HTTP_ADDRESS_HELP)
+    log_level: str = setting("INFO", LOG_LEVEL_HELP)
+    log_format: str = setting("text", LOG_FORMAT_HELP)
+    movable_clock_file: str = setting("", MOVABLE_CLOCK_FILE_HELP)
     num_recovery_threads_per_data_dir: int = setting(
         2, "Threads for each log directory that recover partitions at start."
     )

@@ -23,6 +23,18 @@ than one partition's producers (`REFUSED_PRODUCERS_MAX`), so that what was refus
 LANE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Record bytes of appends that may wait for one log directory; what comes on top is refused."""
 
+CHECKS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Record bytes of a node's appends that may wait for a look at their records, or behind such of their partition; what
+comes on top is refused. One partition gets a half of it."""
+
+CHECKS_LOOP_SHARE_MAX: Final = 0.25
+CHECKS_LOOP_SECONDS_MAX: Final = 0.01
+"""How much of the event loop's time may go into short looks at records, and how much of that may be saved up: what they
+take beyond it is a thread's."""
+
+RECORD_ERRORS_MAX: Final = 10_000
+"""Bad records of one append request that are named, over all its partitions: a small request can have millions."""
+
 SLOW_APPEND_SECONDS: Final = 0.05
 """An append on the event loop that took longer sends those after it to the directory's writer thread. On a machine
 whose processors are all busy, 0.02 s pass often enough without any disk."""

@@ -24,7 +24,7 @@ from barnabas.testing.ports import ReservedPorts
 READY_SECONDS_MAX: Final = 60.0
 """Far above what a start takes: a loaded machine is no failure, a start that never ends is."""
 
-STOP_SECONDS_MAX: Final = 60.0
+STOP_WAIT_SECONDS_MAX: Final = 60.0
 HTTP_SECONDS_MAX: Final = 15.0
 POLL_SECONDS: Final = 0.02
 LOG_BYTES_SHOWN: Final = 20_000
@@ -122,7 +122,7 @@ class ClusterProcess:
         assert self._process is not None, "the cluster is stopped already"
         self.resume()
         self._process.send_signal(number)
-        status = self._process.wait(STOP_SECONDS_MAX)
+        status = self._process.wait(STOP_WAIT_SECONDS_MAX)
         self._forget_process()
         return status
 
@@ -143,7 +143,7 @@ class ClusterProcess:
                 with contextlib.suppress(OSError):
                     self._process.stdin.write(b"end\n")
                     self._process.stdin.flush()
-                self._process.wait(STOP_SECONDS_MAX)
+                self._process.wait(STOP_WAIT_SECONDS_MAX)
                 self._forget_process()
         finally:
             self.kill_supervisor()
@@ -187,7 +187,7 @@ class ClusterProcess:
             piece = os.read(output.fileno(), 4096)
             if not piece:
                 assert self._process is not None
-                status = self._process.wait(STOP_SECONDS_MAX)
+                status = self._process.wait(STOP_WAIT_SECONDS_MAX)
                 raise ClusterFailed(f"barnabas up ended with status {status}:\n{self.log()}")
             line += piece
         return line
@@ -393,12 +393,12 @@ class ClusterProcess:
 def wait_until_stopped(pid: int) -> None:
     """Return when no thread of a process runs after SIGSTOP: until it takes effect, some answer a call or two more.
 
-    Raises ClusterFailed when that takes longer than STOP_SECONDS_MAX; a process that ended runs nothing either.
+    Raises ClusterFailed when that takes longer than STOP_WAIT_SECONDS_MAX; a process that ended runs nothing either.
     """
-    deadline = time.monotonic() + STOP_SECONDS_MAX
+    deadline = time.monotonic() + STOP_WAIT_SECONDS_MAX
     while not all(state in _STATES_AT_REST for state in thread_states(pid)):
         if time.monotonic() > deadline:
-            raise ClusterFailed(f"process {pid} still runs {STOP_SECONDS_MAX:g} s after SIGSTOP")
+            raise ClusterFailed(f"process {pid} still runs {STOP_WAIT_SECONDS_MAX:g} s after SIGSTOP")
         time.sleep(_STOP_POLL_SECONDS)
 
 

@@ -176,6 +176,8 @@ def test_added_configs(tmp_path: Path) -> None:
     assert configs.parse_added("a=1", file) == {"a": "1", "d": "4"}
     with pytest.raises(Refused):
         configs.parse_added("a", None)
+    with pytest.raises(Refused, match=r"open bracket in '\[compact': close it"):
+        configs.parse_added("a=1,cleanup.policy=[compact", None)
 
 
 def test_entities() -> None:
@@ -209,6 +211,8 @@ def test_one_way_of_resetting(tmp_path: Path) -> None:
     ):
         with pytest.raises(Refused):
             group_reset.check(one, other)
+    with pytest.raises(Refused, match="takes only one of --to-earliest, --shift-by"):
+        group_reset.check(scope(("t",)), way(to_earliest=True, shift_by=1))
     file = tmp_path / "offsets.csv"
     file.write_text("t,0,5\nt,1,6\n")
     assert group_reset.read_csv(file, "g", is_only=True) == {("t", 0): 5, ("t", 1): 6}
@@ -222,4 +226,8 @@ def test_one_way_of_resetting(tmp_path: Path) -> None:
 
 
 def test_several_properties_in_a_flag() -> None:
-    assert perf.split_properties(["acks=1,linger.ms=5", "a=b,c"]) == ["acks=1", "linger.ms=5", "a=b,c"]
+    words = ["acks=1,linger.ms=5", "a=b,c"]
+    assert perf.split_properties(words, "--producer-props") == ["acks=1", "linger.ms=5", "a=b,c"]
+    for words in (["foo"], ["a=b", "foo,c=d"]):
+        with pytest.raises(Refused, match="--producer-props 'foo"):
+            perf.split_properties(words, "--producer-props")

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from barnabas.controller.core.quorum import LEADER_EPOCH_MAX, Progress, describe_quorum
+from barnabas.controller.core.quorum import Progress, describe_quorum
 from barnabas.controller.fanout import Receiver
 from barnabas.controller.limits import LEASES_OF_THE_FORMER_MAX
 from barnabas.controller.presence import FIRST_ID, PRESENCE_PREFIX, RENEWALS_PER_LEASE, Presence
 from barnabas.controller.store.protocol import Store
 from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.messages.controller_pb2 import MetadataDelta
@@ -51,7 +52,7 @@ def test_the_epoch_fits_kafkas_field() -> None:
     answer = describe_quorum(
         leader_id=1, elected_at_revision=2**40, revision=2**40, voters={}, observers=[], now_ms=0
     )
-    assert answer.leader_epoch == LEADER_EPOCH_MAX
+    assert answer.leader_epoch == INT_MAX
 
 
 async def test_a_receiver_knows_how_far_it_is() -> None:

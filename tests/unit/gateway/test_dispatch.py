@@ -26,7 +26,7 @@ class Served:
 
     def __init__(self) -> None:
         self.gateway = Gateway()
-        budget = ByteBudget(2 * MIB * limits.DECODED_SHARES)
+        budget = ByteBudget(2 * MIB * limits.DECODED_ONE_PART_IN)
         self.gateway.parts = replace(self.gateway.parts, budget=budget)
         self.gateway.dispatcher = Dispatcher(HANDLERS, self.gateway.parts, RequestMetrics())
         self.asked: list[int] = []

@@ -26,7 +26,7 @@ from storage_harness import (
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
-from barnabas.gateway.plain_fetch import PlainFetches, WaitingFetch
+from barnabas.gateway.plain_fetch import LaterFetch, PlainFetches
 from barnabas.host.local_node import LocalNode
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.control import encode_marker
@@ -283,7 +283,7 @@ async def test_nothing_is_counted_of_what_is_left_to_the_general_way(broker: Bro
     assert broker.fetches.answer(fetch_frame(12, wanted), 0.0) is None
     waiting = fetch_frame(12, {"orders": [want(12, 0)]}, min_bytes=1 << 20, max_wait_ms=9_000)
     later = broker.fetches.answer(waiting, 0.0)
-    assert isinstance(later, WaitingFetch)
+    assert isinstance(later, LaterFetch)
     later.stop()
     assert (counts.reads, counts.bytes_out, counts.failed_reads) == before
 

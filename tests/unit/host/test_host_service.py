@@ -104,6 +104,8 @@ def test_what_both_wait_for_fits_into_the_time_that_a_stop_has() -> None:
         + storage_limits.CLOSING_SECONDS_MAX
     )
     assert gateway_limits.STOP_ANSWERS_SECONDS_MAX + node < STOP_SECONDS_MAX
+    starting = storage_limits.STARTING_SECONDS_MAX + storage_limits.CLOSING_SECONDS_MAX
+    assert gateway_limits.STOP_ANSWERS_SECONDS_MAX + starting < STOP_SECONDS_MAX
 
 
 def test_containers_are_given_that_time() -> None:

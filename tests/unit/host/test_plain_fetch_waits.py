@@ -18,7 +18,7 @@ from test_host_plain_fetch import (
     want,
 )
 
-from barnabas.gateway.plain_fetch import WaitingFetch
+from barnabas.gateway.plain_fetch import LaterFetch
 from barnabas.gateway.request_times import RequestTimes
 
 __all__ = ["broker"]
@@ -31,7 +31,7 @@ class Waiting:
 
     def __init__(self, broker: Broker, frame: bytes) -> None:
         later = broker.fetches.answer(frame, 0.0)
-        assert isinstance(later, WaitingFetch)
+        assert isinstance(later, LaterFetch)
         self.later = later
         self.times = RequestTimes(asyncio.get_running_loop().time(), len(frame))
         self.answers: list[Any] = []
@@ -108,6 +108,25 @@ async def test_a_session_goes_on_when_the_wait_is_over(broker: Broker) -> None:
             await broker.node.append(ORDERS, batch(expected), index=0)
         assert joined(await waiting.answer()) == joined(await general)
         assert sessions_of(broker.plain) == sessions_of(broker.general)
+
+
+async def test_a_session_that_waits_is_no_idle_one(broker: Broker) -> None:
+    """However long ago its last answer was: another may not take its place."""
+    end = broker.node.replica(ORDERS).high_watermark
+    opened, _ = await broker.ask(fetch_frame(17, {"orders": [want(17, 0, end)]}, session=(0, 0)))
+    sessions, clock = broker.plain.parts.fetch_sessions, broker.plain.clock
+    first = sessions.peek(int.from_bytes(opened[15:19]))
+    assert first is not None
+    later = sessions.open([], uses_topic_ids=True, now_ms=clock.now_ms())
+    assert later is not None
+    clock.advance(600_000)
+    waiting = Waiting(
+        broker, fetch_frame(17, {}, session=(first.session_id, first.epoch), max_wait_ms=LONG_MS)
+    )
+    sessions._slots_max = 2
+    assert sessions.open([], uses_topic_ids=True, now_ms=clock.now_ms()) is not None
+    assert (sessions.peek(first.session_id), sessions.peek(later.session_id)) == (first, None)
+    waiting.later.stop()
 
 
 async def test_who_leaves_is_not_called(broker: Broker) -> None:

@@ -136,6 +136,13 @@ def test_a_missing_file_is_named() -> None:
         load_config(Example, ["--config", "/nowhere/x"], {})
 
 
+def test_a_wrong_command_line_is_one_line_of_the_program_that_was_started() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^unrecognized arguments: foo: `python -m barnabas\.x --help` shows"
+    ):
+        load_config(Example, ["foo"], {}, program="python -m barnabas.x")
+
+
 def test_property_names_are_kafkas() -> None:
     assert property_name("log_dirs") == "log.dirs"
 

@@ -64,8 +64,8 @@ class Case:
         value = b"%d-" % number + bytes(size)
         records = [(self.clock.now_ms(), b"k%d" % (number % 4), value, ())]
         info = self.log.append_as_leader(encode_batch(records, **options), self.epoch)  # type: ignore[arg-type]
-        self.acknowledged[info.first_offset] = value
-        self.may_be_gone.discard(info.first_offset)
+        self.acknowledged[info.base_offset] = value
+        self.may_be_gone.discard(info.base_offset)
 
     def append_marker(self, *, committed: bool) -> None:
         marker = encode_marker(

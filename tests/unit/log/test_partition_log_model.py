@@ -65,8 +65,8 @@ def fill(log: PartitionLog, batches: list[list[tuple[int, bytes]]], epoch: int =
     model = []
     for batch in batches:
         info = log.append_as_leader(encode_batch([(t, None, v, ()) for t, v in batch]), epoch)
-        model += [Record(info.first_offset + i, t, None, v, ()) for i, (t, v) in enumerate(batch)]
-        assert info.last_offset == info.first_offset + len(batch) - 1
+        model += [Record(info.base_offset + i, t, None, v, ()) for i, (t, v) in enumerate(batch)]
+        assert info.last_offset == info.base_offset + len(batch) - 1
     return model
 
 

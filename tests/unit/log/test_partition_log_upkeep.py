@@ -317,7 +317,7 @@ def test_log_append_time(harness: Harness) -> None:
 def test_memory_views_are_taken_as_they_come(harness: Harness) -> None:
     log = harness.open(cleanup_policy=frozenset({"compact"}))
     message = memoryview(b"frame" + encode_batch([(harness.clock.now_ms(), b"k", b"v", ())], compression=2))
-    assert log.append_as_leader(message[5:], 0).first_offset == 0
+    assert log.append_as_leader(message[5:], 0).base_offset == 0
     follower = PartitionLog.open(
         str(harness.path / "f"), "t", 0, uuid.UUID(int=3), LogConfig(), harness.environment
     )
@@ -328,7 +328,7 @@ def test_a_coordinator_may_append_several_batches(harness: Harness) -> None:
     log = harness.open()
     one = encode_batch([(1, b"k", b"v", ())] * 3)
     info = log.append_as_leader(one + one, 0, origin=AppendOrigin.COORDINATOR)
-    assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 5, 6)
+    assert (info.base_offset, info.last_offset, log.log_end_offset) == (0, 5, 6)
 
 
 def test_another_topic_id_is_one_clear_error(harness: Harness) -> None:
@@ -415,12 +415,23 @@ def test_an_append_that_may_not_block_leaves_a_long_check_to_a_thread(harness: H
     log = harness.open(cleanup_policy=frozenset({"compact"}))
     now_ms = harness.clock.now_ms()
     long = encode_batch([(now_ms, b"k", None, ())] * 5_000, compression=4)
+
+    class Time:
+        def begin(self) -> bool:
+            return True
+
+        def end(self) -> None:
+            pass
+
+    time = Time()
+    assert log.needs_walk(long)
     with pytest.raises(WouldBlock):
-        log.append_as_leader(long, 0, may_block=False)
+        log.append_as_leader(long, 0, may_block=False, time=time)
+    checked = log.check(long)
     assert (log.size, log.log_end_offset) == (0, 0)
-    assert log.append_as_leader(long, 0).last_offset == 4_999
+    assert log.append_checked(checked, 0, may_block=False).last_offset == 4_999
     short = encode_batch([(now_ms, b"k", None, ())] * 100, compression=4)
-    assert log.append_as_leader(short, 0, may_block=False).first_offset == 5_000
+    assert log.append_as_leader(short, 0, may_block=False, time=time).base_offset == 5_000
 
 
 def test_an_append_that_may_not_block_does_not_wait_for_a_thread(harness: Harness) -> None:
@@ -443,4 +454,4 @@ def test_an_append_that_may_not_block_does_not_wait_for_a_thread(harness: Harnes
     finally:
         done.set()
         thread.join()
-    assert log.append_as_leader(batch, 0, may_block=False).first_offset == 1
+    assert log.append_as_leader(batch, 0, may_block=False).base_offset == 1

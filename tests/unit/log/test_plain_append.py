@@ -19,9 +19,9 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
+from barnabas.log.appender import LogAppender
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.plain_append import PlainAppender
 from barnabas.log.prepared_batches import AppendInfo
 from barnabas.records.batch import CRC_START, crc_of_tail
 from barnabas.records.record import encode_batch
@@ -37,15 +37,15 @@ def open_log(
     return PartitionLog.open(path, "t", 0, uuid.UUID(int=1), LogConfig(**settings), environment)
 
 
-def plain_of(log: PartitionLog) -> PlainAppender:
+def appender_of(log: PartitionLog) -> LogAppender:
     appender: Any = log.append_as_leader
-    plain: PlainAppender = appender.__self__._plain
-    return plain
+    found: LogAppender = appender.__self__
+    return found
 
 
 def without_plain(log: PartitionLog) -> PartitionLog:
-    plain: Any = plain_of(log)
-    plain.append = lambda *_: None
+    appender: Any = appender_of(log)
+    appender.append_plain = lambda *_: None
     return log
 
 
@@ -202,11 +202,11 @@ def log(tmp_path: Path) -> PartitionLog:
 
 
 def test_a_plain_batch_is_taken(log: PartitionLog) -> None:
-    plain = plain_of(log)
-    assert plain.append(batch(), 3) == AppendInfo(0, 0, -1, 0, False)
-    assert plain.append(memoryview(batch(count=3)), 3) == AppendInfo(1, 3, -1, 0, False)
+    appender = appender_of(log)
+    assert appender.append_plain(batch(), 3) == AppendInfo(0, 0, -1, 0, False)
+    assert appender.append_plain(memoryview(batch(count=3)), 3) == AppendInfo(1, 3, -1, 0, False)
     numbered = batch(producer_id=7, producer_epoch=0, base_sequence=0)
-    assert plain.append(numbered, 3) == AppendInfo(4, 4, -1, 0, False)
+    assert appender.append_plain(numbered, 3) == AppendInfo(4, 4, -1, 0, False)
     assert log.log_end_offset == log.producer_state.end_offset == 5
 
 
@@ -231,26 +231,26 @@ def test_a_plain_batch_is_taken(log: PartitionLog) -> None:
 def test_what_is_not_plain_is_left_alone(log: PartitionLog, records: bytes, leader_epoch: int) -> None:
     log.append_as_leader(batch(producer_id=7, producer_epoch=0, base_sequence=0), 3)
     before = state_of(log)
-    assert plain_of(log).append(records, leader_epoch) is None
+    assert appender_of(log).append_plain(records, leader_epoch) is None
     assert state_of(log) == before
 
 
 def test_it_waits_for_nobody_who_holds_the_lock(log: PartitionLog) -> None:
     is_held, may_end = threading.Event(), threading.Event()
-    plain: Any = plain_of(log)
+    appender: Any = appender_of(log)
 
     def hold() -> None:
-        with plain._locks.hold_log_end():
+        with appender._locks.hold_log_end():
             is_held.set()
             may_end.wait(20)
 
     thread = threading.Thread(target=hold)
     thread.start()
     assert is_held.wait(20)
-    assert plain_of(log).append(batch(), 3) is None
+    assert appender_of(log).append_plain(batch(), 3) is None
     may_end.set()
     thread.join()
-    assert plain_of(log).append(batch(), 3) is not None
+    assert appender_of(log).append_plain(batch(), 3) is not None
 
 
 def test_what_the_disk_refuses_leaves_nothing(tmp_path: Path) -> None:
@@ -266,44 +266,44 @@ def test_what_the_disk_refuses_leaves_nothing(tmp_path: Path) -> None:
 
     files.pwritev = half
     with pytest.raises(KafkaError) as refused:
-        plain_of(log).append(batch(), 3)
+        appender_of(log).append_plain(batch(), 3)
     assert refused.value.code == ErrorCode.kafka_storage_error
     assert state_of(log) == before
     assert (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size == log.size
     files.pwritev = write
-    assert plain_of(log).append(batch(), 3) is not None
+    assert appender_of(log).append_plain(batch(), 3) is not None
 
 
 def test_an_empty_log_takes_no_more_than_a_segment_holds(log: PartitionLog) -> None:
-    assert plain_of(log).append(batch(size=1_000), 3) is None
+    assert appender_of(log).append_plain(batch(size=1_000), 3) is None
 
 
 def test_an_epoch_that_waits_for_the_lock_fences_older_ones(log: PartitionLog) -> None:
-    plain: Any = plain_of(log)
-    plain._locks.next_epoch = 4
-    assert plain.append(batch(), 3) is None
+    appender: Any = appender_of(log)
+    appender._locks.next_epoch = 4
+    assert appender.append_plain(batch(), 3) is None
     assert log.log_end_offset == 0
 
 
 def test_what_a_failed_write_left_is_removed_first(log: PartitionLog) -> None:
-    plain: Any = plain_of(log)
-    plain._roller.is_unclear = True
-    assert plain.append(batch(), 3) is None
-    assert log.append_as_leader(batch(), 3).first_offset == 0
-    assert plain.append(batch(), 3) == AppendInfo(1, 1, -1, 0, False)
+    appender: Any = appender_of(log)
+    appender._roller.is_unclear = True
+    assert appender.append_plain(batch(), 3) is None
+    assert log.append_as_leader(batch(), 3).base_offset == 0
+    assert appender.append_plain(batch(), 3) == AppendInfo(1, 1, -1, 0, False)
 
 
 def test_what_was_refused_is_awaited_until_it_comes(log: PartitionLog) -> None:
     first, second = (batch(producer_id=7, producer_epoch=0, base_sequence=number) for number in (0, 1))
     log.refused.add(first)
-    assert plain_of(log).append(second, 3) is None
-    assert plain_of(log).append(first, 3) is not None
+    assert appender_of(log).append_plain(second, 3) is None
+    assert appender_of(log).append_plain(first, 3) is not None
     assert len(log.refused) == 0
-    assert plain_of(log).append(second, 3) is not None
+    assert appender_of(log).append_plain(second, 3) is not None
 
 
 def test_a_closed_log_takes_nothing(log: PartitionLog) -> None:
     log.close()
     with pytest.raises(KafkaError) as refused:
-        plain_of(log).append(batch(), 3)
+        appender_of(log).append_plain(batch(), 3)
     assert refused.value.code == ErrorCode.kafka_storage_error

@@ -239,3 +239,20 @@ def test_what_is_durable_outlives_the_power(seed: int) -> None:
         run.check()
         run.append()
         assert read(run.log) == run.appended
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_power_that_goes_behind_a_truncation_leaves_no_hole(seed: int) -> None:
+    """What was cut off may be there again, but never a later part of it behind an earlier one that is gone."""
+    run = Run(0)
+    while len(run.log.segments) < 4:
+        run.append()
+    run.close()
+    end = run.log.log_end_offset
+    assert run.log.truncate_to(1) == 1
+    run.files.disk.lose_power(random.Random(seed))
+    run.durable_end = 0
+    run.open()
+    found = list(read(run.log))
+    assert found == list(range(len(found)))
+    assert 1 <= run.log.log_end_offset == len(found) <= end

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.kafka_values import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord, NodeRecord
 from barnabas.metadata.config_def import ConfigType
 from barnabas.metadata.effective import (
-    CLIENT_METRICS_RESOURCE,
-    GROUP_RESOURCE,
     ConfigSource,
     EffectiveSetting,
     dynamic_broker_value,
@@ -20,7 +24,7 @@ from barnabas.metadata.effective import (
     effective_topic_settings,
     topic_setting_text,
 )
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, config_key, node_key
+from barnabas.metadata.image import MetadataImage, config_key, node_key
 
 TOPIC, DYNAMIC, CLUSTER, STATIC, DEFAULT, CLIENT_METRICS, GROUP = ConfigSource
 

@@ -223,17 +223,69 @@ def test_whatever_the_records_are_the_walk_ends_as_decoding_them_does(records: b
             list(walk_records(header, records))
 
 
-def test_what_takes_long_is_not_checked_without_asking() -> None:
-    rules = Rules(is_compacted=True)
+class Time:
+    """A WalkTime that grants what it is told to."""
+
+    def __init__(self, *, is_left: bool = True) -> None:
+        self.is_left = is_left
+        self.is_running = False
+        self.walks = 0
+
+    def begin(self) -> bool:
+        self.is_running = self.is_left
+        return self.is_left
+
+    def end(self) -> None:
+        assert self.is_running
+        self.is_running = False
+        self.walks += 1
+
+
+def test_what_takes_long_is_not_checked_where_others_wait() -> None:
+    rules, time = Rules(is_compacted=True), Time()
     many = encode_batch([(NOW, b"k", None, ())] * (validate.QUICK_RECORDS_MAX + 1))
     wide = encode_batch([(NOW, b"k", bytes(validate.QUICK_UNFOLDED_BYTES_MAX), ())], compression=4)
     for batch in (many, wide):
         header = check_framing(batch)
         with pytest.raises(validate.LongCheck):
-            check_client_batch(batch, header, rules, NOW, may_take_long=False)
+            check_client_batch(batch, header, rules, NOW, time=time)
         check_client_batch(batch, header, rules, NOW)
+    assert (time.walks, time.is_running) == (1, False), "what was unfolded for nothing took its time"
     few = encode_batch([(NOW, b"k", None, ())] * validate.QUICK_RECORDS_MAX)
-    check_client_batch(few, check_framing(few), rules, NOW, may_take_long=False)
+    check_client_batch(few, check_framing(few), rules, NOW, time=time)
+    assert (time.walks, time.is_running) == (2, False)
+
+
+@pytest.mark.parametrize("key", [b"k", None])
+def test_no_time_is_left_for_a_walk(key: bytes | None) -> None:
+    rules, batch = Rules(is_compacted=True), encode_batch([(NOW, key, b"v", ())])
+    with pytest.raises(validate.LongCheck):
+        check_client_batch(batch, check_framing(batch), rules, NOW, time=Time(is_left=False))
+    check_client_batch(batch, check_framing(batch), Rules(), NOW, time=Time(is_left=False))
+
+
+def test_a_walk_that_finds_something_took_its_time_too() -> None:
+    batch, time = encode_batch([(NOW, None, b"v", ())]), Time()
+    with pytest.raises(InvalidRecords):
+        check_client_batch(batch, check_framing(batch), Rules(is_compacted=True), NOW, time=time)
+    assert (time.walks, time.is_running) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("batch", "rules", "is_needed"),
+    [
+        (GOOD, Rules(), False),
+        (GOOD, Rules(is_compacted=True), True),
+        (GOOD, Rules(message_timestamp_before_max_ms=1_000), True),
+        (encode_batch([(NOW + 3_600_001, b"k", b"v", ())]), Rules(), True),
+        (encode_batch([(NOW + 3_600_001, b"k", b"v", ())]), Rules(is_log_append_time=True), False),
+        (GOOD[:60], Rules(is_compacted=True), False),
+    ],
+)
+def test_which_records_have_to_be_looked_at(batch: bytes, rules: Rules, is_needed: bool) -> None:
+    assert validate.needs_walk(batch, rules, NOW) == is_needed
+    if not is_needed and len(batch) > 60:
+        check_client_batch(batch, check_framing(batch), rules, NOW, time=Time(is_left=False))
 
 
 def test_a_batch_unfolds_to_no_more_than_its_topic_s_limit_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import Files, SystemFiles
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.kernel.threads import SystemThreads, Threads
 from barnabas.links.storage_messages import FetchedResult
 from barnabas.messages.metadata_pb2 import (
@@ -35,7 +36,6 @@ from barnabas.messages.storage_pb2 import (
     PartitionFetchResult,
 )
 from barnabas.metadata.image import (
-    TOPIC_RESOURCE,
     MetadataImage,
     config_key,
     coordinator_key,
@@ -48,6 +48,7 @@ from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.directories.record_checks import RecordChecks
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.handlers.append import AppendHandler
@@ -140,7 +141,10 @@ class StorageHarness:
         self.node_id = node_id
         paths = [str(directory), *(str(each) for each in others)]
         pools = threads or SystemThreads()
-        self.lanes = {path: DirectoryLane(path, pools, is_alone=len(paths) == 1) for path in paths}
+        self.checks = RecordChecks(pools)
+        self.lanes = {
+            path: DirectoryLane(path, pools, checks=self.checks, is_alone=len(paths) == 1) for path in paths
+        }
         self.directories = LogDirectories.open(
             paths,
             CLUSTER_ID,
@@ -324,6 +328,7 @@ async def run_node(
         for lane in harness.lanes.values():
             lane.close()
             await asyncio.to_thread(lane.join)
+        harness.checks.close()
         if crash:
             harness.directories.abandon()
         else:

@@ -52,6 +52,18 @@ def test_a_variable_is_checked_as_the_file_is(variable: str, text: str) -> None:
         load({f"BARNABAS_{variable}": text})
 
 
+def test_a_name_that_nobody_knows_is_told_with_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "storage.properties"
+    file.write_text("log.retention.hour=3\n")
+    with pytest.raises(
+        ConfigError, match=rf"^{file}: Unknown broker setting log\.retention\.hour: did you mean"
+    ):
+        load({}, "--config", str(file))
+    file.write_text("log.retention.hours=3\n")
+    with pytest.raises(ConfigError, match=r"^Invalid value soon for configuration log\.roll\.hours"):
+        load({"BARNABAS_LOG_ROLL_HOURS": "soon"}, "--config", str(file))
+
+
 def test_every_broker_setting_has_a_variable_of_its_own() -> None:
     variables = {variable_of(name) for name in BROKER_SETTINGS}
     assert len(variables) == len(BROKER_SETTINGS)

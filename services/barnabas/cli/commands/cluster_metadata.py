@@ -11,6 +11,7 @@ import typer
 from barnabas.cli.commands import flags
 from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import Column, OutputFormat, say, show_rows
+from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 
 if TYPE_CHECKING:
     from barnabas.cli.kafka.connection import Connection
@@ -32,8 +33,6 @@ QUORUM_COLUMNS: Final = (
     Column("lastCaughtUpTimestamp", "LAST-CAUGHT-UP", is_number=True),
 )
 STATUS_COLUMNS: Final = (Column("name", "PROPERTY", "cyan"), Column("value", "VALUE"))
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""UpgradeType of UpdateFeatures (KIP-778)."""
 
 FEATURE_ACTIONS: Final = ("describe", "upgrade", "downgrade", "disable")
 
@@ -204,7 +203,7 @@ def unregister(
     command_config: flags.ClusterConfig = None,
     command_property: flags.CommandProperty = None,
 ) -> None:
-    """Make the cluster forget a broker that has gone for good (kafka-cluster unregister)."""
+    """Make a cluster forget a broker that has gone (kafka-cluster unregister): Kafka's, ours does not serve it yet."""
     flags.refuse_controller(bootstrap_controller)
     connection = flags.connect(bootstrap_server, command_config, command_property)
     from barnabas.cli.kafka import requests

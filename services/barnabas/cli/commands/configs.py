@@ -205,6 +205,9 @@ def parse_added(text: str, path: Path | None) -> dict[str, str]:
         except OSError as error:
             raise usage(f"cannot read {path} ({error.strerror})") from error
     # A comma inside square brackets belongs to the value; brackets around a whole value are taken off.
+    opened = re.search(r"\[[^\]]*\Z", text)
+    if opened is not None:
+        raise usage(f"--add-config has an open bracket in {opened[0]!r}: close it with ]")
     for word in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
         name, separator, value = word.strip().partition("=")
         if not separator or not name:

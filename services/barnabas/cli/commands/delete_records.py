@@ -85,8 +85,15 @@ app = flags.application(delete_records)
 
 
 def check_there(topics: Mapping[str, Any], asked: Iterable[tuple[str, int, int]]) -> None:
-    """Raise Refused for a partition that the cluster does not have: librdkafka would say something else of it."""
+    """Raise Refused for what no cluster deletes, or does not have: librdkafka would say something else of it."""
+    from barnabas.cli.kafka.topics import INTERNAL
+
     for name, number, _ in asked:
+        if name in INTERNAL:
+            raise Refused(
+                f"{name} is the cluster's own: `barnabas groups --delete-offsets` forgets what a group committed; "
+                "nothing was deleted"
+            )
         if name not in topics:
             raise Refused(
                 f"no topic {name}: `barnabas topics --list` shows what there is; nothing was deleted"

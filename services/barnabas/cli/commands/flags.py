@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -104,7 +105,8 @@ def connect(
     """The cluster that the flags name; imports librdkafka only now."""
     from barnabas.cli.kafka.connection import connect as connect_with
 
-    return connect_with(bootstrap, command_config, properties)
+    # Typer takes `-b ''` (a script's empty variable, say) for an address, and asks the environment no more.
+    return connect_with(bootstrap or os.environ.get(BOOTSTRAP_VARIABLE, ""), command_config, properties)
 
 
 def refuse_controller(address: str) -> None:

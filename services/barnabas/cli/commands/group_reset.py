@@ -65,7 +65,10 @@ def check(scope: Scope, way: Way) -> None:
         "--by-duration": bool(way.by_duration),
         "--from-file": scope.from_file is not None,
     }
-    if sum(ways.values()) != 1:
+    given = [flag for flag, is_given in ways.items() if is_given]
+    if len(given) > 1:
+        raise usage(f"groups --reset-offsets takes only one of {', '.join(given)}")
+    if not given:
         raise usage(f"groups --reset-offsets needs one of {', '.join(ways)}")
     if scope.from_file is None and bool(scope.topics) == scope.is_all_topics:
         raise usage("groups --reset-offsets needs --topic or --all-topics")
@@ -188,7 +191,10 @@ def _partitions(
                 raise Refused(f"no topic {topic}: `barnabas topics --list` shows what there is")
             there = set(topics[topic].partitions)
             if numbers is not None and numbers - there:
-                raise Refused(f"topic {topic} has no partition {min(numbers - there)}")
+                raise Refused(
+                    f"topic {topic} has no partition {min(numbers - there)}: `barnabas topics --describe --topic "
+                    f"{topic}` shows what there is"
+                )
             partitions.update((topic, number) for number in (there if numbers is None else numbers))
     return sorted(partitions)
 

@@ -86,7 +86,7 @@ def parse_states(words: Iterable[str]) -> set[ConsumerGroupState]:
     known = {name.lower(): state for state, name in STATES.items()}
     unknown = [word for word in words if word.lower() not in known]
     if unknown:
-        raise usage(f"no group state is called {', '.join(unknown)}: {', '.join(STATES.values())}")
+        raise usage(f"--state {','.join(unknown)}: one of {', '.join(STATES.values())}")
     return {known[word.lower()] for word in words}
 
 
@@ -98,7 +98,7 @@ def parse_types(words: Iterable[str]) -> set[str]:
         if word.lower() in ("share", "streams"):
             raise usage(f"{word.lower()} groups are not seen by this command: use kafka-groups for them")
         if word.lower() not in known:
-            raise usage(f"no group type is called {word}: {', '.join(known)}")
+            raise usage(f"--type {word}: one of {', '.join(known)}")
         found.add(known[word.lower()])
     return found
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
@@ -182,6 +183,8 @@ def groups(
         return
     given = zip(ACTIONS, (list_, describe, delete, delete_offsets, reset_offsets), strict=True)
     what = flags.chosen(dict(given), action, "groups")
+    if reset.export and what != "reset-offsets":
+        raise usage(f"--export belongs to groups --reset-offsets, not to --{what}")
     named = [*(group or ()), *(names or ())]
     check_named(what, named, is_all=all_groups)
     connection = flags.connect(bootstrap_server, command_config, with_timeout(timeout, command_property))
@@ -213,6 +216,21 @@ class GroupsCommand(ShellCommand):
         "--state": OptionalValue("--in-state", ("--state",), lambda text: _are_words(text, STATE_NAMES)),
         "--type": OptionalValue("--of-type", ("--type",), lambda text: _are_words(text, TYPE_NAMES)),
     }
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, listed_by(args))
+
+
+def listed_by(arguments: Sequence[str]) -> list[str]:
+    """The same where groups are listed: the word behind --state or --type is its value then, whatever it is."""
+    words = list(arguments)
+    if "--list" not in words and "list" not in words[:1]:
+        return words
+    valued = {flag: found.valued for flag, found in GroupsCommand.optional_values.items()}
+    for at, (word, following) in enumerate(itertools.pairwise(words)):
+        if word in valued and not following.startswith("-") and following not in ACTIONS:
+            words[at] = valued[word]
+    return words
 
 
 def _are_words(text: str, known: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from barnabas.cli.commands import flags
-from barnabas.cli.refusal import usage
+from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, show_rows
 
 COLUMNS: Final = (
@@ -38,14 +38,19 @@ def log_dirs(
     connection = flags.connect(bootstrap_server, command_config, command_property)
     from barnabas.cli.kafka import requests
 
-    brokers = connection.cluster(connection.admin()).brokers
+    cluster = connection.cluster(connection.admin())
+    brokers = cluster.brokers
     if not all(word.strip().isdigit() for word in broker_list.split(",") if broker_list):
         raise usage(f"--broker-list {broker_list}: write broker ids with commas")
     wanted = [int(word) for word in broker_list.split(",")] if broker_list else sorted(brokers)
     missing = [str(number) for number in wanted if number not in brokers]
     if missing:
         raise usage(f"no broker {', '.join(missing)}: `barnabas cluster brokers` shows what there is")
-    topics = {*topic_list.split(","), *(names or ())} if topic_list or names else None
+    named = [*(word.strip() for word in topic_list.split(",")), *(names or ())]
+    topics = {name for name in named if name} or None
+    unknown = sorted((topics or set()) - cluster.topics.keys())
+    if unknown:
+        raise Refused(f"no topic {', '.join(unknown)}: `barnabas topics --list` shows what there is")
     rows = []
     for number in wanted:
         results = requests.describe_log_dirs(connection, brokers[number].host, brokers[number].port)

@@ -77,7 +77,7 @@ def produce(
     pace.check()
     properties = [
         *(command_property or ()),
-        *split_properties([*(producer_props or ()), *property_words]),
+        *split_properties([*(producer_props or ()), *property_words], "--producer-props"),
     ]
     connection = flags.connect(bootstrap_server, command_config, properties)
     from barnabas.cli.commands import perf_produce
@@ -152,7 +152,7 @@ def consume(
     topic = flags.one_topic(name, topic, "perf consume")
     if bool(topic) == bool(include):
         raise usage("perf consume needs a topic, or --include with a regular expression")
-    properties = [*(command_property or ()), *split_properties(consumer_props)]
+    properties = [*(command_property or ()), *split_properties(consumer_props, "--consumer-props")]
     connection = flags.connect(bootstrap_server, command_config, properties)
     from barnabas.cli.commands import perf_consume
 
@@ -203,12 +203,17 @@ def java_time_format(pattern: str) -> str:
     return found
 
 
-def split_properties(words: list[str] | None) -> list[str]:
-    """`acks=1,linger.ms=5` as well as one property a flag; a comma before a word without = belongs to the value."""
+def split_properties(words: list[str] | None, flag: str) -> list[str]:
+    """`acks=1,linger.ms=5` as well as one property a flag; a comma before a word without = belongs to the value.
+
+    Raises Refused that names `flag` for a word that is no property.
+    """
     found: list[str] = []
     for word in words or ():
+        if "=" not in word.partition(",")[0]:
+            raise usage(f"{flag} {word!r} has no value: write it as NAME=VALUE")
         for part in word.split(","):
-            if "=" in part or not found:
+            if "=" in part:
                 found.append(part)
             else:
                 found[-1] += f",{part}"

@@ -213,8 +213,7 @@ def produce(
 
     is_json = json_ or input_ is InputFormat.json
     topic = flags.one_topic(name, topic, "produce", advice="a file to send is named by --file")
-    if not topic and not is_json:
-        raise usage("produce needs a topic: barnabas produce TOPIC")
+    check_topic(topic, is_json=is_json)
     if not delimiter:
         raise usage("--delimiter is empty")
     properties = reader.properties()
@@ -243,6 +242,19 @@ def produce(
     )
     with sender, size_errors_named():
         send_all(sender, content, shape)
+
+
+def check_topic(topic: str, *, is_json: bool) -> None:
+    """Raise Refused for a topic that no cluster can have, and for none where the records do not name theirs."""
+    if not topic:
+        if is_json:
+            return
+        raise usage("produce needs a topic: barnabas produce TOPIC")
+    from barnabas.metadata.topic_names import topic_name_problem
+
+    problem = topic_name_problem(topic)
+    if problem is not None:
+        raise usage(f"--topic is no valid name: {problem}")
 
 
 class ProduceCommand(ShellCommand):

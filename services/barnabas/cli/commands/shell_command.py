@@ -40,7 +40,12 @@ class ShellCommand(TyperCommand):
 
             typer.echo(f"barnabas {__version__}")
             raise typer.Exit
-        return super().parse_args(ctx, spelled_out(args, self.optional_values))
+        try:
+            return super().parse_args(ctx, spelled_out(args, self.optional_values))
+        except Exception as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]  # a usage error that does not say of which command
+            raise
 
 
 def spelled_out(arguments: Sequence[str], optional_values: Mapping[str, OptionalValue]) -> list[str]:

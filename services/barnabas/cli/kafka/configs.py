@@ -15,12 +15,25 @@ from confluent_kafka.admin import AdminClient
 from barnabas.cli.kafka import answers
 from barnabas.cli.kafka.admin_types import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 from barnabas.cli.kafka.connection import Connection
+from barnabas.kernel.kafka_values import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    DELETE_CONFIG,
+    GROUP_RESOURCE,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+)
 
-RESOURCE_TYPES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
-"""Kafka's numbers for what has configs (ConfigResource.Type)."""
+RESOURCE_TYPES: Final = {
+    "topic": TOPIC_RESOURCE,
+    "broker": BROKER_RESOURCE,
+    "broker-logger": BROKER_LOGGER_RESOURCE,
+    "client-metrics": CLIENT_METRICS_RESOURCE,
+    "group": GROUP_RESOURCE,
+}
 
 _KNOWN_TO_LIBRDKAFKA: Final = ("topic", "broker", "group")
-_SET, _DELETE = 0, 1
 _OWN_SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
     ConfigSource.DYNAMIC_BROKER_CONFIG.value,
@@ -108,8 +121,10 @@ def change(
         return
     from barnabas.cli.kafka import requests
 
-    operations: list[tuple[str, int, str | None]] = [(key, _SET, value) for key, value in values.items()]
-    operations += [(key, _DELETE, None) for key in deleted]
+    operations: list[tuple[str, int, str | None]] = [
+        (key, SET_CONFIG, value) for key, value in values.items()
+    ]
+    operations += [(key, DELETE_CONFIG, None) for key in deleted]
     requests.alter_configs(connection, RESOURCE_TYPES[kind], name, operations, is_dry_run=is_dry_run)
 
 

@@ -96,7 +96,7 @@ def connect(
 ) -> Connection:
     """The connection that the flags describe: --bootstrap-server, else the file's, else localhost:9092."""
     properties = read_properties(command_config) if command_config else {}
-    properties.update(for_librdkafka(parse_pairs(pairs or (), "--command-property")))
+    properties.update(for_librdkafka(parse_pairs(pairs or (), "-X/--command-property")))
     named = properties.pop("bootstrap.servers", "") or properties.pop("metadata.broker.list", "")
     return Connection(bootstrap or named or DEFAULT_BOOTSTRAP, properties)
 

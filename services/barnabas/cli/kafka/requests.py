@@ -78,6 +78,11 @@ def update_features(
 def unregister_broker(connection: Connection, broker_id: int) -> None:
     """Make the cluster forget a broker that has gone for good."""
     with open_bootstrap(connection) as broker:
+        if UNREGISTER_BROKER not in broker.versions():
+            raise Refused(
+                f"broker {broker_id} stays known: this cluster does not serve UnregisterBroker yet. A broker that has "
+                "gone is fenced, which is enough"
+            )
         answer = broker.ask(request_schema(UNREGISTER_BROKER, 0)(broker_id=broker_id))
     check(answer.error_code, f"cannot unregister broker {broker_id}", answer.error_message)
 
@@ -144,6 +149,8 @@ def delete_group_offsets(
     host, port = _coordinator(connection, group)
     with PlainConnection(connection, host, port) as broker:
         answer = broker.ask(schema(group_id=group, topics=topics))
+    if answer.error_code == ErrorCode.group_id_not_found:
+        raise Refused(f"no group {group}: `barnabas groups --list` shows what there is; nothing was deleted")
     check(answer.error_code, f"cannot delete offsets of group {group}")
     return {
         (found.name, found_part.partition_index): int(found_part.error_code)

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import (
+    APPEND_CONFIG,
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    DELETE_CONFIG,
+    GROUP_RESOURCE,
+    SET_CONFIG,
+    SUBTRACT_CONFIG,
+    TOPIC_RESOURCE,
+)
 from barnabas.messages.controller_pb2 import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -29,20 +39,12 @@ from barnabas.metadata.client_metrics_settings import (
     validate_client_metrics_settings,
 )
 from barnabas.metadata.config_def import ConfigDef, ConfigType, split_list
-from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, effective_broker_setting
+from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.group_settings import group_setting, validate_group_settings
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, config_key
+from barnabas.metadata.image import MetadataImage, config_key
 from barnabas.metadata.topic_names import check_topic_name
 from barnabas.metadata.topic_settings import topic_setting, validate_topic_settings
 from barnabas.metadata.validators import ConfigValue
-
-SET: Final = 0
-DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
-
-BROKER_LOGGER_RESOURCE: Final = 8
-"""Kafka's ConfigResource type of the log levels of a broker."""
 
 
 def alter_configs(
@@ -75,7 +77,9 @@ def _alter(image: MetadataImage, change: ConfigResourceChange) -> list[MetadataR
     for operation in change.operations:
         # What nobody knows any more can still be deleted.
         value = (
-            None if operation.operation == DELETE else _value_after(change.resource_type, after, operation)
+            None
+            if operation.operation == DELETE_CONFIG
+            else _value_after(change.resource_type, after, operation)
         )
         if value is None:
             after.pop(operation.name, None)
@@ -186,12 +190,13 @@ def _check_operations(change: ConfigResourceChange) -> None:
     names = [operation.name for operation in change.operations]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.invalid_request, "Error due to duplicate config keys")
-    unknown = [
-        str(op.operation) for op in change.operations if op.operation not in (SET, DELETE, APPEND, SUBTRACT)
-    ]
+    operations = (SET_CONFIG, DELETE_CONFIG, APPEND_CONFIG, SUBTRACT_CONFIG)
+    unknown = [str(op.operation) for op in change.operations if op.operation not in operations]
     if unknown:
         raise KafkaError(ErrorCode.invalid_request, f"Unknown operations type {', '.join(unknown)}")
-    nulls = [op.name for op in change.operations if op.operation != DELETE and not op.HasField("value")]
+    nulls = [
+        op.name for op in change.operations if op.operation != DELETE_CONFIG and not op.HasField("value")
+    ]
     if nulls:
         raise KafkaError(ErrorCode.invalid_request, f"Null value not supported for : {','.join(nulls)}")
 
@@ -209,9 +214,9 @@ def _definition(resource_type: int, name: str) -> ConfigDef:
 def _value_after(resource_type: int, values: dict[str, str], operation: ConfigOperation) -> str:
     """The text that the operation makes of the setting in `values`."""
     definition = _definition(resource_type, operation.name)
-    if operation.operation == SET:
+    if operation.operation == SET_CONFIG:
         return operation.value
-    verb = "append" if operation.operation == APPEND else "subtract"
+    verb = "append" if operation.operation == APPEND_CONFIG else "subtract"
     # Kafka takes the lists of client metrics for texts here.
     if definition.type is not ConfigType.LIST or resource_type == CLIENT_METRICS_RESOURCE:
         raise KafkaError(
@@ -221,8 +226,8 @@ def _value_after(resource_type: int, values: dict[str, str], operation: ConfigOp
     before = values.get(operation.name)
     entries = list(split_list(before if before is not None else definition.default or ""))
     for entry in split_list(operation.value):
-        if operation.operation == APPEND and entry not in entries:
+        if operation.operation == APPEND_CONFIG and entry not in entries:
             entries.append(entry)
-        elif operation.operation == SUBTRACT and entry in entries:
+        elif operation.operation == SUBTRACT_CONFIG and entry in entries:
             entries.remove(entry)
     return ",".join(entries)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.messages.controller_pb2 import (
     DeletedTopic,
     DeleteTopicsRequest,
@@ -21,7 +22,6 @@ from barnabas.messages.controller_pb2 import (
 )
 from barnabas.messages.metadata_pb2 import DeletedTopicRecord, MetadataRecord
 from barnabas.metadata.image import (
-    TOPIC_RESOURCE,
     MetadataImage,
     TopicImage,
     config_key,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from barnabas.messages.controller_pb2 import (
     FeatureUpdate,
     ResourceResult,
@@ -15,10 +14,6 @@ from barnabas.messages.controller_pb2 import (
 from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_LEVELS, SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataImage, feature_key
-
-UPGRADE: Final = 1
-SAFE_DOWNGRADE: Final = 2
-UNSAFE_DOWNGRADE: Final = 3
 
 
 def finalize_release_levels(image: MetadataImage) -> Decision[None]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.messages.controller_pb2 import DescribeQuorumResponse, QuorumReplica
 
-LEADER_EPOCH_MAX: Final = 2**31 - 1
 UNKNOWN_TIMESTAMP: Final = -1
 
 
@@ -38,7 +38,7 @@ def describe_quorum(
     """
     return DescribeQuorumResponse(
         leader_id=leader_id,
-        leader_epoch=min(elected_at_revision, LEADER_EPOCH_MAX),
+        leader_epoch=min(elected_at_revision, INT_MAX),
         high_watermark=revision,
         voters=[
             QuorumReplica(

@@ -18,6 +18,7 @@ from barnabas.controller.core.decision import (
 )
 from barnabas.controller.core.placement import place_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.messages.controller_pb2 import (
     CreatedTopic,
     CreateTopicsRequest,
@@ -29,7 +30,6 @@ from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord, TopicRe
 from barnabas.metadata.image import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
-    TOPIC_RESOURCE,
     MetadataImage,
     config_key,
     topic_key,

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from barnabas.gateway.clients.listeners import Endpoint
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from barnabas.metadata.broker_rules import is_dynamic
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.client_metrics_settings import CLIENT_METRICS_SETTINGS
 from barnabas.metadata.effective import (
-    CLIENT_METRICS_RESOURCE as CLIENT_METRICS_RESOURCE,
-)
-from barnabas.metadata.effective import (
-    GROUP_RESOURCE,
     ConfigSource,
     ConfigSynonym,
     EffectiveSetting,
@@ -26,11 +29,8 @@ from barnabas.metadata.effective import (
     static_settings,
 )
 from barnabas.metadata.group_settings import GROUP_SETTINGS
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topic_names import check_topic_name
-
-BROKER_LOGGER_RESOURCE: Final = 8
-
 
 Described = Iterator[tuple[EffectiveSetting, bool]]
 """(setting, is it read-only)."""

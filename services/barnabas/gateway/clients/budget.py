@@ -17,7 +17,7 @@ def node_share_bytes(budget_bytes: int) -> int:
     """What may wait for one storage node of a budget of `budget_bytes` (0 or less: no limit)."""
     if budget_bytes <= 0:
         return UNANSWERED_BYTES_MAX
-    return budget_bytes // limits.NODE_SHARES
+    return budget_bytes // limits.NODE_ONE_PART_IN
 
 
 class RefusalPace:

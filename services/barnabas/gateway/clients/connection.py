@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import partial
 from time import perf_counter
 from types import MappingProxyType
@@ -64,8 +64,9 @@ class Connection(asyncio.Protocol):
         answers_at_once: Mapping[bytes, AnswerAtOnce] = MappingProxyType({}),
         unread: UnreadAnswers | None = None,
         forward: Forward | None = None,
+        waiting_keys: Container[bytes] = (),
     ) -> None:
-        """`answers_at_once` by the API key that a frame begins with; `forward` may hand over Produce requests."""
+        """`answers_at_once` by the API key that a frame begins with; `waiting_keys`: see `Handler.may_wait`."""
         self._make_client = make_client
         self._serve = serve
         self._budget = budget
@@ -75,13 +76,13 @@ class Connection(asyncio.Protocol):
         self._pauses = pauses
         self._answers_at_once = answers_at_once
         self._forward = forward
+        self._waiting_keys = waiting_keys
         self._reader = FrameReader(frame_bytes_max)
         self._frames: deque[tuple[Frame, float]] = deque()
         """Frames and when they were read, by perf_counter."""
         self._slots: deque[Slot] = deque()
         self._turns = Turns()
-        self._unfinished = 0
-        self._unfinished_others = 0
+        self._unfinished = self._unfinished_others = 0
         self._unanswered_bytes = 0
         self.partial_bytes = 0
         """Of a frame that has not come whole; they count for the gateway's budget as well."""
@@ -278,7 +279,7 @@ class Connection(asyncio.Protocol):
 
     def _wait_for(self, later: Later, frame: Frame, received: float) -> None:
         """Its answer comes by itself; nothing else is started until then."""
-        slot = Slot(frame, received, is_produce=False)
+        slot = Slot(frame, received, self._waiting_keys, is_produce=False)
         self._unanswered_bytes += slot.held_bytes
         self._budget.take(slot.held_bytes)
         self._slots.append(slot)
@@ -317,7 +318,7 @@ class Connection(asyncio.Protocol):
             if self._unfinished and (not is_produce or self._unfinished_others or held.refusals):
                 return
             frame, received = self._frames.popleft()
-            slot = Slot(frame, received, is_produce=is_produce)
+            slot = Slot(frame, received, self._waiting_keys, is_produce=is_produce)
             del frame  # the request is to hold its bytes no longer than it needs them
             self._slots.append(slot)
             self._unfinished += 1

@@ -49,7 +49,7 @@ class DecodedRequests:
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
-        self._bytes_max = max(0, budget.bytes_max) // limits.DECODED_SHARES
+        self._bytes_max = max(0, budget.bytes_max) // limits.DECODED_ONE_PART_IN
         self.used_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._under_way: dict[asyncio.Timeout, float] = {}

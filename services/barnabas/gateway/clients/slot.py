@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Container
 
 from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.clients.turns import ALONE
 from barnabas.gateway.request_times import RequestTimes
-
-WAITING_KEYS: Final = frozenset({b"\0\1", b"\0\x0b", b"\0\x0e"})
-"""Fetch, JoinGroup and SyncGroup, which may wait for others, and which a client that hears nothing just sends again."""
 
 Frame = bytes
 
@@ -19,13 +16,16 @@ class Slot:
 
     __slots__ = ("frame", "held_bytes", "is_done", "is_produce", "may_wait", "pieces", "times", "turn")
 
-    def __init__(self, frame: Frame, received: float, *, is_produce: bool) -> None:
+    def __init__(
+        self, frame: Frame, received: float, waiting_keys: Container[bytes], *, is_produce: bool
+    ) -> None:
+        """`waiting_keys` are the API keys of requests that nobody waits for at a stop (`Handler.may_wait`)."""
         self.frame = frame
         self.held_bytes = len(frame)
         """Of the request until it is answered, and of an answer that has to wait for others."""
         self.times = RequestTimes(received, self.held_bytes)
         self.is_produce = is_produce
-        self.may_wait = frame[:2] in WAITING_KEYS
+        self.may_wait = frame[:2] in waiting_keys
         self.turn = ALONE
         self.is_done = False
         self.pieces: Pieces = None

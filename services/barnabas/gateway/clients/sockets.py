@@ -16,7 +16,7 @@ from barnabas.gateway.clients.listeners import Listener
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.forwarded_produce import ForwardedProduces
-from barnabas.gateway.handlers.table import HANDLERS
+from barnabas.gateway.handlers.table import HANDLERS, WAITING_KEYS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.plain_fetch import PlainFetches
@@ -144,6 +144,7 @@ class Sockets:
             self._answers_at_once,
             self._parts.unread_answers,
             self._forward,
+            WAITING_KEYS,
         )
         return connection
 

@@ -19,7 +19,7 @@ _NO_LIMIT: Final = sys.maxsize
 
 def answer_share_bytes(budget_bytes: int) -> int:
     """What of a budget of `budget_bytes` (0 or less: no limit) answers may take that clients do not read."""
-    return 0 if budget_bytes <= 0 else max(1, budget_bytes // limits.ANSWER_SHARES)
+    return 0 if budget_bytes <= 0 else max(1, budget_bytes // limits.ANSWERS_ONE_PART_IN)
 
 
 class Reader(Protocol):
@@ -80,7 +80,7 @@ class UnreadAnswers:
         if not self.bytes_max:
             return _NO_LIMIT
         room = self.bytes_max - self.used_bytes - self._coming_bytes - self._came_bytes
-        return max(room // limits.FETCHES_IN_ROOM, limits.FETCH_BYTES_MIN) if room > 0 else 0
+        return max(room // limits.FETCH_ONE_PART_IN, limits.FETCH_BYTES_MIN) if room > 0 else 0
 
     # --- what is held
 

@@ -12,7 +12,7 @@ from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.rule import Subject
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.metadata.image import TOPIC_RESOURCE
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.wire.fetch import API_KEY as FETCH
 from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
 from barnabas.wire.responses import encode_response

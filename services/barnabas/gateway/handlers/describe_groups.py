@@ -35,6 +35,8 @@ async def handle(request: Request) -> Answer:
     async with Gathered(request) as gathered:
         described = await call_coordinators(request, gathered, group_ids, _describe, _refused)
         # A group that is named twice is answered twice, as in Kafka, but no small request is answered without end.
+        sizes = {group_id: group.ByteSize() for group_id, group in described.items()}
+        gathered.check_repeated(sizes, group_ids)
         groups = Rows(len(group_ids), (_answer(request, described[group_id]) for group_id in group_ids))
         return await encode_answer(request, {"groups": groups}, limits.DESCRIBED_BYTES_MAX)
 

@@ -25,6 +25,8 @@ async def handle(request: Request) -> Answer:
     image, topics = request.image, request.body.topics
     async with Gathered(request) as gathered:
         found = await _find(request, gathered)
+        asked = ((topic.name, index) for topic in topics for index in topic.partition_indexes)
+        gathered.check_repeated({key: got.ByteSize() for key, got in found.items()}, asked)
         body = {"topics": [_topic(image, topic, found) for topic in topics]}
         return await encode_answer(request, body, limits.DESCRIBED_BYTES_MAX)
 

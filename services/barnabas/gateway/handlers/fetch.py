@@ -162,6 +162,7 @@ HANDLER = Handler(
     api_key=1,
     versions=(4, 18),
     handle=handle,
+    may_wait=True,
     unanswered=NOBODY_LEADS,
     lacks="Follower fetching by rack (KIP-392) follows with replication; replica ids of followers are ignored.",
 )

@@ -7,11 +7,12 @@ this gateway knows what was set.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from barnabas.gateway.inside.controller_calls import call_controller, wait_for_image
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.kafka_values import DELETE_CONFIG, SET_CONFIG
 from barnabas.messages.controller_pb2 import (
     ConfigOperation,
     ConfigResourceChange,
@@ -19,9 +20,6 @@ from barnabas.messages.controller_pb2 import (
     ResourceResult,
 )
 from barnabas.metadata.image import MetadataImage
-
-_SET: Final = 0
-_DELETE: Final = 1
 
 
 async def handle(request: Request) -> Answer:
@@ -61,8 +59,8 @@ def _is_visible(image: MetadataImage, change: ConfigResourceChange) -> bool:
     """Whether the image shows what the change set and deleted; what it did to lists is not followed."""
     known: Mapping[str, str] = image.configs.get((change.resource_type, change.resource_name), {})
     return all(
-        (operation.operation != _SET or known.get(operation.name) == operation.value)
-        and (operation.operation != _DELETE or operation.name not in known)
+        (operation.operation != SET_CONFIG or known.get(operation.name) == operation.value)
+        and (operation.operation != DELETE_CONFIG or operation.name not in known)
         for operation in change.operations
     )
 

@@ -75,4 +75,4 @@ def _answer(request: Request, response: JoinGroupResponse) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=11, versions=(0, 9), handle=handle, unanswered=NOBODY_COORDINATES)
+HANDLER = Handler(api_key=11, versions=(0, 9), handle=handle, may_wait=True, unanswered=NOBODY_COORDINATES)

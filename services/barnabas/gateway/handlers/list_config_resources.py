@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.gateway.answers.config_resources import BROKER_LOGGER_RESOURCE
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
-from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from barnabas.kernel.kafka_values import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from barnabas.metadata.image import MetadataImage
 
 _TYPES: Final = (
     TOPIC_RESOURCE,

@@ -55,6 +55,7 @@ async def _answers(request: Request, image: MetadataImage, gathered: Gathered) -
         response = await _fetch(request, image, gathered, groups[0], limits.CALL_TIMEOUT_SECONDS)
         return [_answer(request, image, groups[0], response)]
     fetched = await _fetch_all(request, image, gathered)
+    gathered.check_repeated({group: response.ByteSize() for group, response in fetched.items()}, groups)
     return Rows(len(groups), (_answer(request, image, group, fetched[group]) for group in groups))
 
 

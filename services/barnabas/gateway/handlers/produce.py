@@ -25,7 +25,7 @@ from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
 from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
+from barnabas.metadata.leaders import LEADER_ERRORS, NOBODY_LEADS, current_leader, led_partition
 from barnabas.records.batch import COMPRESSION_MASK, CRC_START, PRODUCER_ID_AT, TRANSACTIONAL_BIT
 from barnabas.records.compression import Compression
 from barnabas.wire.produce import (
@@ -34,8 +34,6 @@ from barnabas.wire.produce import (
     ProducedPartition,
     encode_produce_response,
 )
-
-_LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 _SENT_AGAIN: Final = SENT_AGAIN | {ErrorCode.request_timed_out, ErrorCode.unknown_topic_id}
 """Failures after which a client sends the batch again under the same sequence: also that its time was over and that
@@ -221,7 +219,7 @@ class _Produce:
         """
         connection = self._request.parts.links.storage(node_id)
         if connection is None:
-            self._fail(places, request, ErrorCode.not_leader_or_follower)
+            self._fail(places, request, NOBODY_LEADS)
             return None
         # The node keeps the time-out too, if it lives; that it does is not for the client to wait for.
         seconds = max(0, request.head.timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
@@ -229,7 +227,7 @@ class _Produce:
         unsettled = self._request.client.unsettled
         if not stream.has_room(size_bytes) or unsettled.are_elsewhere(request.partitions, stream, image):
             # Certainly not written: the client is to look for the leader again.
-            self._fail(places, request, ErrorCode.not_leader_or_follower)
+            self._fail(places, request, NOBODY_LEADS)
             return None
         result = stream.send(request, size_bytes, seconds)
         settle = partial(self.settle, result, request, places)
@@ -290,7 +288,7 @@ class _Produce:
                     got.log_append_time_ms,
                     got.log_start_offset,
                     got.error_message or None,
-                    self._current_leader(sent.topic_id, sent.partition) if code in _LEADER_ERRORS else None,
+                    self._current_leader(sent.topic_id, sent.partition) if code in LEADER_ERRORS else None,
                     [(error.batch_index, error.message) for error in got.record_errors] if code else (),
                 )
             if not has_failed:

@@ -50,4 +50,4 @@ async def handle(request: Request) -> Answer:
     }
 
 
-HANDLER = Handler(api_key=14, versions=(0, 5), handle=handle, unanswered=NOBODY_COORDINATES)
+HANDLER = Handler(api_key=14, versions=(0, 5), handle=handle, may_wait=True, unanswered=NOBODY_COORDINATES)

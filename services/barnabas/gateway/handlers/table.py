@@ -97,3 +97,6 @@ _MODULES: Final = (
 HANDLERS: Final[Mapping[int, Handler]] = MappingProxyType(
     {module.HANDLER.api_key: module.HANDLER for module in _MODULES}
 )
+
+WAITING_KEYS: Final = frozenset(key.to_bytes(2) for key, handler in HANDLERS.items() if handler.may_wait)
+"""API keys, as frames begin with them, of the requests that a gateway does not wait for when it stops."""

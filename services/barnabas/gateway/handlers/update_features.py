@@ -6,7 +6,7 @@ any more. The answer comes when this gateway knows the levels.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from barnabas.gateway.inside.controller_calls import (
     call_controller,
@@ -14,11 +14,9 @@ from barnabas.gateway.inside.controller_calls import (
     wait_for_image,
 )
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UPGRADE
 from barnabas.messages.controller_pb2 import FeatureUpdate, UpdateFeaturesRequest
 from barnabas.metadata.image import MetadataImage
-
-_UPGRADE: Final = 1
-_SAFE_DOWNGRADE: Final = 2
 
 
 async def handle(request: Request) -> Answer:
@@ -51,7 +49,7 @@ async def handle(request: Request) -> Answer:
 def _update(update: Any) -> FeatureUpdate:
     upgrade_type = getattr(update, "upgrade_type", None)
     if upgrade_type is None:
-        upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+        upgrade_type = SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
     return FeatureUpdate(name=update.feature, level=update.max_version_level, upgrade_type=upgrade_type)
 
 

@@ -21,10 +21,9 @@ from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown,
 from barnabas.links.storage_link import Fetches
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
 from barnabas.messages.storage_pb2 import FetchRequest, PartitionFetch
-from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
+from barnabas.metadata.leaders import LEADER_ERRORS, NOBODY_LEADS, current_leader, led_partition
 from barnabas.wire.fetch import FetchedPartition
 
-_LEADER_ERRORS: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 _LATE: Final = (DeadlinePassed, NotSentInTime)
 _UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
@@ -220,7 +219,7 @@ class FetchRead:
 
     def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:
         self._request.times.count_error(code)
-        leader = self._current_leader(want) if code in _LEADER_ERRORS else None
+        leader = self._current_leader(want) if code in LEADER_ERRORS else None
         aborted = () if code in _UNKNOWN else None  # nothing more than a habit of Kafka's
         return FetchedPartition(want.partition, code, -1, -1, -1, b"", aborted, None, leader)
 

@@ -6,11 +6,15 @@ has more goes on alone, and who has GATHERED_BYTES_MAX asks for nothing more.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from barnabas.gateway import limits
 from barnabas.gateway.request import Request
+from barnabas.kernel.errors import ErrorCode, KafkaError
+
+KeyT = TypeVar("KeyT")
 
 
 class Gathered:
@@ -37,6 +41,14 @@ class Gathered:
         if self.size_bytes > limits.GATHERED_BYTES_FREE and not self._is_alone:
             await self._alone.acquire()
             self._is_alone = True
+
+    def check_repeated(self, sizes_bytes: Mapping[KeyT, int], asked: Iterable[KeyT]) -> None:
+        """Raise INVALID_REQUEST where what is told twice, or more often, comes to more than GATHERED_BYTES_FREE: nobody
+        needs that, and to encode it takes seconds. `sizes_bytes` is of each that was `asked` for.
+        """
+        repeated = sum(map(sizes_bytes.__getitem__, asked)) - sum(sizes_bytes.values())
+        if repeated > limits.GATHERED_BYTES_FREE:
+            raise KafkaError(ErrorCode.invalid_request, "The same is asked for too often: name each once.")
 
     async def __aenter__(self) -> Self:
         return self

@@ -373,8 +373,8 @@ BY_DESIGN: Final = (
     (
         "DescribeGroups, OffsetFetch, DescribeProducers",
         "What one request asks for ends at 16 MiB: the groups or partitions behind that are answered with "
-        "COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER, after which clients ask again. An "
-        "answer of more than 64 MiB, as where a large group is named thousands of times, is refused (INVALID_REQUEST).",
+        "COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER, after which clients ask again. What "
+        "is told twice or more often may come to 1 MiB; a request that repeats more is refused (INVALID_REQUEST).",
     ),
     (
         "all",

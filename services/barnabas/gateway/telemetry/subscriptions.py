@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.kafka_values import CLIENT_METRICS_RESOURCE
 from barnabas.metadata.client_metrics_settings import parse_match
 from barnabas.metadata.config_def import split_list
-from barnabas.metadata.effective import CLIENT_METRICS_RESOURCE
 from barnabas.metadata.patterns import Pattern
 
 ALL_METRICS: Final = "*"

@@ -12,11 +12,10 @@ from collections.abc import Iterable
 
 from barnabas.log.segments.transaction_index import AbortedTransaction
 from barnabas.records.batch import BatchHeader
+from barnabas.records.control import ABORT, COMMIT
 from barnabas.records.record import decode_records
 
 _CONTROL_KEY_BYTES = 4
-_ABORT = 0
-_COMMIT = 1
 
 
 class CleanedTransactions:
@@ -50,14 +49,14 @@ class CleanedTransactions:
             return False
         kind = int.from_bytes(record.key[2:4], "big")
         producer_id = header.producer_id
-        if kind == _ABORT:
+        if kind == ABORT:
             aborted = self._aborted.pop(producer_id, None)
             if aborted is None or producer_id not in self._aborted_with_batches:
                 return True
             self._aborted_with_batches.discard(producer_id)
             self._kept.append(aborted)
             return False
-        if kind == _COMMIT:
+        if kind == COMMIT:
             had_batches = producer_id in self._committed
             self._committed.discard(producer_id)
             return not had_batches

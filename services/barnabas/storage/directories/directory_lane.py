@@ -8,7 +8,8 @@ cache itself (a third of the throughput of a few small producers), so a node's o
 event loop while it proves fast: its last append is a moment ago and took no longer than SLOW_APPEND_SECONDS. When it
 was slow, or nothing is known of it because nobody has appended for a while, appends go through the directory's writer
 thread until it has been fast for some time. With several directories they always do: what one of them costs the loop
-would be taken from the others.
+would be taken from the others. Where the records of a batch have to be looked at, that was done before
+(`record_checks`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.threads import Threads
 from barnabas.storage import limits
+from barnabas.storage.directories.record_checks import RecordChecks
 
 log = get_logger("storage.directory_lane")
 
@@ -40,7 +42,7 @@ NEVER: Final = float("-inf")
 class LaneItem:
     """Something that waits for, or runs in, a directory's writer thread."""
 
-    __slots__ = ("disk_seconds", "on_done", "seconds", "size_bytes", "work")
+    __slots__ = ("on_done", "seconds", "size_bytes", "work")
 
     def __init__(self, work: Callable[[], object], on_done: Done, size_bytes: int) -> None:
         self.work = work
@@ -48,8 +50,6 @@ class LaneItem:
         self.size_bytes = size_bytes
         self.seconds = 0.0
         """How long it took, once it is done."""
-        self.disk_seconds = 0.0
-        """That without what it did before `DirectoryLane.disk_begins`."""
 
 
 class DirectoryLane:
@@ -63,13 +63,16 @@ class DirectoryLane:
         path: str,
         threads: Threads,
         *,
+        checks: RecordChecks,
         is_alone: bool,
         now: Callable[[], float] = machine_seconds,
         opening_threads: int = 2,
         bytes_max: int = limits.LANE_BYTES_MAX,
     ) -> None:
-        """`is_alone`: whether it is the node's only directory. `now` in seconds."""
+        """`checks` are the node's. `is_alone`: whether it is the node's only directory. `now` in seconds."""
         self.path = path
+        self.checks = checks
+        """Where the records of appends are looked at before they come here."""
         self.waiting_bytes = 0
         """Record bytes of appends that wait for the writer thread or run in it."""
         self.late_reads = 0
@@ -97,7 +100,7 @@ class DirectoryLane:
         self._waiting: OrderedDict[LaneItem, None] = OrderedDict()
         self._done: list[tuple[LaneItem, object, BaseException | None]] = []
         self._began_at = NEVER
-        """When the item that runs now began, or came to the disk; NEVER while none does."""
+        """When the item that runs now began; NEVER while none does."""
         self._is_running = False
         """Whether the writer thread looks for more once it has done what it does."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -114,8 +117,11 @@ class DirectoryLane:
         if ended - began > limits.SLOW_APPEND_SECONDS:
             self._on_slow(ended, ended - began)
 
-    def _on_threaded_append(self, seconds: float) -> None:
-        self._proven_at = now = self._now()
+    def on_threaded_append(self, seconds: float, *, has_written: bool) -> None:
+        """An append took so long in the writer thread. What was refused, or was there already, proves nothing well."""
+        now = self._now()
+        if has_written:
+            self._proven_at = now
         # A thread of a busy process also waits for the interpreter: that does not make the disk slow.
         if seconds > limits.SLOW_IN_THREAD_SECONDS:
             self._on_slow(now, seconds)
@@ -139,7 +145,8 @@ class DirectoryLane:
     @property
     def is_stalled(self) -> bool:
         """Whether what runs in the writer thread has run for so long that nobody should wait behind it."""
-        return self._began_at != NEVER and self._now() - self._began_at > limits.STALLED_SECONDS
+        began = self._began_at  # once: the thread may go on in between
+        return began != NEVER and self._now() - began > limits.STALLED_SECONDS
 
     @property
     def is_unwell(self) -> bool:
@@ -147,17 +154,23 @@ class DirectoryLane:
         return self.is_stalled or self.is_refusing
 
     def submit(self, work: Callable[[], object], on_done: Done, size_bytes: int = 0) -> LaneItem:
-        """Run `work` in the writer thread, after all that was submitted before.
+        """Run `work` in the writer thread, as `put` says."""
+        item = LaneItem(work, on_done, size_bytes)
+        self.put(item)
+        return item
+
+    def put(self, item: LaneItem) -> None:
+        """Run the item's work in the writer thread, after all that came before.
 
         Raises KAFKA_STORAGE_ERROR when too many bytes wait already; work of 0 bytes is always taken.
         """
+        size_bytes = item.size_bytes
         if size_bytes and self.waiting_bytes + size_bytes > self._bytes_max and self.waiting_bytes:
             self.on_overdue()
             raise KafkaError(
                 ErrorCode.kafka_storage_error,
                 f"{self.path} is slow: {self.waiting_bytes} bytes of appends wait for it",
             )
-        item = LaneItem(work, on_done, size_bytes)
         self.waiting_bytes += size_bytes
         self._loop = asyncio.get_running_loop()
         with self._lock:
@@ -165,7 +178,6 @@ class DirectoryLane:
             is_running, self._is_running = self._is_running, True
         if not is_running:
             self._writer.submit(self._run)
-        return item
 
     def withdraw(self, item: LaneItem) -> bool:
         """Take back what has not begun: it never runs, and `on_done` is not called. False when it has."""
@@ -175,10 +187,6 @@ class DirectoryLane:
             del self._waiting[item]
         self.waiting_bytes -= item.size_bytes
         return True
-
-    def disk_begins(self) -> None:
-        """In the writer thread: what runs has not needed the disk so far, and that it took long says nothing of it."""
-        self._began_at = self._now()
 
     def _run(self) -> None:
         """In the writer thread: do what waits until nothing does."""
@@ -199,8 +207,7 @@ class DirectoryLane:
             except BaseException as error:
                 failure = error
                 log.exception("work on a log directory failed", log_dir=self.path)
-            ended = self._now()
-            item.seconds, item.disk_seconds = ended - began, ended - self._began_at
+            item.seconds = self._now() - began
             with self._lock:
                 self._done.append((item, result, failure))
                 is_first = len(self._done) == 1
@@ -213,8 +220,6 @@ class DirectoryLane:
             done, self._done = self._done, []
         for item, result, failure in done:
             self.waiting_bytes -= item.size_bytes
-            if item.size_bytes:
-                self._on_threaded_append(item.disk_seconds)
             try:
                 item.on_done(result, failure)
             except Exception:
@@ -283,8 +288,11 @@ def open_lanes(
 ) -> Iterator[dict[str, DirectoryLane]]:
     """A lane for each log directory, by its path; closed with the context."""
     known = list(paths)
+    checks = RecordChecks(threads)
     lanes = {
-        path: DirectoryLane(path, threads, is_alone=len(known) == 1, opening_threads=opening_threads)
+        path: DirectoryLane(
+            path, threads, checks=checks, is_alone=len(known) == 1, opening_threads=opening_threads
+        )
         for path in known
     }
     try:
@@ -292,3 +300,4 @@ def open_lanes(
     finally:
         for lane in lanes.values():
             lane.close()
+        checks.close()

@@ -115,6 +115,7 @@ class _AppendOperation:
 
     __slots__ = (
         "_answer",
+        "_errors_left",
         "_handler",
         "_is_waiting",
         "_open",
@@ -134,6 +135,7 @@ class _AppendOperation:
         self._answer = answer
         self._span = span
         self._result = AppendResult(correlation_id=request.correlation_id)
+        self._errors_left = limits.RECORD_ERRORS_MAX
         self._open = 1
         """Results that are still to come, and one for the request itself while it is being taken."""
         self._parked: dict[int, Replica] = {}
@@ -173,11 +175,11 @@ class _AppendOperation:
             except WouldBlock:
                 return self._append_in_lane(number, item, replica)
             ended = machine_seconds()
-            if replica.lane is not None:
+            if replica.lane is not None and not info.duplicate:
                 replica.lane.on_append(began, ended)
             self._handler.append_times.observe(ended - began)
         except KafkaError as error:
-            return _refused(error)
+            return self._refused(error)
         except Exception:
             log.exception("append failed", partition=replica.name)
             replica.appending.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
@@ -214,7 +216,7 @@ class _AppendOperation:
             result = self._appended(number, replica, info)
         else:
             assert refused is not None, "an append either happens or is refused"
-            result = _refused(refused)
+            result = self._refused(refused)
         self._result.partitions[number].CopyFrom(result)
         self._close_one()
 
@@ -226,7 +228,7 @@ class _AppendOperation:
             error_code = UNANSWERED
         return PartitionAppendResult(
             error_code=error_code,
-            base_offset=info.first_offset,
+            base_offset=info.base_offset,
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
         )
@@ -252,6 +254,12 @@ class _AppendOperation:
         else:
             result.error_code = 0
 
+    def _refused(self, error: KafkaError) -> PartitionAppendResult:
+        """The result of what is refused; names the records to blame as long as the request has not named too many."""
+        records = error.record_errors[: self._errors_left] if isinstance(error, InvalidRecords) else ()
+        self._errors_left -= len(records)
+        return _refusal(int(error.code), error.message, records)
+
     def start_waiting(self) -> None:
         """Every partition was tried: answer now, or when all results are there, or when the time is over."""
         self._open -= 1
@@ -273,7 +281,9 @@ class _AppendOperation:
         """Answer now: the request's time is over, or the node's."""
         queued, self._queued = self._queued, {}
         sent = self._request.partitions
-        for number, (replica, item) in queued.items():
+        for number, (replica, item) in reversed(
+            queued.items()
+        ):  # so that none begins whose forerunner is gone
             replica.appending.on_overdue(item, sent[number].records)
         for number, replica in self._parked.items():
             replica.appending.refused.add(sent[number].records)
@@ -298,11 +308,6 @@ class _AppendOperation:
         if self._span is not None:
             self._span.end()
         self._answer(self._result)
-
-
-def _refused(error: KafkaError) -> PartitionAppendResult:
-    records = error.record_errors if isinstance(error, InvalidRecords) else ()
-    return _refusal(int(error.code), error.message, records)
 
 
 def _refusal(

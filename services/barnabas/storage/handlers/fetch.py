@@ -14,12 +14,13 @@ from time import perf_counter
 
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
+from barnabas.links.local_storage import Read, ReadWait, Sought
 from barnabas.links.storage_messages import PartitionFetched
 from barnabas.messages.storage_pb2 import FetchRequest
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.cold_reads import ColdReads
-from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory
-from barnabas.storage.fetching.reading import FetchReader, ReadOutcome, failed
+from barnabas.storage.fetching.delayed_fetch import DelayedFetch, FetchPurgatory, WaitingRead
+from barnabas.storage.fetching.reading import FetchReader, ReadOutcome, TooLittle, failed
 
 log = get_logger("storage.fetch")
 
@@ -45,6 +46,36 @@ class FetchHandler:
     ) -> UnansweredFetches:
         """What the fetches of one peer are given to."""
         return UnansweredFetches(self, answer, wait_for_room, is_client=is_client)
+
+    def read_at_once(
+        self,
+        sought: Sequence[Sought],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        committed: bool,
+        max_wait_ms: int,
+        wait: ReadWait | None = None,
+    ) -> list[Read] | ReadWait | None:
+        """Read for a gateway in the same process, or let it wait for more; see `LocalStorage.read_at_once`."""
+        assert wait is None or isinstance(wait, WaitingRead), "it was given here"
+        if max_wait_ms <= 0 or (wait is not None and wait.hurried):
+            min_bytes = 0
+        began = perf_counter()
+        found = self.reader.read_at_once(
+            sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
+        )
+        if isinstance(found, TooLittle):
+            if wait is None:
+                wait = WaitingRead(self.purgatory, found.min_bytes, max_wait_ms, committed=committed)
+            if self.purgatory.wait(wait, found.size_bytes, found.watched):
+                return wait
+            # Too many wait already: it is answered with what there is.
+            found = self.reader.read_at_once(sought, min_bytes=0, max_bytes=max_bytes, committed=committed)
+            assert not isinstance(found, TooLittle), "it asks for nothing"
+        if found is not None:
+            self.read_times.observe(perf_counter() - began)
+        return found
 
 
 class UnansweredFetches:

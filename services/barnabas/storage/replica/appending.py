@@ -1,8 +1,9 @@
 """How an append comes into a replica's log: on the event loop, in the writer thread of its directory, or at once.
 
 Appends of a replica run one at a time, on the event loop while the log directory is fast, else in its writer
-thread (`DirectoryLane`): as long as one of a replica's is there, all that follow go there too. What they change besides
-the log is changed on the event loop.
+thread (`DirectoryLane`): as long as one of a replica's is there, all that follow go there too. Those whose records take
+long to look at wait for that first, where they are in nobody else's way (`RecordChecks`). What they change besides the
+log is changed on the event loop.
 
 While anything of the replica is in the writer thread, it may hold the log's lock for as long as the disk takes; then
 nothing on the event loop may take that lock.
@@ -20,8 +21,9 @@ from barnabas.kernel.kafka_values import ALL_REPLICAS, NO_EPOCH
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.prepared_batches import AppendInfo, AppendOrigin
+from barnabas.log.prepared_batches import AppendInfo, AppendOrigin, CheckedAppend
 from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.records.validate import LongCheck
 from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
 from barnabas.storage.directories.lane_queue import LaneQueue
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
@@ -70,7 +72,8 @@ class Appending:
         `claim` is what a coordinator says of itself, None for clients. Raises KafkaError: the codes of `check_epoch`
         and of the claim's checks, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's records to an internal
         topic, NOT_ENOUGH_REPLICAS under acks=all. Raises WouldBlock, with nothing changed,
-        when the log needs more of its disk than a write: then it is a matter for `append_in_lane`.
+        when the log needs more of its disk than a write, or the records a longer look: then it is a matter for
+        `append_in_lane`.
         """
         try:
             self._admit(leader_epoch, acks, claim)
@@ -97,11 +100,14 @@ class Appending:
         if queue.items or not lane.is_direct(began):
             return None
         try:
-            info = opened.append_as_leader(records, replica.leader_epoch, may_block=False)
+            info = opened.append_as_leader(
+                records, replica.leader_epoch, may_block=False, time=lane.checks.loop_time
+            )
         except (KafkaError, WouldBlock):
             return None
         ended = machine_seconds()
-        lane.on_append(began, ended)
+        if not info.duplicate:
+            lane.on_append(began, ended)
         self._on_written(info, len(records))
         replica.counts.node.append_times.observe(ended - began)
         return info
@@ -133,11 +139,28 @@ class Appending:
         size_bytes = len(records)
         # The epoch under which it was admitted: a later one stands behind it in the lane.
         leader_epoch, leader = self._replica.leader_epoch, self._replica.leader
+        opened, lane, queue = self._log, self._lane, self._queue
+        assert opened is not None and lane is not None and queue is not None, "a leader has its log"  # noqa: PT018
+        checked: CheckedAppend | None = None
+        check_seconds = 0.0
+        check: Callable[[], None] | None = None
+
+        def look() -> None:
+            nonlocal checked, check_seconds
+            began = machine_seconds()
+            try:
+                checked = opened.check(records)
+            except KafkaError as refused:
+                self.refused.note(refused.code, records)  # here and now: the next one may be about to begin
+                raise
+            check_seconds = machine_seconds() - began
 
         def write() -> AppendInfo:
-            return self._write(records, leader_epoch, claim, may_block=True)
+            return self._write(records, leader_epoch, claim, may_block=True, checked=checked)
 
         def on_done(result: object, error: BaseException | None) -> None:
+            has_written = isinstance(result, AppendInfo) and not result.duplicate
+            lane.on_threaded_append(item.seconds, has_written=has_written)
             if error is not None:
                 # Anything else is a fault of ours, which the lane has logged.
                 fault = KafkaError(ErrorCode.unknown_server_error)
@@ -154,22 +177,27 @@ class Appending:
                 self.count_refused(int(lost.code), size_bytes)
                 on_appended(None, lost, item.seconds)
             else:
-                on_appended(result, None, item.seconds)
+                on_appended(result, None, item.seconds + check_seconds)
 
         def on_withdrawn(reason: KafkaError) -> None:
             self.refused.add(records)
             self.count_refused(int(reason.code), size_bytes)
             on_appended(None, reason, 0.0)
 
-        assert self._queue is not None, "a leader has its log"
-        item = self._queue.submit(write, on_done, size_bytes, on_withdrawn)
+        if claim is None and opened.needs_walk(records):
+            try:
+                checked = opened.check(records, time=lane.checks.loop_time)
+            except LongCheck:
+                check = look
+        item = queue.submit(write, on_done, size_bytes, on_withdrawn, check=check)
         return item
 
     def on_overdue(self, item: LaneItem, records: bytes) -> None:
         """Nobody waits for the append any more: if it has not begun it is never written, else it may still land."""
         assert self._lane is not None, "what is in a lane has one"
         assert self._queue is not None
-        self._lane.on_overdue()
+        if not self._queue.is_held(item):
+            self._lane.on_overdue()
         self.refused.add(records)  # before one behind it can begin; should this one land, it is forgotten
         self._queue.withdraw(item)
 
@@ -220,9 +248,18 @@ class Appending:
             raise KafkaError(ErrorCode.not_enough_replicas, advice)
 
     def _write(
-        self, records: bytes, leader_epoch: int, claim: CoordinatorClaim | None, *, may_block: bool
+        self,
+        records: bytes,
+        leader_epoch: int,
+        claim: CoordinatorClaim | None,
+        *,
+        may_block: bool,
+        checked: CheckedAppend | None = None,
     ) -> AppendInfo:
-        """Append to the log, and change nothing else: with `may_block` this is in the writer thread."""
+        """Append to the log, and change nothing else: with `may_block` this is in the writer thread.
+
+        `checked` is what was found out about `records` already.
+        """
         opened = self._log
         assert opened is not None, "a leader has its log"
         origin = AppendOrigin.CLIENT
@@ -234,9 +271,11 @@ class Appending:
             claim.check_log_end(opened.log_end_offset)
             origin = AppendOrigin.COORDINATOR
         try:
-            on_checked = self._lane.disk_begins if may_block and self._lane is not None else None
+            if checked is not None:
+                return opened.append_checked(checked, leader_epoch, may_block=may_block)
+            time = None if may_block or self._lane is None else self._lane.checks.loop_time
             return opened.append_as_leader(
-                records, leader_epoch, origin=origin, may_block=may_block, on_checked=on_checked
+                records, leader_epoch, origin=origin, may_block=may_block, time=time
             )
         except KafkaError as refused:
             self.refused.note(refused.code, records)  # here and now: the next one may be about to begin
@@ -250,7 +289,7 @@ class Appending:
         if info.duplicate:
             return
         end_offset = info.last_offset + 1
-        counts.messages_in += end_offset - info.first_offset
+        counts.messages_in += end_offset - info.base_offset
         counts.bytes_in += size_bytes
         assert lane is not None, "a leader has its log"
         if lane.is_refusing:

@@ -17,13 +17,14 @@ from types import MappingProxyType
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.errors import LogStoreError
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.effective import effective_broker_setting
-from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.validators import ConfigValue
 from barnabas.records.batch import Buffer
 from barnabas.storage import limits

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from barnabas.kernel.errors import KafkaError
-from barnabas.kernel.kafka_values import LONG_MAX
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, LONG_MAX
 from barnabas.kernel.logs import get_logger
 from barnabas.log.config import LogConfig
 from barnabas.metadata.effective import topic_setting_text
-from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topic_settings import topic_setting
 
 LOG_FIELDS: Final = {name.replace("_", "."): name for name in LogConfig.__dataclass_fields__}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.core.configs import APPEND, DELETE, SET, SUBTRACT, alter_configs
+from barnabas.controller.core.configs import alter_configs
 from barnabas.controller.core.nodes import register_node
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import APPEND_CONFIG as APPEND
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
+from barnabas.kernel.kafka_values import DELETE_CONFIG as DELETE
+from barnabas.kernel.kafka_values import SET_CONFIG as SET
+from barnabas.kernel.kafka_values import SUBTRACT_CONFIG as SUBTRACT
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, partition_key, topic_key
+from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 
 Op = tuple[str, int, str | None]
 

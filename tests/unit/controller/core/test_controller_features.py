@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.core.features import (
-    SAFE_DOWNGRADE,
-    UNSAFE_DOWNGRADE,
-    UPGRADE,
-    finalize_release_levels,
-    update_features,
-)
+from barnabas.controller.core.features import finalize_release_levels, update_features
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION, SUPPORTED_FEATURES

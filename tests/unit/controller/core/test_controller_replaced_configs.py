@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from barnabas.controller.core.configs import replace_configs
 from barnabas.controller.core.nodes import register_node
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, partition_key, topic_key
+from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 
 
 def cluster() -> MetadataImage:

@@ -16,6 +16,7 @@ from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.turns import Turn
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
+from barnabas.gateway.handlers.table import WAITING_KEYS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Client
 from barnabas.gateway.request_times import RequestTimes
@@ -85,6 +86,7 @@ class Served:
             requests=RequestMetrics(),
             pauses=self.pauses,
             unread=self.unread,
+            waiting_keys=WAITING_KEYS,
         )
         self.connection.connection_made(self.transport)
 

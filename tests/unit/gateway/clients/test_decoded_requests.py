@@ -18,7 +18,7 @@ ROOM = 100 * limits.DECODED_AT_ONCE_BYTES
 class Room:
     """Requests that are worked on until the test says so: `begun` in order."""
 
-    def __init__(self, budget_bytes: int = ROOM * limits.DECODED_SHARES) -> None:
+    def __init__(self, budget_bytes: int = ROOM * limits.DECODED_ONE_PART_IN) -> None:
         self.budget = ByteBudget(budget_bytes)
         self.decoded = DecodedRequests(self.budget)
         self.begun: list[str] = []

@@ -201,7 +201,7 @@ async def test_what_was_read_counts_until_its_connection_has_counted_it() -> Non
     async with asyncio.timeout(5):
         await unread.wait_for_room()
     await asyncio.gather(first, second)
-    assert (seen, unread.fetch_bytes_max()) == ([MIB // 2] * 2, MIB // limits.FETCHES_IN_ROOM)
+    assert (seen, unread.fetch_bytes_max()) == ([MIB // 2] * 2, MIB // limits.FETCH_ONE_PART_IN)
 
 
 @given(st.lists(st.integers(1, 100), max_size=30), st.randoms())

@@ -17,9 +17,9 @@ from gateway_harness import (
 
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.messages.controller_pb2 import IncrementalAlterConfigsResponse, ResourceResult
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.topic_settings import INTERNAL, TOPIC_SETTINGS
 
 SETTINGS = 30

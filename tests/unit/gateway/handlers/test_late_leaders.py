@@ -220,5 +220,5 @@ def test_all_refused_records_together_have_a_pace() -> None:
 
 
 def test_a_node_has_a_share_of_the_gateways_budget() -> None:
-    assert node_share_bytes(1_000) == 1_000 // limits.NODE_SHARES
+    assert node_share_bytes(1_000) == 1_000 // limits.NODE_ONE_PART_IN
     assert node_share_bytes(-1) > 0

@@ -81,5 +81,5 @@ def put(
     log: PartitionLog, clock: ManualClock, *pairs: tuple[bytes, bytes | None], **options: Any
 ) -> list[Record]:
     batch = encode_batch([(clock.now_ms(), key, value, ()) for key, value in pairs], **options)
-    first = log.append_as_leader(batch, 0).first_offset
+    first = log.append_as_leader(batch, 0).base_offset
     return [Record(first + at, clock.now_ms(), key, value, ()) for at, (key, value) in enumerate(pairs)]

@@ -61,7 +61,7 @@ class Model:
             base_sequence=self.sequences[producer],
         )
         self.sequences[producer] += len(pairs)
-        first = self.log.append_as_leader(batch, 0).first_offset
+        first = self.log.append_as_leader(batch, 0).base_offset
         assert first == len(self.written)
         self.written += [Record(first + at, now, key, value, ()) for at, (key, value) in enumerate(pairs)]
         self.last_batches[producer] = batch

@@ -85,7 +85,7 @@ def test_one_of_the_last_five_batches_is_answered_not_written(tmp_path: Path) ->
     for n in range(1, 6):
         again = produce(log, n * 2, 2)
         assert again.duplicate
-        assert (again.first_offset, again.last_offset) == infos[n][:2]
+        assert (again.base_offset, again.last_offset) == infos[n][:2]
         assert again.log_append_time_ms >= 0, "Kafka tells the batch's newest timestamp"
     assert log.log_end_offset == 12
     refused(ErrorCode.out_of_order_sequence_number, log, 0, 2)
@@ -96,13 +96,13 @@ def test_a_gap_is_out_of_order(tmp_path: Path) -> None:
     produce(log, 0, 3)
     refused(ErrorCode.out_of_order_sequence_number, log, 4)
     refused(ErrorCode.out_of_order_sequence_number, log, 2)
-    assert produce(log, 3).first_offset == 3
+    assert produce(log, 3).base_offset == 3
 
 
 def test_an_unknown_producer_may_start_anywhere(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    assert produce(log, 17).first_offset == 0
-    assert produce(log, 18).first_offset == 1
+    assert produce(log, 17).base_offset == 0
+    assert produce(log, 18).base_offset == 1
 
 
 def test_epochs_only_rise_and_start_at_zero(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_sequences_wrap(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     produce(log, SEQUENCE_MAX - 1, 4)
     assert produce(log, SEQUENCE_MAX - 1, 4).duplicate
-    assert produce(log, 2).first_offset == 4
+    assert produce(log, 2).base_offset == 4
     produce(log, SEQUENCE_MAX, producer_id=2)
-    assert produce(log, 0, producer_id=2).first_offset == 6
+    assert produce(log, 0, producer_id=2).base_offset == 6
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -135,7 +135,7 @@ def test_state_survives_a_restart(tmp_path: Path, clean: bool) -> None:
         log.release()
     again = open_log(tmp_path, clean=clean, recovery_point=20)
     assert produce(again, 39).duplicate
-    assert produce(again, 40).first_offset == 41
+    assert produce(again, 40).base_offset == 41
     assert again.last_stable_offset(42) == 40
     refused(ErrorCode.invalid_txn_state, again, 1, producer_id=2)
     assert set(snapshot_offsets(again.directory)) <= {*again.segment_base_offsets, 41}
@@ -162,7 +162,7 @@ def test_truncation_takes_the_state_back(tmp_path: Path) -> None:
     assert log.last_stable_offset(10) == 10
     assert produce(log, 9).duplicate
     refused(ErrorCode.out_of_order_sequence_number, log, 11)
-    assert produce(log, 10).first_offset == 10
+    assert produce(log, 10).base_offset == 10
 
 
 def test_idle_producers_are_forgotten(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_the_last_stable_offset_waits_for_the_marker_and_its_replication(tmp_pat
     assert log.last_stable_offset(5) == 5
     assert [tuple(each) for each in log.aborted_transactions(0, 5)] == [(6, 2, 4, 5)]
     assert log.aborted_transactions(0, 2) == []
-    assert produce(log, 1, producer_id=6, transactional=True).first_offset == 5
+    assert produce(log, 1, producer_id=6, transactional=True).base_offset == 5
 
 
 def test_markers_are_fenced(tmp_path: Path) -> None:
@@ -294,9 +294,9 @@ def test_what_was_in_flight_is_recognised_however_the_log_was_ended(
         for sequence, info in enumerate(written):
             again = produce(log, sequence)
             assert again.duplicate
-            assert again.first_offset == info.first_offset
+            assert again.base_offset == info.base_offset
     assert log.log_end_offset == 5
-    assert produce(log, 5).first_offset == 5
+    assert produce(log, 5).base_offset == 5
 
 
 def test_a_new_producer_epoch_keeps_no_batches_of_the_former(tmp_path: Path) -> None:

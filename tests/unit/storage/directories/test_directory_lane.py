@@ -12,7 +12,8 @@ import pytest
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.threads import SystemThreads
 from barnabas.storage import limits
-from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
+from barnabas.storage.directories.record_checks import RecordChecks
 
 
 class Now:
@@ -30,9 +31,16 @@ def now() -> Now:
     return Now()
 
 
+def make_lane(now: Now, *, is_alone: bool) -> DirectoryLane:
+    threads = SystemThreads()
+    return DirectoryLane(
+        "/d", threads, checks=RecordChecks(threads), is_alone=is_alone, now=now, bytes_max=100
+    )
+
+
 @pytest.fixture
 def lane(now: Now) -> Iterator[DirectoryLane]:
-    made = DirectoryLane("/d", SystemThreads(), is_alone=True, now=now, bytes_max=100)
+    made = make_lane(now, is_alone=True)
     yield made
     made.close()
     made.join()
@@ -77,42 +85,31 @@ def test_a_slow_append_sends_the_next_ones_to_the_thread_longer_each_time(
 
 
 async def test_the_writer_thread_proves_a_directory_fast_or_slow(lane: DirectoryLane, now: Now) -> None:
-    def slow() -> None:
-        now.seconds += 2 * limits.SLOW_IN_THREAD_SECONDS
+    def append(disk_seconds: float) -> LaneItem:
+        def work() -> None:
+            now.seconds += disk_seconds
 
-    ended: list[object] = []
-    lane.submit(lambda: None, lambda *_: ended.append(1), 1)
-    await until(lambda: ended)
-    assert lane.is_direct(now())
-    lane.submit(slow, lambda *_: ended.append(1), 1)
-    await until(lambda: len(ended) == 2)
+        return lane.submit(work, lambda *_: ended.append(item.seconds), 1)
+
+    ended: list[float] = []
+    for disk_seconds, is_fast in ((0.0, True), (2 * limits.SLOW_IN_THREAD_SECONDS, False)):
+        item = append(disk_seconds)
+        await until(lambda: ended)
+        lane.on_threaded_append(ended.pop(), has_written=True)
+        assert lane.is_direct(now()) == is_fast
+
+
+def test_what_wrote_nothing_proves_no_directory_fast(lane: DirectoryLane, now: Now) -> None:
+    lane.on_threaded_append(0.0, has_written=False)
     assert not lane.is_direct(now())
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_what_an_append_does_before_it_needs_the_disk_makes_no_directory_slow(
-    lane: DirectoryLane, now: Now, fails: bool
-) -> None:
-    def work(disk_seconds: float) -> None:
-        now.seconds += 100 * limits.STALLED_SECONDS
-        lane.disk_begins()
-        assert not lane.is_stalled
-        now.seconds += disk_seconds
-        if fails:
-            raise KafkaError(ErrorCode.invalid_record)
-
-    ended: list[object] = []
-    quick = lane.submit(lambda: work(0.0), lambda *_: ended.append(1), 1)
-    await until(lambda: ended)
+    lane.on_threaded_append(0.0, has_written=True)
     assert lane.is_direct(now())
-    assert quick.seconds == 100 * limits.STALLED_SECONDS
-    lane.submit(lambda: work(2 * limits.SLOW_IN_THREAD_SECONDS), lambda *_: ended.append(1), 1)
-    await until(lambda: len(ended) == 2)
+    lane.on_threaded_append(2 * limits.SLOW_IN_THREAD_SECONDS, has_written=False)
     assert not lane.is_direct(now())
 
 
 def test_one_of_several_directories_is_never_appended_to_on_the_event_loop(now: Now) -> None:
-    lane = DirectoryLane("/d", SystemThreads(), is_alone=False, now=now)
+    lane = make_lane(now, is_alone=False)
     lane.on_append(now() - 0.001, now())
     assert not lane.is_direct(now())
 

@@ -100,7 +100,7 @@ async def test_the_records_to_blame_are_named(node: StorageHarness) -> None:
 
 
 @pytest.mark.parametrize("key", [b"k", None])
-async def test_records_that_take_long_to_check_make_no_directory_slow(
+async def test_records_that_take_long_to_check_make_no_directory_slow_and_refused_ones_none_fast(
     node: StorageHarness, monkeypatch: pytest.MonkeyPatch, key: bytes | None
 ) -> None:
     topic = await node.create_topic()
@@ -117,7 +117,26 @@ async def test_records_that_take_long_to_check_make_no_directory_slow(
     answer = await node.append(topic, encode_batch([(NOW_MS, key, b"v", ())]))
     assert answer.error_code == int(ErrorCode.none if key else ErrorCode.invalid_record)
     assert seconds[0] == -1e6 + 10
+    assert lane.is_direct(seconds[0]) == (key is not None), "what is refused has touched no disk"
+    lane.on_append(seconds[0], seconds[0])
     assert lane.is_direct(seconds[0])
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+async def test_a_repeated_batch_proves_no_directory_fast(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, is_direct: bool
+) -> None:
+    topic = await node.create_topic()
+    numbered = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+    await node.append(topic, numbered)
+    lane = node.replica(topic).lane
+    assert lane is not None
+    proven_at = lane._proven_at
+    monkeypatch.setattr(lane, "is_direct", lambda _: is_direct)
+    assert (await node.append(topic, numbered)).base_offset == 0
+    assert lane._proven_at == proven_at
+    assert (await node.append(topic, batch(b"b"))).base_offset == 1
+    assert lane._proven_at > proven_at
 
 
 async def test_a_duplicate_is_answered_with_its_first_offset(node: StorageHarness) -> None:

@@ -29,7 +29,7 @@ def prove_fast(replica: Replica) -> None:
 def at_once(replica: Replica, records: bytes = batch(b"v"), acks: int = -1) -> int | None:
     """The first offset, or None."""
     info = replica.appending.append_at_once(memoryview(records), acks)
-    return None if info is None else info.first_offset
+    return None if info is None else info.base_offset
 
 
 async def test_what_follows_from_it(node: StorageHarness) -> None:

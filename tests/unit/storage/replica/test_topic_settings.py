@@ -17,13 +17,14 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import SystemFiles
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.broker_rules import check_broker_changes, check_static_settings, is_dynamic
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.config_def import ConfigDef, ConfigType
-from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, config_key
+from barnabas.metadata.image import MetadataImage, config_key
 from barnabas.metadata.settings.effects import ELECTIONS, TOPIC
 from barnabas.metadata.topic_settings import topic_setting, validate_topic_settings
 from barnabas.metadata.validators import Between, EachOf, OneOf

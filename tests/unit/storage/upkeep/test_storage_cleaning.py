@@ -11,9 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from storage_harness import NOW_MS, StorageHarness, make_cleaning, run_node, topic_config
 
+from barnabas.kernel.kafka_values import BROKER_RESOURCE
 from barnabas.log.checkpoints.checkpoint_file import CLEANER_OFFSET_FILE, read_offsets
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
-from barnabas.metadata.image import BROKER_RESOURCE, config_key
+from barnabas.metadata.image import config_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
 from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector

@@ -13,10 +13,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node, topic_config
 
 from barnabas.kernel.config import ConfigError
+from barnabas.kernel.kafka_values import BROKER_RESOURCE
 from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
-from barnabas.metadata.image import BROKER_RESOURCE, config_key
+from barnabas.metadata.image import config_key
 from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.metrics import StorageCollector
