@@ -130,5 +130,5 @@ def test_a_follower_takes_no_batch_of_an_epoch_after_the_one_that_it_asked_under
     )
     info = log.append_as_follower(records, leader_epoch=4)
     assert info is not None
-    assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 1, 2)
+    assert (info.base_offset, info.last_offset, log.log_end_offset) == (0, 1, 2)
     assert log.append_as_follower(records[-2 * len(records) // 4 :], leader_epoch=4) is None

@@ -170,7 +170,9 @@ class StorageHarness:
     # -- metadata -----------------------------------------------------------------------------------------------
 
     def apply(self, *records: MetadataRecord) -> None:
-        """A delta from the controller."""
+        """A delta from the controller, behind a snapshot in which there was nothing yet."""
+        if not self.revision and records:
+            self.apply()
         self.revision += 1
         cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=CLUSTER_ID))
         old = self.replicas.image

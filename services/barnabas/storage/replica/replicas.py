@@ -228,6 +228,9 @@ class Replicas:
             replica = self._add(topic.name, topic_id, index, topic.internal, settings)
             # Created while this process followed the metadata, for topic ids are given once: it is on no disk.
             is_new = old.cluster_id == self._cluster_id and topic_id not in old.topics_by_id
+            replica.is_expected = (
+                old.cluster_id != self._cluster_id or old.partition(topic_id, index) is not None
+            )
             self._place(replica, is_new=is_new).open(replica)
         replica.internal = topic.internal
         replica.update_settings(settings)
@@ -411,10 +414,12 @@ class Replicas:
         home = self._directories.find_home(path, replica.topic, replica.index, topic_id)
         if home != path:
             return Opened(replica, moved_to=home)
-        found, high_watermark = self._directories.open_partition(
-            path, replica.topic, replica.index, topic_id, replica.settings.log
-        )
         record: PartitionRecord = replica.record
+        # A leader without its log would have its followers drop what they have.
+        may_begin = not replica.is_expected or record.leader != self.node_id or len(record.replicas) == 1
+        found, high_watermark = self._directories.open_partition(
+            path, replica.topic, replica.index, topic_id, replica.settings.log, may_begin=may_begin
+        )
         if record.leader == self.node_id:
             found.assign_epoch_start(record.leader_epoch)
         return Opened(replica, found, high_watermark)

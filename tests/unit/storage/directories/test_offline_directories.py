@@ -64,7 +64,7 @@ async def test_what_may_be_in_it_is_offline_and_the_rest_is_served(
 
     with failing_disk(gone, call=call, at=at):
         async with run_node(here, socket, [gone]) as node:
-            node.apply(*topic_records("events", topic, 4))
+            node.snapshot(*topic_records("events", topic, 4))
             await node.until_open()
             for index in kept:
                 assert (await node.append(topic, batch(b"b"), index=index)).base_offset == 1

@@ -315,10 +315,10 @@ async def test_what_fails_in_an_unknown_way_harms_no_other(
 ) -> None:
     real = LogDirectories.open_partition
 
-    def open_partition(self: LogDirectories, path: str, topic: str, *rest: Any) -> Any:
+    def open_partition(self: LogDirectories, path: str, topic: str, *rest: Any, **options: Any) -> Any:
         if topic == "odd":
             raise ValueError("a fault of ours")
-        return real(self, path, topic, *rest)
+        return real(self, path, topic, *rest, **options)
 
     monkeypatch.setattr(LogDirectories, "open_partition", open_partition)
     async with run_node(tmp_path / "data", tmp_path / "s") as node:

@@ -29,7 +29,8 @@ async def create_topic(node: StorageHarness, **options: int) -> uuid.UUID:
     """A topic that node 1 leads and 2 and 3 follow, all of them in sync."""
     topic_id = uuid.uuid4()
     nodes = [node_record(each, epoch) for each, epoch in EPOCHS.items()]
-    node.apply(*nodes, *topic_records("events", topic_id, replicas=(1, 2, 3), **options))
+    node.apply(*nodes)
+    node.apply(*topic_records("events", topic_id, replicas=(1, 2, 3), **options))
     await node.until_open()
     return topic_id
 
