@@ -56,6 +56,22 @@ class Watch:
                     )
 
 
+def describe_replicas(nodes: Sequence[NodeMachine]) -> Iterable[str]:
+    """What each node has of each partition."""
+    for node in nodes:
+        for replica in node.replicas.by_partition.values() if node.replicas is not None else ():
+            part = "leads" if replica.is_leader else f"does not lead (error {replica.error})"
+            ends = (
+                "no log"
+                if replica.log is None
+                else f"{replica.log.log_start_offset} to {replica.log.log_end_offset}"
+            )
+            yield (
+                f"{replica.name} at {node.name}: {part} in epoch {replica.leader_epoch}, {ends}, high watermark "
+                f"{replica.high_watermark}, ISR {list(replica.record.isr)}"
+            )
+
+
 def image_of(world: World) -> MetadataImage:
     """The metadata as they are stored."""
     assert world.quorum is not None
@@ -142,9 +158,7 @@ def _check_partition(
     for node, log in logs.items():
         values = {value: offset for offset, (value, _) in log.items()}
         where = f"{place} at {node} (ISR {list(record.isr)}, epoch {record.leader_epoch}, {len(log)} records)"
-        for offset, promise in history.acknowledged.get(place, {}).items():
-            if promise.acks == 1 and plan.replication_factor > 1:
-                continue  # it is nobody's promise that this outlives its leader
+        for offset, promise in history.promised(place, plan.replication_factor).items():
             found = log.get(offset)
             if found is None or found[0] != promise.value:
                 world.violate(

@@ -23,6 +23,8 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
     PartitionAppend,
     PartitionAppendResult,
     PartitionFetch,
@@ -39,6 +41,12 @@ PAUSE_SECONDS: Final = 0.15
 
 ANSWER_SECONDS_MAX: Final = 0.7
 """How much longer than its own time-out a request is waited for."""
+
+LATEST: Final = -1
+"""The timestamp by which ListOffsets is asked for the high watermark."""
+
+LOOK_UPS: Final = 0.1
+"""How often a consumer looks up the latest offset after a fetch."""
 
 TRY_AGAIN: Final = frozenset(
     {
@@ -240,6 +248,26 @@ class Consumer:
             found = self._view.leader(self.place)
             if found is None or not await self._read(*found):
                 await asyncio.sleep(self._chance.uniform(0.02, 0.1))
+            elif self._chance.random() < LOOK_UPS:
+                await self._look_up(*found)
+
+    async def _look_up(self, record: PartitionRecord, link: StorageLink) -> None:
+        known = self._history.high_watermarks.get(self.place, 0)
+        item = ListOffsetsPartition(
+            topic_id=record.topic_id,
+            partition=self.place.partition,
+            current_leader_epoch=record.leader_epoch,
+            timestamp_ms=LATEST,
+        )
+        try:
+            answer = await link.ListOffsets(ListOffsetsRequest(partitions=[item]), timeout=ANSWER_SECONDS_MAX)
+        except LinkError:
+            return
+        result = answer.results[0]
+        if result.error_code == 0:
+            self._history.on_latest_offset(self.place, known, result.offset, self.name)
+        elif ErrorCode(result.error_code) not in TRY_AGAIN:
+            self._world.violate(f"{self.name}: no latest offset of {self.place}: {result.error_code}")
 
     async def _read(self, record: PartitionRecord, link: StorageLink) -> bool:
         item = PartitionFetch(
@@ -264,7 +292,7 @@ class Consumer:
                     f"{self.name}: {self.place} cannot be read at {self.position}: {code.name}"
                 )
             return False
-        self._history.on_high_watermark(self.place, fields.high_watermark, self.name)
+        self._history.on_high_watermark(self.place, record.leader_epoch, fields.high_watermark, self.name)
         self._take(bytes(records), fields.high_watermark)
         return True
 

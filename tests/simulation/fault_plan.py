@@ -19,6 +19,20 @@ NODE_FAULTS: Final = (
     "slow link",
     "full disk",
 )
+AMONG_NODES: Final = ("isolate", "isolate", "zombie")
+"""A node does not hear the others and is not heard by them; a zombie neither by the controllers. Clients reach it."""
+
+TOGETHER_AMONG_NODES: Final = (
+    ("isolate", "kill"),
+    ("isolate", "kill"),
+    ("isolate", "stop"),
+    ("isolate", "pause"),
+    ("isolate", "power"),
+    ("isolate", "break"),
+    ("zombie", "kill"),
+    ("zombie", "pause"),
+)
+
 TOGETHER: Final = (
     ("slow disk", "kill"),
     ("slow disk", "power"),
@@ -73,6 +87,8 @@ class Plan:
     is_flushed: bool
     """Whether what is acknowledged is synced before (flush.messages=1)."""
     segment_ms: int
+    lag_ms_max: int
+    """replica.lag.time.max.ms."""
     faults: tuple[Fault, ...]
 
 
@@ -84,8 +100,10 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     controllers = chance.choice((1, 2, 2))
     faults: list[Fault] = []
     for _ in range(chance.choice((1, 2, 3, 4, 6))):
-        if chance.random() < 0.35:
-            faults += _pair(chance, nodes, loses_power=is_flushed)
+        if replication_factor > 1 and chance.random() < 0.25:
+            faults += _storm(chance, nodes)
+        elif chance.random() < 0.45:
+            faults += _pair(chance, nodes, loses_power=is_flushed, replicates=replication_factor > 1)
         else:
             faults.append(_fault(chance, nodes, controllers, loses_power=is_flushed))
     return Plan(
@@ -96,21 +114,38 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         partitions=chance.choice((1, 2, 4)),
         is_flushed=is_flushed,
         segment_ms=chance.choice((400, 2_000, 3_600_000)),
+        lag_ms_max=chance.choice((1_500, 1_500, 30_000)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
 
 
-def _pair(chance: random.Random, nodes: int, *, loses_power: bool) -> list[Fault]:
+def _storm(chance: random.Random, nodes: int) -> list[Fault]:
+    """Everything is slow, and one node dies after another, before the others have done what the first asks for."""
+    at = chance.uniform(0.5, FAULTS_SECONDS - 3.0)
+    faults = [Fault(at - 0.4, "slow network", "node-1", chance.uniform(1.0, 2.5))]
+    for _ in range(chance.choice((2, 2, 3, 4))):
+        target, kind = (
+            f"node-{chance.randint(1, nodes)}",
+            chance.choice(("kill", "kill", "stop", "isolate", "break")),
+        )
+        peer = f"node-{chance.randint(1, nodes)}" if kind in HAVE_A_PEER else ""
+        faults.append(Fault(at, kind, target, chance.choice((0.05, 0.2, 1.0)), peer, is_both_ways=True))
+        at += chance.expovariate(1 / 0.25)
+    return faults
+
+
+def _pair(chance: random.Random, nodes: int, *, loses_power: bool, replicates: bool) -> list[Fault]:
     """Two at one node, where the first is about its clients if it is about a link."""
     target = f"node-{chance.randint(1, nodes)}"
-    first, second = chance.choice([each for each in TOGETHER if loses_power or "power" not in each])
+    kinds = TOGETHER + 2 * TOGETHER_AMONG_NODES if replicates else TOGETHER
+    first, second = chance.choice([each for each in kinds if loses_power or "power" not in each])
     at, before = chance.uniform(0.5, FAULTS_SECONDS - 1.5), chance.expovariate(1 / 0.1)
     seconds = chance.choice((0.05, 0.5, 2.0)) * chance.uniform(0.5, 1.5)
     peer = "clients" if first in HAVE_A_PEER else ""
     began = max(0.1, at - before)
     return [
         Fault(began, first, target, at - began + chance.uniform(0.01, 0.5), peer),
-        Fault(at, second, target, seconds),
+        Fault(at, second, target, seconds, "clients" if second in HAVE_A_PEER else ""),
     ]
 
 
@@ -122,8 +157,12 @@ def _fault(chance: random.Random, nodes: int, controllers: int, *, loses_power: 
     if chance.random() < 0.25:
         target, kind = chance.choice(others), chance.choice(CONTROLLER_FAULTS)
         peer = chance.choice(machines + [each for each in others if each != target])
+        if kind == "pause" and chance.random() < 0.7:
+            seconds = chance.uniform(3.0, 6.0)  # longer than its lease
     else:
-        kinds = (*NODE_FAULTS, "power", "power", "failing syncs") if loses_power else NODE_FAULTS
+        kinds = NODE_FAULTS + AMONG_NODES if nodes > 1 else NODE_FAULTS
+        if loses_power:
+            kinds = (*kinds, "power", "power", "failing syncs")
         target, kind = chance.choice(machines), chance.choice(kinds)
         peer = chance.choice([each for each in machines + others if each != target] + ["clients"])
     return Fault(at, kind, target, seconds, peer if kind in HAVE_A_PEER else "", chance.random() < 0.5)

@@ -52,14 +52,26 @@ class Faults:
         machine.resume()
 
     async def _cut(self, fault: Fault, machine: Machine) -> None:
-        network = self._world.network
-        network.cut(machine.name, fault.peer)
-        if fault.is_both_ways:
-            network.cut(fault.peer, machine.name)
+        await self._cut_off(fault, machine, [fault.peer])
+
+    async def _isolate(self, fault: Fault, machine: Machine) -> None:
+        await self._cut_off(fault, machine, self._others(machine, "node-"))
+
+    async def _zombie(self, fault: Fault, machine: Machine) -> None:
+        await self._cut_off(fault, machine, self._others(machine, "node-", "controller-"))
+
+    def _others(self, machine: Machine, *kinds: str) -> list[str]:
+        return [name for name in self._machines if name.startswith(kinds) and name != machine.name]
+
+    async def _cut_off(self, fault: Fault, machine: Machine, peers: list[str]) -> None:
+        ways = [(machine.name, peer) for peer in peers]
+        if fault.is_both_ways or fault.kind == "zombie":
+            ways += [(peer, machine.name) for peer in peers]
+        for way in ways:
+            self._world.network.cut(*way)
         await asyncio.sleep(fault.seconds)
-        network.mend(machine.name, fault.peer)
-        if fault.is_both_ways:
-            network.mend(fault.peer, machine.name)
+        for way in ways:
+            self._world.network.mend(*way)
 
     async def _store(self, fault: Fault, machine: Machine) -> None:
         self._world.network.cut(machine.name, STORE)
@@ -76,6 +88,11 @@ class Faults:
         await asyncio.sleep(fault.seconds)
         for way in ways:
             network.slow_down(*way, 1.0)
+
+    async def _slow_network(self, fault: Fault, _: Machine) -> None:
+        self._world.network.slowness = 80.0
+        await asyncio.sleep(fault.seconds)
+        self._world.network.slowness = 1.0
 
     async def _slow_disk(self, fault: Fault, machine: Machine) -> None:
         machine.disk.slowness = 100.0

@@ -37,6 +37,7 @@ class History:
         self.read: dict[Place, dict[int, bytes]] = {}
         self.high_watermarks: dict[Place, int] = {}
         """The highest that a consumer was told."""
+        self._by_epoch: dict[tuple[Place, int], int] = {}
         self.sent = 0
         self.acks = 0
 
@@ -59,6 +60,11 @@ class History:
             if known is None or known.acks == 1:
                 promises[offset + number] = Promise(value, producer, acks)
 
+    def promised(self, place: Place, replication_factor: int) -> dict[int, Promise]:
+        """What is to be there: of several replicas, acks=1 does not promise that it outlives the leader."""
+        known = self.acknowledged.get(place, {})
+        return {offset: each for offset, each in known.items() if each.acks != 1 or replication_factor == 1}
+
     def on_read(self, place: Place, offset: int, value: bytes, consumer: str) -> None:
         known = self.read.setdefault(place, {}).setdefault(offset, value)
         if known != value:
@@ -66,10 +72,21 @@ class History:
                 f"{place}: {consumer} read {value!r} at offset {offset}, where {known!r} was read"
             )
 
-    def on_high_watermark(self, place: Place, offset: int, consumer: str) -> None:
-        known = self.high_watermarks.get(place, 0)
+    def on_high_watermark(self, place: Place, leader_epoch: int, offset: int, consumer: str) -> None:
+        """With what a fetch was answered. A new leader may not know yet how far the one before it was."""
+        known = self._by_epoch.get((place, leader_epoch), 0)
         if offset < known:
             self._world.violate(
-                f"{place}: {consumer} was told the high watermark {offset}, which was {known} before"
+                f"{place}: {consumer} was told the high watermark {offset} in epoch {leader_epoch}, which was {known} "
+                "before"
             )
-        self.high_watermarks[place] = max(known, offset)
+        self._by_epoch[place, leader_epoch] = max(known, offset)
+        self.high_watermarks[place] = max(self.high_watermarks.get(place, 0), offset)
+
+    def on_latest_offset(self, place: Place, known: int, offset: int, consumer: str) -> None:
+        """With what ListOffsets was answered; `known` was the high watermark before it was asked (KIP-207)."""
+        if offset < known:
+            self._world.violate(
+                f"{place}: {consumer} was told the latest offset {offset}, and {known} before"
+            )
+        self.high_watermarks[place] = max(self.high_watermarks.get(place, 0), offset)

@@ -215,16 +215,19 @@ class ControllerMachine(Machine):
         """To the store or back from it."""
         network = self.world.network
         await asyncio.sleep(self._store_chance.uniform(0.0002, 0.002))
-        if network.is_cut(self.name, STORE):
-            await asyncio.sleep(STORE_SECONDS_MAX)
-            raise StoreError("the store does not answer")
+        gives_up_at = self.world.now + STORE_SECONDS_MAX
+        while network.is_cut(self.name, STORE):
+            if self.world.now > gives_up_at:
+                raise StoreError("the store does not answer")
+            await asyncio.sleep(0.02)
 
 
 class NodeMachine(Machine):
     """A machine with a storage node."""
 
-    def __init__(self, world: World, node_id: int, controllers: int) -> None:
+    def __init__(self, world: World, node_id: int, controllers: int, settings: dict[str, str]) -> None:
         super().__init__(world, f"node-{node_id}")
+        self._settings = settings
         self.node_id = node_id
         self.replicas: Replicas | None = None
         self._controllers = controllers
@@ -239,6 +242,7 @@ class NodeMachine(Machine):
             log_flush_offset_checkpoint_interval_ms=1_500,
             replica_high_watermark_checkpoint_interval_ms=700,
             log_retention_check_interval_ms=2_000,
+            broker_settings=self._settings,
         )
 
         @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from checks import Watch, check_logs, check_terms, image_of
+from checks import Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import ClusterView, Consumer, Producer, allocate_producer_ids
 from fault_plan import FAULTS_SECONDS, Fault, Plan, make_plan
 from faults import Faults
@@ -57,7 +57,10 @@ class SimulatedCluster:
         self.plan = plan
         self.history = History(world)
         self.controllers = [ControllerMachine(world, number + 1) for number in range(plan.controllers)]
-        self.nodes = [NodeMachine(world, number + 1, plan.controllers) for number in range(plan.nodes)]
+        settings = {"replica.lag.time.max.ms": str(plan.lag_ms_max)}
+        self.nodes = [
+            NodeMachine(world, number + 1, plan.controllers, settings) for number in range(plan.nodes)
+        ]
         self.clients = ClientMachine(world, "clients", self._be_clients)
         self.machines: dict[str, Machine] = {
             each.name: each for each in (*self.controllers, *self.nodes, self.clients)
@@ -95,7 +98,10 @@ class SimulatedCluster:
                 while self._unmet():
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            self.world.violate(f"{RECOVERY_SECONDS_MAX} s after the last fault: {self._unmet()}")
+            unmet = self._unmet()
+            for line in describe_replicas(self.nodes):
+                self.world.trace.say("check", line)
+            self.world.violate(f"{RECOVERY_SECONDS_MAX} s after the last fault: {unmet}")
 
     def _unmet(self) -> list[str]:
         """What is still missing before everything serves."""
@@ -120,7 +126,8 @@ class SimulatedCluster:
         return unmet
 
     def _unread(self, place: Place) -> list[str]:
-        end = max(self.history.acknowledged.get(place, {}), default=-1) + 1
+        promised = self.history.promised(place, self.plan.replication_factor)
+        end = max(promised, default=-1) + 1
         return [
             f"{each.name} is at {each.position} of {end} in {place}"
             for each in self._consumers

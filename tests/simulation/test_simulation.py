@@ -17,16 +17,20 @@ HERE = Path(__file__).resolve().parent
 OTHER_SEEDS = 60
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_cluster_keeps_its_promises(seed: int) -> None:
-    outcome = run_seed(seed)
-    assert outcome.is_well, f"{outcome.violations}\n{command(Job(seed, 1, (), '', ''))}"
+@pytest.mark.parametrize("replication_factor", [1, 3])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cluster_keeps_its_promises(seed: int, replication_factor: int) -> None:
+    outcome = run_seed(seed, replication_factor)
+    assert outcome.is_well, f"{outcome.violations}\n{command(Job(seed, replication_factor, (), '', ''))}"
     assert outcome.acknowledged >= 50, "a run in which nothing happens shows nothing"
 
 
-def digest(seed: int, hash_seed: str) -> str:
+def digest(seed: int, replication_factor: int, hash_seed: str) -> str:
     done = subprocess.run(
-        [sys.executable, HERE / "run.py", "--seeds", str(seed)],
+        [
+            *(sys.executable, HERE / "run.py"),
+            *("--seeds", str(seed), "--replication-factor", str(replication_factor)),
+        ],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
@@ -35,9 +39,9 @@ def digest(seed: int, hash_seed: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("seed", [4, 12])
-def test_a_seed_replays_exactly(seed: int) -> None:
-    assert digest(seed, "1") == digest(seed, "2")
+@pytest.mark.parametrize(("seed", "replication_factor"), [(4, 1), (12, 1), (1, 3), (2, 3)])
+def test_a_seed_replays_exactly(seed: int, replication_factor: int) -> None:
+    assert digest(seed, replication_factor, "1") == digest(seed, replication_factor, "2")
 
 
 def test_a_seed_replays_exactly_after_others() -> None:

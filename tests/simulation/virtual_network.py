@@ -142,6 +142,8 @@ class VirtualNetwork:
         self._cuts: dict[tuple[str, str], int] = {}
         """How many faults keep a way cut."""
         self._slow: dict[tuple[str, str], float] = {}
+        self.slowness = 1.0
+        """Of all ways."""
 
     def seconds(self, sender: str, receiver: str) -> float:
         """How long a message takes, this time."""
@@ -149,7 +151,7 @@ class VirtualNetwork:
         usual = chance.uniform(0.0001, 0.0008)
         if chance.random() < 0.02:
             usual += chance.uniform(0.002, 0.04)
-        return usual * self._slow.get((sender, receiver), 1.0)
+        return usual * self.slowness * self._slow.get((sender, receiver), 1.0)
 
     # -- ways ---------------------------------------------------------------------------------------------------
 
