@@ -162,9 +162,6 @@ PLANTED: Final[dict[str, Plant]] = {
     "elect-out-of-sync": Plant(elections, "elected", _whoever_has_a_replica, 5, 3),
     "reuse-a-leader-epoch": Plant(elections, "changed_partition", _under_the_same_epoch, 0, 3),
     "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 33, 3),
-    "count-the-proposed-in-sync-only": Plant(
-        LeaderState, "_maximal", lambda _: property(lambda self: self._pending or self._isr), 181, 3
-    ),
 }
 
 

@@ -27,6 +27,9 @@ SILENCE_SECONDS_MAX: Final = 3.0
 CONNECT_SECONDS_MAX: Final = 2.0
 """As CONNECT_TIMEOUT_MS."""
 
+DELAY_SECONDS_MAX: Final = 1.0
+"""Of one message on a way that is slow for several reasons; what takes longer is a way that is cut."""
+
 BYTES_A_SECOND: Final = 200e6
 
 TO_SERVER: Final = 0
@@ -151,7 +154,7 @@ class VirtualNetwork:
         usual = chance.uniform(0.0001, 0.0008)
         if chance.random() < 0.02:
             usual += chance.uniform(0.002, 0.04)
-        return usual * self.slowness * self._slow.get((sender, receiver), 1.0)
+        return min(usual * self.slowness * self._slow.get((sender, receiver), 1.0), DELAY_SECONDS_MAX)
 
     # -- ways ---------------------------------------------------------------------------------------------------
 
