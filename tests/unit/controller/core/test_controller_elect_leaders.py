@@ -16,9 +16,10 @@ from barnabas.controller.core.elect_leaders import (
 )
 from barnabas.controller.core.nodes import fence_node, hand_over, register_node
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import NO_LEADER, TOPIC_RESOURCE, MetadataImage, config_key, topic_key
+from barnabas.metadata.image import NO_LEADER, MetadataImage, config_key, topic_key
 
 NONE = (0, "")
 NOT_NEEDED = (ErrorCode.election_not_needed, "Leader election not needed for topic partition.")

@@ -9,16 +9,10 @@ import pytest
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.controller.core.nodes import fence_node, hand_over, on_process_ended, register_node
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import (
-    BROKER_RESOURCE,
-    NO_LEADER,
-    TOPIC_RESOURCE,
-    MetadataImage,
-    config_key,
-    topic_key,
-)
+from barnabas.metadata.image import NO_LEADER, MetadataImage, config_key, topic_key
 
 TOPIC = b"t" * 16
 UNCLEAN = {"unclean.leader.election.enable": "true"}

@@ -14,9 +14,10 @@ from barnabas.controller.core.in_sync import alter_partitions
 from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import TOPIC_RESOURCE, MetadataImage, config_key, topic_key
+from barnabas.metadata.image import MetadataImage, config_key, topic_key
 
 TOPIC = b"t" * 16
 NODES = (1, 2, 3, 4, 5)
