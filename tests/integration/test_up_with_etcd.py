@@ -177,8 +177,8 @@ def test_an_etcd_that_is_not_there_is_named_and_waited_for(tmp_path: Path) -> No
         address = etcd.url.removeprefix("http://")
         wait_until(lambda: address in log.read_text())
         line = next(line for line in log.read_text().splitlines() if address in line)
-        assert "waiting for the metadata store" in line
-        assert "check that it runs and that the endpoints are right" in line
+        assert "waiting for etcd" in line
+        assert "Start it, or stop this and give the right --etcd" in line
         wait_until(lambda: readyz(port + 1)[0] == 503)
         assert "controller" in readyz(port + 1)[1]
         etcd.start()

@@ -24,6 +24,8 @@ def any_answers(endpoints: Iterable[str]) -> bool:
     """Whether somebody listens at one of the `host:port`s, asked once; what is not written like that counts."""
     for endpoint in endpoints:
         host, _, port = endpoint.rpartition(":")
+        if "/" in host:
+            return True  # the controller says what is wrong with it
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS_MAX):
                 return True
