@@ -38,12 +38,13 @@ class OnePartition:
     """One partition whose log starts at offset 5."""
 
     def __init__(self) -> None:
+        self.appends = self.fetches = self
         self.batches: dict[int, bytes] = {}
         self.start = self.end = 5
         self.late_reads = 0
         """Reads to come that the disk is too slow for."""
 
-    def Append(self, request: pb.AppendRequest, answer: Callable[[pb.AppendResult], None]) -> None:
+    def handle(self, request: pb.AppendRequest, answer: Callable[[pb.AppendResult], None]) -> None:
         (part,) = request.partitions
         assert request.acks == -1
         who = request.coordinator
@@ -65,7 +66,7 @@ class OnePartition:
             self.batches[self.end] = bytes(batch)
             self.end += header.last_offset_delta + 1
 
-    def Fetch(self, answer: Callable[..., None], _: Any, *, is_client: bool) -> OnePartition:
+    def take_from_peer(self, answer: Callable[..., None], _: Any, *, is_client: bool) -> OnePartition:
         assert not is_client
         self._answer = answer
         return self
