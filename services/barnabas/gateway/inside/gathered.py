@@ -6,6 +6,8 @@ has more goes on alone, and who has GATHERED_BYTES_MAX asks for nothing more.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
@@ -24,12 +26,14 @@ class Gathered:
         self._budget = request.parts.budget
         self._alone = request.parts.gathering
         self._is_alone = False
+        self._end = asyncio.get_running_loop().time() + request.timeout_seconds
         self.size_bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be asked for."""
-        return self.size_bytes >= limits.GATHERED_BYTES_MAX
+        """Whether nothing more is to be asked for: it is enough, or the request's time is over."""
+        is_over = asyncio.get_running_loop().time() >= self._end
+        return is_over or self.size_bytes >= limits.GATHERED_BYTES_MAX
 
     def add(self, size_bytes: int) -> None:
         """So much was brought."""
@@ -37,10 +41,12 @@ class Gathered:
         self._budget.take(size_bytes)
 
     async def may_go_on(self) -> None:
-        """Wait until more may be asked for."""
+        """Wait until more may be asked for, as long as the request's time is not over."""
         if self.size_bytes > limits.GATHERED_BYTES_FREE and not self._is_alone:
-            await self._alone.acquire()
-            self._is_alone = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._end):
+                    await self._alone.acquire()
+                    self._is_alone = True
 
     def check_repeated(self, sizes_bytes: Mapping[KeyT, int], asked: Iterable[KeyT]) -> None:
         """Raise INVALID_REQUEST where what is told twice, or more often, comes to more than GATHERED_BYTES_FREE: nobody

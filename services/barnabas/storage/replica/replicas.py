@@ -415,8 +415,9 @@ class Replicas:
         if home != path:
             return Opened(replica, moved_to=home)
         record: PartitionRecord = replica.record
-        # A leader without its log would have its followers drop what they have.
-        may_begin = not replica.is_expected or record.leader != self.node_id or len(record.replicas) == 1
+        # A leader without its log would have its followers drop what they have. Under its first epoch it is new.
+        is_led = record.leader == self.node_id and record.leader_epoch > 0 and len(record.replicas) > 1
+        may_begin = not (replica.is_expected and is_led)
         found, high_watermark = self._directories.open_partition(
             path, replica.topic, replica.index, topic_id, replica.settings.log, may_begin=may_begin
         )
