@@ -1235,6 +1235,85 @@ class HandOverResponse(_message.Message):
 Global___HandOverResponse: _TypeAlias = HandOverResponse  # noqa: Y015
 
 @_typing.final
+class ReportReplicasRequest(_message.Message):
+    """Replicas on one storage node whose logs cannot be used, or can be again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    """The node, as it registered."""
+    incarnation_id: _builtins.str
+    """Which process of that node."""
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaReport]:
+        """The replicas whose state changed; those that are not this node's are passed over."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        incarnation_id: _builtins.str = ...,
+        replicas: _abc.Iterable[Global___ReplicaReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation_id", b"incarnation_id", "node_id", b"node_id", "replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportReplicasRequest: _TypeAlias = ReportReplicasRequest  # noqa: Y015
+
+@_typing.final
+class ReplicaReport(_message.Message):
+    """The state of one replica."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFLINE_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The id of the topic: 16 bytes."""
+    partition: _builtins.int
+    """The partition's index."""
+    offline: _builtins.bool
+    """Its log cannot be used: a failed sync, a damaged file, a directory that is offline."""
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partition: _builtins.int = ...,
+        offline: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offline", b"offline", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaReport: _TypeAlias = ReplicaReport  # noqa: Y015
+
+@_typing.final
+class ReportReplicasResponse(_message.Message):
+    """The node hears of what follows like everybody, by the metadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportReplicasResponse: _TypeAlias = ReportReplicasResponse  # noqa: Y015
+
+@_typing.final
 class AlterClientQuotasRequest(_message.Message):
     """Quotas to change."""
 

@@ -179,6 +179,8 @@ class NodeRecord(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
     STOPPING_FIELD_NUMBER: _builtins.int
+    PREVIOUS_NODE_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_DIRECTORY_IDS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """The broker id."""
     incarnation_id: _builtins.str
@@ -197,9 +199,19 @@ class NodeRecord(_message.Message):
     """A fenced node leads nothing and is not shown to clients."""
     stopping: _builtins.bool
     """It said that it is about to stop: it comes to lead nothing any more, nor into any ISR. Until its next process registers."""
+    previous_node_epoch: _builtins.int
+    """In a registration: the node epoch of the process before this one, if that was stopped properly: all log directories
+    say so, and say the same. Absent otherwise (KIP-966). Not kept.
+    """
     @_builtins.property
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The broker settings of the node's configuration file, under Kafka's names, as they were written there."""
+
+    @_builtins.property
+    def log_directory_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The ids of the log directories that this process could open, 16 bytes each, in ascending order. One that the process
+        before it had and this one has not may have held anything.
+        """
 
     def __init__(
         self,
@@ -213,14 +225,21 @@ class NodeRecord(_message.Message):
         fenced: _builtins.bool = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         stopping: _builtins.bool = ...,
+        previous_node_epoch: _builtins.int | None = ...,
+        log_directory_ids: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "position", b"position"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "_previous_node_epoch", b"_previous_node_epoch", "position", b"position", "previous_node_epoch", b"previous_node_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "address", b"address", "configs", b"configs", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "rack", b"rack", "stopping", b"stopping"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "_previous_node_epoch", b"_previous_node_epoch", "address", b"address", "configs", b"configs", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "log_directory_ids", b"log_directory_ids", "node_epoch", b"node_epoch", "node_id", b"node_id", "position", b"position", "previous_node_epoch", b"previous_node_epoch", "rack", b"rack", "stopping", b"stopping"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
     _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
+    _WhichOneofReturnType__previous_node_epoch: _TypeAlias = _typing.Literal["previous_node_epoch"]  # noqa: Y015
+    _WhichOneofArgType__previous_node_epoch: _TypeAlias = _typing.Literal["_previous_node_epoch", b"_previous_node_epoch"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__position) -> _WhichOneofReturnType__position | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__previous_node_epoch) -> _WhichOneofReturnType__previous_node_epoch | None: ...
 
 Global___NodeRecord: _TypeAlias = NodeRecord  # noqa: Y015
 
@@ -485,6 +504,9 @@ class PartitionRecord(_message.Message):
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
     REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
+    ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
+    LAST_KNOWN_ELIGIBLE_LEADER_REPLICAS_FIELD_NUMBER: _builtins.int
+    OFFLINE_REPLICAS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The id of the topic that it belongs to: 16 bytes."""
     partition: _builtins.int
@@ -517,6 +539,20 @@ class PartitionRecord(_message.Message):
     def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Of those that it takes away once the added ones are in sync; they are the last ones of `replicas`."""
 
+    @_builtins.property
+    def eligible_leader_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Node ids of replicas that are not in sync and yet have all that is committed, for nothing could be committed since they
+        went: fewer were in sync than min.insync.replicas asks for. They may lead when nobody in sync can (KIP-966).
+        """
+
+    @_builtins.property
+    def last_known_eligible_leader_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Who led last, while nobody may lead: at most one. If it comes back, it has more than anybody else."""
+
+    @_builtins.property
+    def offline_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Node ids of replicas whose nodes say that they cannot use their logs: they neither lead nor get in sync."""
+
     def __init__(
         self,
         *,
@@ -531,10 +567,13 @@ class PartitionRecord(_message.Message):
         coordinator_epoch: _builtins.int = ...,
         adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
         removing_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        eligible_leader_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        last_known_eligible_leader_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        offline_replicas: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "coordinator_epoch", b"coordinator_epoch", "coordinator_id", b"coordinator_id", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "coordinator_epoch", b"coordinator_epoch", "coordinator_id", b"coordinator_id", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "last_known_eligible_leader_replicas", b"last_known_eligible_leader_replicas", "leader", b"leader", "leader_epoch", b"leader_epoch", "offline_replicas", b"offline_replicas", "partition", b"partition", "partition_epoch", b"partition_epoch", "removing_replicas", b"removing_replicas", "replicas", b"replicas", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
