@@ -58,6 +58,9 @@ SEEN_LEADER_EPOCHS_MAX: Final = 10_000
 ISR_PROPOSALS_MAX: Final = 10_000
 """Partitions whose in-sync replicas one request may propose to change."""
 
+REPLICA_REPORTS_MAX: Final = 10_000
+"""Replicas whose state one request may report."""
+
 ELECTIONS_PER_RUN_MAX: Final = 1_000
 """Leaders that are elected in one run of those that nobody asks for; the next one follows at once."""
 

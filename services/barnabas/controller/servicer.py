@@ -23,6 +23,7 @@ from barnabas.controller.core.nodes import hand_over
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.producer_ids import allocate_producer_ids
 from barnabas.controller.core.reassignments import alter_partition_reassignments
+from barnabas.controller.core.replica_reports import report_replicas
 from barnabas.controller.core.topics import create_topics
 from barnabas.controller.election import LeadershipLost
 from barnabas.controller.fanout import StreamEnded
@@ -107,6 +108,9 @@ class ControllerServicer:
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
         return await self._submit(lambda image: hand_over(image, request))
+
+    async def ReportReplicas(self, request: pb.ReportReplicasRequest) -> pb.ReportReplicasResponse:
+        return await self._submit(lambda image: report_replicas(image, request))
 
     async def AlterClientQuotas(self, request: pb.AlterClientQuotasRequest) -> pb.AlterClientQuotasResponse:
         return await self._submit(lambda image: alter_client_quotas(image, request))

@@ -71,6 +71,10 @@ class ControllerLink(Protocol):
         self, request: pb.HandOverRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.HandOverResponse]: ...
 
+    def ReportReplicas(
+        self, request: pb.ReportReplicasRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.ReportReplicasResponse]: ...
+
     def AlterClientQuotas(
         self, request: pb.AlterClientQuotasRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.AlterClientQuotasResponse]: ...
@@ -124,6 +128,8 @@ class ControllerService(Protocol):
     async def ElectLeaders(self, request: pb.ElectLeadersRequest) -> pb.ElectLeadersResponse: ...
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse: ...
+
+    async def ReportReplicas(self, request: pb.ReportReplicasRequest) -> pb.ReportReplicasResponse: ...
 
     async def AlterClientQuotas(
         self, request: pb.AlterClientQuotasRequest

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from barnabas.controller.core.decision import partition_entry
+from barnabas.controller.core.partition_change import ElectionTerms
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.effective import effective_topic_setting
 from barnabas.metadata.image import NO_LEADER, MetadataImage
@@ -21,6 +22,7 @@ IsUnclean = Callable[[], bool]
 """Whether a replica out of sync may lead the partition where no other can."""
 
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 def never() -> bool:
@@ -121,6 +123,18 @@ def elections(
 def unclean_by_settings(image: MetadataImage, topic: str) -> IsUnclean:
     """Looked up where it is asked for: most partitions have somebody in sync."""
     return lambda: bool(effective_topic_setting(image, topic, UNCLEAN_ELECTION).value)
+
+
+def terms_of(image: MetadataImage, topic: str, eligible: Container[int] | None = None) -> ElectionTerms:
+    """What changes of the topic's partitions go by; the nodes are those of the image, unless `eligible` are given."""
+    nodes = image.eligible_epochs if eligible is None else eligible
+    return ElectionTerms(nodes, lambda: _min_in_sync(image, topic), unclean_by_settings(image, topic))
+
+
+def _min_in_sync(image: MetadataImage, topic: str) -> int:
+    value = effective_topic_setting(image, topic, MIN_IN_SYNC).value
+    assert isinstance(value, int)
+    return value
 
 
 def changed_partition(

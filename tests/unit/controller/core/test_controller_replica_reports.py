@@ -1,0 +1,109 @@
+"""ReportReplicas: what a log that cannot be used means for who leads and who is in sync."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from barnabas.controller import limits
+from barnabas.controller.core.decision import Decision, partition_entry
+from barnabas.controller.core.nodes import register_node
+from barnabas.controller.core.replica_reports import report_replicas
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages import controller_pb2 as pb
+from barnabas.messages import metadata_pb2 as md
+from barnabas.metadata.image import NO_LEADER, MetadataImage, topic_key
+
+TOPIC = b"t" * 16
+
+State = tuple[int, int, int, list[int], list[int], list[int]]
+"""(leader, leader epoch, partition epoch, in-sync replicas, eligible ones, offline ones)"""
+
+
+def after(image: MetadataImage, decision: Decision[object]) -> MetadataImage:
+    return image.apply(decision.records, image.revision + 1)
+
+
+def node(node_id: int, incarnation: str = "a") -> md.NodeRecord:
+    return md.NodeRecord(node_id=node_id, incarnation_id=incarnation, address=f"n{node_id}")
+
+
+def cluster(replicas: Sequence[int], isr: Sequence[int]) -> MetadataImage:
+    """Three live nodes and one partition, led by the first in-sync replica in leader epoch 5."""
+    image = MetadataImage()
+    for node_id in (1, 2, 3):
+        image = after(image, register_node(image, node(node_id)))
+    partition = md.PartitionRecord(topic_id=TOPIC, leader=isr[0], replicas=replicas, isr=isr, leader_epoch=5)
+    topic = md.TopicRecord(name="t", topic_id=TOPIC, partition_count=1)
+    records = [partition_entry(partition), md.MetadataRecord(key=topic_key("t"), topic=topic)]
+    return image.apply(records, image.revision + 1)
+
+
+def report(node_id: int, *offline: bool, incarnation: str = "a", index: int = 0) -> pb.ReportReplicasRequest:
+    replicas = [pb.ReplicaReport(topic_id=TOPIC, partition=index, offline=each) for each in offline]
+    return pb.ReportReplicasRequest(node_id=node_id, incarnation_id=incarnation, replicas=replicas)
+
+
+def reported(image: MetadataImage, node_id: int, *offline: bool) -> MetadataImage:
+    return after(image, report_replicas(image, report(node_id, *offline)))
+
+
+def state(image: MetadataImage) -> State:
+    p = image.topics["t"].partitions[0]
+    eligible, offline = list(p.eligible_leader_replicas), list(p.offline_replicas)
+    return p.leader, p.leader_epoch, p.partition_epoch, list(p.isr), eligible, offline
+
+
+def test_another_leads_while_the_leaders_log_is_offline() -> None:
+    image = reported(cluster((1, 2, 3), (1, 2, 3)), 1, True)
+    assert state(image) == (2, 6, 1, [2, 3], [], [1])
+    image = reported(image, 1, False)
+    assert state(image) == (2, 6, 2, [2, 3], [], []), "it gets in sync as any other"
+
+
+def test_a_follower_whose_log_is_offline_leaves_the_isr() -> None:
+    assert state(reported(cluster((1, 2), (1, 2)), 2, True)) == (1, 5, 1, [1], [], [2])
+
+
+def test_who_alone_has_everything_leads_again_once_its_log_can_be_used() -> None:
+    image = reported(cluster((1, 2), (1,)), 1, True)
+    assert state(image) == (NO_LEADER, 6, 1, [], [1], [1])
+    image = reported(image, 1, False)
+    assert state(image) == (1, 7, 2, [1], [], [])
+
+
+def test_news_that_is_none_changes_nothing() -> None:
+    image = cluster((1, 2), (1, 2))
+    assert report_replicas(image, report(2, False)).records == ()
+    image = reported(image, 2, True)
+    assert report_replicas(image, report(2, True)).records == ()
+    assert len(report_replicas(image, report(2, False, True, False)).records) == 1
+
+
+@pytest.mark.parametrize(
+    ("replicas", "node_id", "index"),
+    [((1,), 1, 0), ((1, 2), 3, 0), ((1, 2), 1, 1)],
+    ids=["the only replica", "not a replica", "no such partition"],
+)
+def test_replicas_that_nobody_could_take_over_from_are_passed_over(
+    replicas: tuple[int, ...], node_id: int, index: int
+) -> None:
+    image = cluster(replicas, replicas)
+    assert report_replicas(image, report(node_id, True, index=index)).records == ()
+
+
+def test_only_the_nodes_own_process_reports() -> None:
+    image = cluster((1, 2), (1, 2))
+    with pytest.raises(KafkaError) as refused:
+        report_replicas(image, report(1, True, incarnation="b"))
+    assert refused.value.code == ErrorCode.stale_broker_epoch
+
+
+def test_a_report_has_its_limit() -> None:
+    image = cluster((1, 2), (1, 2))
+    most = [True] * limits.REPLICA_REPORTS_MAX
+    assert report_replicas(image, report(1, *most)).records
+    with pytest.raises(KafkaError) as refused:
+        report_replicas(image, report(1, *most, True))
+    assert refused.value.code == ErrorCode.invalid_request
