@@ -74,6 +74,9 @@ REASONS_FOR_OTHER_DEFAULTS: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "A node that died is noticed sooner, and its partitions shown without a leader.",
     "group.initial.rebalance.delay.ms": "On one machine a lone consumer is not to wait for others.",
     "max.connections": "Every gateway bounds what it takes on.",
+    "offsets.topic.replication.factor": "-1 is 3, or one on each storage node where there are fewer, and more as "
+    "nodes join: groups work on one node, and survive its loss once there are more. A number that is set is waited "
+    "for, as in Kafka.",
     "queued.max.request.bytes": "The same for the memory of requests that are being served.",
 }
 """Why settings are not as Kafka has them."""

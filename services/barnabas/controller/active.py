@@ -21,6 +21,7 @@ from barnabas.controller.core.terms import begin_term
 from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
+from barnabas.controller.internal_growth import grow_when_nodes_join
 from barnabas.controller.limits import TAKEOVER_GRACE_MS
 from barnabas.controller.lost_nodes import LostNodes
 from barnabas.controller.presence import PRESENCE_PREFIX
@@ -116,7 +117,7 @@ class ActiveController:
             self.is_ready = True
             for node in self.image.live_nodes():
                 self._lost_nodes.look_for(node.node_id)
-            self._elect_from_time_to_time(tasks)
+            self._begin_what_nobody_asks_for(tasks)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         """Register the caller, then everything it must know.
@@ -209,8 +210,10 @@ class ActiveController:
             )
         await self.writer.submit(finalize_release_levels)
 
-    def _elect_from_time_to_time(self, tasks: asyncio.TaskGroup) -> None:
+    def _begin_what_nobody_asks_for(self, tasks: asyncio.TaskGroup) -> None:
         config, clock = self._config, self._environment.clock
+        grow = grow_when_nodes_join(self.writer, config.defaults)
+        tasks.create_task(grow, name="internal topics")
         seconds = config.unclean_leader_election_interval_ms / 1000
         due = elect_every(seconds, elect_unclean_leaders, self.writer, clock)
         tasks.create_task(due, name="unclean elections")

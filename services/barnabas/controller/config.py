@@ -51,6 +51,11 @@ class ControllerConfig:
     default_replication_factor: int = setting(1, "Replicas of a topic that is created without a number.")
     delete_topic_enable: bool = setting(True, "Whether topics can be deleted.")
     offsets_topic_num_partitions: int = setting(50, "Partitions of __consumer_offsets when it is created.")
+    offsets_topic_replication_factor: int = setting(
+        -1,
+        "Replicas of __consumer_offsets when it is created, which waits until so many storage nodes are there; -1 for "
+        "3, or one on each storage node where there are fewer, and one more for each that joins until there are 3.",
+    )
     offsets_topic_segment_bytes: int = setting(
         104_857_600, "Segment size of internal topics when they are created.", unit="bytes"
     )
@@ -117,6 +122,9 @@ class ControllerConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
+        factor = self.offsets_topic_replication_factor
+        if factor < 1 and factor != -1:
+            raise ConfigError(f"offsets.topic.replication.factor={factor}: must be at least 1, or -1")
         if self.controller_id < -1:
             raise ConfigError(f"controller.id={self.controller_id}: must be -1 or more")
         if self.election_lease_ms < 1_000:
@@ -138,6 +146,7 @@ class ControllerConfig:
             num_partitions=self.num_partitions,
             default_replication_factor=self.default_replication_factor,
             offsets_topic_num_partitions=self.offsets_topic_num_partitions,
+            offsets_topic_replication_factor=self.offsets_topic_replication_factor,
             offsets_topic_segment_bytes=self.offsets_topic_segment_bytes,
             delete_topic_enable=self.delete_topic_enable,
         )

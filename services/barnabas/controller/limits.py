@@ -64,6 +64,12 @@ REPLICA_REPORTS_MAX: Final = 10_000
 ELECTIONS_PER_RUN_MAX: Final = 1_000
 """Leaders that are elected in one run of those that nobody asks for; the next one follows at once."""
 
+INTERNAL_TOPICS_CHECK_SECONDS: Final = 2.0
+"""How often partitions of internal topics are looked for that have too few replicas."""
+
+INTERNAL_PARTITIONS_GROWING_MAX: Final = 10
+"""Partitions of internal topics that get further replicas at the same time."""
+
 ETCD_REQUEST_SECONDS_MAX: Final = 3.0
 """How long one call to one etcd endpoint may take."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.controller import internal_growth
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.metrics import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
@@ -276,6 +277,24 @@ async def test_offset_partitions_follow_the_coordinators(running: RunningControl
             ]
             assert moved_twice == [2] * 4
             assert {p.leader_epoch for p in partitions} == {0}
+
+
+async def test_internal_topics_grow_when_nodes_join(
+    running: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_growth, "INTERNAL_TOPICS_CHECK_SECONDS", 0.01)
+    async with watching(running.address, node_request()) as node:
+        created = await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+        assert created.replication_factor == 1
+        async with watching(running.address, node_request(2)):
+            image = await until(node, lambda image: len(adding(image)) == 8)
+            assert set(adding(image)) == {(2,)}
+
+
+def adding(image: MetadataImage) -> list[tuple[int, ...]]:
+    """The replicas that partitions of groups' topic are to get, of those that are."""
+    found = image.topics[GROUP_METADATA_TOPIC].partitions
+    return [tuple(each.adding_replicas) for each in found if each.adding_replicas]
 
 
 async def test_a_standby_names_the_active_one_and_takes_over(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.controller_pb2 import ResourceResult
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import partition_key
+
+NOT_SET: Final = -1
+"""A number that nobody has chosen."""
 
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
@@ -33,6 +36,7 @@ class ClusterDefaults:
     num_partitions: int = 1
     default_replication_factor: int = 1
     offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = NOT_SET
     offsets_topic_segment_bytes: int = 104_857_600
     delete_topic_enable: bool = True
 

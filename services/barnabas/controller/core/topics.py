@@ -16,6 +16,7 @@ from barnabas.controller.core.decision import (
     failure,
     partition_entry,
 )
+from barnabas.controller.core.internal_topics import internal_replication_factor
 from barnabas.controller.core.placement import place_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import TOPIC_RESOURCE
@@ -155,6 +156,8 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
     factor = topic.replication_factor
     if factor == BROKER_DEFAULT:
         factor = draft.defaults.default_replication_factor
+        if topic.internal and topic.name in INTERNAL_TOPICS:
+            factor = internal_replication_factor(draft.image, topic.name, draft.defaults)
     check_replication_factor(factor)
     count = topic.partition_count
     if count == BROKER_DEFAULT:

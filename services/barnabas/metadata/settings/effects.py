@@ -66,6 +66,7 @@ CONTROLLER: Final = frozenset(
         "leader.imbalance.check.interval.seconds",
         "num.partitions",
         "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
         "offsets.topic.segment.bytes",
         "unclean.leader.election.interval.ms",
     )

@@ -14,6 +14,7 @@ OTHER_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "broker.session.timeout.ms": "2000",
         "max.connections": "10000",
+        "offsets.topic.replication.factor": "-1",
         "queued.max.request.bytes": "268435456",
     }
 )
