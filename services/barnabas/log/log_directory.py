@@ -46,7 +46,7 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.small_files import exists, is_directory, sync_file_system
+from barnabas.log.small_files import is_directory, sync_file_system
 
 logger = get_logger("log.directory")
 
@@ -68,15 +68,17 @@ class LogDirectory:
         path: str,
         properties: MetaProperties,
         lock_fd: int,
-        was_clean: bool,
+        closed_under: int | None,
         environment: Environment,
         cache: SegmentCache,
     ) -> None:
         self._files = environment.files
         self.path = path
         self.properties = properties
-        self.was_clean = was_clean
-        """Whether the directory had been closed properly."""
+        self.closed_under = closed_under
+        """The broker epoch under which the directory had been closed properly, -1 for one that was not known then; None
+        if it was not.
+        """
         self.recovery_points = read_offsets(self._files, self._file(RECOVERY_POINT_FILE))
         self.high_watermarks = read_offsets(self._files, self._file(HIGH_WATERMARK_FILE))
         """As they were when the directory was opened; the replicas take them from here."""
@@ -123,12 +125,13 @@ class LogDirectory:
             if properties is None:
                 properties = MetaProperties(cluster_id, node_id, environment.new_id())
                 write_meta_properties(files, path, properties)
-            was_clean = exists(files, os.path.join(path, clean_shutdown.FILE_NAME))
+            closed_under = clean_shutdown.read_marker(files, path)
             cache = SegmentCache(open_segments_max)
-            opened = cls(path, properties, lock_fd, was_clean, environment, cache)
+            opened = cls(path, properties, lock_fd, closed_under, environment, cache)
             opened.flush_times = flush_times or opened.flush_times
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
-            clean_shutdown.take_marker(files, path)
+            if closed_under is not None:
+                clean_shutdown.remove_marker(files, path)
             opened._remove_deleted()
         except OSError as error:
             files.close(lock_fd)
@@ -137,6 +140,11 @@ class LogDirectory:
             files.close(lock_fd)
             raise
         return opened
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the directory had been closed properly."""
+        return self.closed_under is not None
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)

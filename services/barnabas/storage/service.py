@@ -17,6 +17,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.errors import LinkError
 from barnabas.links.stream_metrics import StreamCollector
+from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from barnabas.log.errors import LogStoreError
 from barnabas.messages.controller_pb2 import (
     HandOverRequest,
@@ -229,11 +230,13 @@ class StorageNode:
     async def _close(self, lane: DirectoryLane) -> None:
         """Close one log directory; the others need not wait for one that does not answer, which is recovered."""
         high_watermarks = self.replicas.high_watermarks(lane)
+        own = self._registered()
+        broker_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.node_epoch
 
         def close() -> None:
             # A log that is being written, opened or looked after in a thread must not be closed under it.
             lane.join()
-            self._directories.close_one(lane.path, high_watermarks)
+            self._directories.close_one(lane.path, high_watermarks, broker_epoch=broker_epoch)
 
         lane.close()
         try:
@@ -284,6 +287,8 @@ class StorageNode:
             address=address,
             rack=self._config.broker_rack,
             configs=_without_secrets(self._config.static_settings),
+            previous_node_epoch=self._directories.previous_broker_epoch,
+            log_directory_ids=self._directories.ids,
         )
         if self._config.position >= 0:
             node.position = self._config.position
@@ -350,16 +355,16 @@ class StorageNode:
             return True
         return answer.led_partitions > 0
 
+    def _registered(self) -> NodeRecord | None:
+        """This process in the metadata, as far as they are known; None while they name none or another."""
+        image = MetadataImage() if self._subscription is None else self._subscription.image
+        own = image.nodes.get(self._config.node_id)
+        return own if own is not None and own.incarnation_id == self._incarnation_id else None
+
     def _add_conditions(self, subscription: MetadataSubscription) -> None:
         def is_registered() -> bool:
-            image: MetadataImage = subscription.image
-            own = image.nodes.get(self._config.node_id)
-            return (
-                subscription.is_current
-                and own is not None
-                and own.incarnation_id == self._incarnation_id
-                and not own.fenced
-            )
+            own = self._registered()
+            return subscription.is_current and own is not None and not own.fenced
 
         self._context.health.add_condition("registered with the controller", is_registered)
         self._context.health.add_condition("logs are open", lambda: self.replicas.is_settled)

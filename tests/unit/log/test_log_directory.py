@@ -54,6 +54,7 @@ def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\na.b-c 3 4\n"
     again = open_directory(tmp_path)
     assert again.was_clean
+    assert again.closed_under == 9
     assert again.properties == identity
     assert again.high_watermarks == {("a.b-c", 3): 4}
     assert again.partitions_on_disk() == {("a.b-c", 3): TOPIC_ID}
@@ -63,9 +64,32 @@ def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
     again.abandon()
     crashed = open_directory(tmp_path)
     assert not crashed.was_clean
+    assert crashed.closed_under is None
     recovered = crashed.open_partition("a.b-c", 3, TOPIC_ID, LogConfig())
     assert recovered.recovery_report.segments_checked == 1
     crashed.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"version":0,"brokerEpoch":-1}',
+        '{"version":0}',
+        '{"brokerEpoch":true}',
+        '{"brokerEpoch":"4"}',
+        "[]",
+        "\xff",
+    ],
+)
+def test_a_marker_without_an_epoch_speaks_of_no_process(tmp_path: Path, text: str) -> None:
+    open_directory(tmp_path).close()
+    (tmp_path / ".kafka_cleanshutdown").write_text(text, encoding="latin-1")
+    again = open_directory(tmp_path)
+    assert again.was_clean
+    assert again.closed_under == -1
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    again.abandon()
 
 
 def test_what_the_listing_read_is_asked_for_once_and_not_believed_of_others(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord, NodeRecord
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage import limits, service
@@ -31,13 +31,15 @@ from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve
 
 TOPIC = uuid.UUID(int=7)
+NODE_EPOCH = 40
 
 
 class FakeController:
     """Registers whoever comes, and streams one snapshot with one topic."""
 
-    def __init__(self, *, refuse: bool = False) -> None:
+    def __init__(self, *, refuse: bool = False, silent: bool = False) -> None:
         self.refuse = refuse
+        self.silent = silent
         self.registered: list[WatchRequest] = []
 
     async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -46,7 +48,12 @@ class FakeController:
             if self.refuse:
                 raise Refused(Refusal.NEVER_ACCEPTED, "node 1 belongs to another cluster")
             self.registered.append(request)
-            records.append(MetadataRecord(key="nodes/1", node=request.node))
+            if self.silent:
+                await asyncio.Event().wait()
+            known = NodeRecord()
+            known.CopyFrom(request.node)
+            known.node_epoch = NODE_EPOCH + len(self.registered)
+            records.append(MetadataRecord(key="nodes/1", node=known))
             records += topic_records("events", TOPIC, 2)
         yield MetadataDelta(revision=1, snapshot=True, records=records)
         await asyncio.Event().wait()
@@ -105,6 +112,33 @@ async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path:
     assert (first.node.address, first.node.rack) == (config.listen_address, "east")
     assert (first.cluster_id, second.cluster_id) == (CLUSTER_ID, CLUSTER_ID)
     assert first.node.incarnation_id != second.node.incarnation_id
+    assert not first.node.HasField("previous_node_epoch")
+    assert second.node.previous_node_epoch == NODE_EPOCH + 1
+    assert len(first.node.log_directory_ids) == 1
+    assert second.node.log_directory_ids == first.node.log_directory_ids
+
+
+async def test_a_process_that_the_controller_never_confirmed_speaks_of_no_epoch(
+    config: StorageConfig,
+) -> None:
+    """It may have been registered, and its followers' work begun, under an epoch that it does not know."""
+    async with controller(config.controllers[0]) as fake:
+        for silent in (False, True, False):
+            fake.silent = silent
+            before = len(fake.registered)
+            context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+            running = asyncio.ensure_future(serve(config, context))
+            async with asyncio.timeout(20):
+                while len(fake.registered) == before or not (silent or context.health.is_ready()):
+                    assert not running.done()
+                    await asyncio.sleep(0)
+            context.stopping.set()
+            await running
+    epochs = [
+        each.node.previous_node_epoch if each.node.HasField("previous_node_epoch") else None
+        for each in fake.registered
+    ]
+    assert epochs == [None, NODE_EPOCH + 1, None]
 
 
 async def test_a_node_is_not_ready_while_it_recovers_whoever_else_is_in_its_process(

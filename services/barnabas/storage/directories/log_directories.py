@@ -22,6 +22,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
+from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
 from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
@@ -191,6 +192,20 @@ class LogDirectories:
             directory.abandon()
         for path, reason in failed.items():
             log.error("a log directory is offline until the next start", log_dir=path, reason=reason)
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids of the log directories that could be opened, in ascending order."""
+        return sorted(directory.properties.directory_id.bytes for directory in self._directories)
+
+    @property
+    def previous_broker_epoch(self) -> int | None:
+        """Under which broker epoch the node was stopped before this start; None unless all of its log directories could
+        be opened, were closed properly, and say the same (KIP-966).
+        """
+        epochs = {directory.closed_under for directory in self._directories}
+        epoch = epochs.pop()
+        return None if self.offline or epochs or epoch == UNKNOWN_BROKER_EPOCH else epoch
 
     @property
     def strays(self) -> list[StrayKey]:
@@ -407,18 +422,20 @@ class LogDirectories:
         directory = self._places.get(key)
         return "" if directory is None else directory.path
 
-    def close(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
-        """Make everything durable and mark a clean shutdown, directory by directory."""
+    def close(
+        self, high_watermarks: Mapping[PartitionKey, int], *, broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    ) -> None:
+        """Make everything durable and mark a clean shutdown under `broker_epoch`, directory by directory."""
         for path in self._by_path:
-            self.close_one(path, high_watermarks)
+            self.close_one(path, high_watermarks, broker_epoch=broker_epoch)
 
-    def close_one(self, path: str, high_watermarks: Mapping[PartitionKey, int]) -> None:
+    def close_one(self, path: str, high_watermarks: Mapping[PartitionKey, int], *, broker_epoch: int) -> None:
         """The same for one directory; what fails is logged."""
         directory = self._by_path.get(path)
         if directory is None:
             return  # it is offline
         try:
-            directory.close(self._own(directory, high_watermarks))
+            directory.close(self._own(directory, high_watermarks), broker_epoch=broker_epoch)
         except KafkaError as error:
             log.error("the next start recovers this", log_dir=path, reason=error.message)
 

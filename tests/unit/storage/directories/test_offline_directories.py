@@ -112,6 +112,46 @@ def test_a_node_without_any_directory_does_not_start(tmp_path: Path) -> None:
     open_all().close({})  # and their locks are free
 
 
+def test_the_process_before_is_known_where_all_directories_agree(tmp_path: Path) -> None:
+    def open_all(*names: str) -> LogDirectories:
+        paths = [str(tmp_path / name) for name in names]
+        return LogDirectories.open(
+            paths, CLUSTER_ID, NODE_ID, seeded_environment(), producer_id_expiration_ms=1
+        )
+
+    first = open_all("a", "b")
+    assert first.previous_broker_epoch is None, "it is new"
+    ids = first.ids
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 2
+    first.close({}, broker_epoch=4)
+
+    second = open_all("a", "b")
+    assert (second.previous_broker_epoch, second.ids) == (4, ids)
+    second.abandon()
+    crashed = open_all("a", "b")
+    assert crashed.previous_broker_epoch is None
+    crashed.close({})
+    unknown = open_all("a", "b")
+    assert unknown.previous_broker_epoch is None, "it was never registered"
+    unknown.close({}, broker_epoch=5)
+
+    with failing_disk(tmp_path / "b", call="open"):
+        without = open_all("a", "b")
+        assert without.previous_broker_epoch is None
+        (left,) = without.ids
+        assert left in ids
+        without.close({}, broker_epoch=6)
+    apart = open_all("a", "b")
+    assert apart.previous_broker_epoch is None, "one says 6, the other 5"
+    apart.close({}, broker_epoch=7)
+
+    wider = open_all("a", "b", "c")
+    assert wider.previous_broker_epoch is None, "nobody knows what is missing there"
+    assert len(wider.ids) == 3
+    wider.close({}, broker_epoch=8)
+
+
 def test_the_cluster_is_known_from_any_directory_that_can_be_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / "a"), str(tmp_path / "b")]
     LogDirectories.open(paths, CLUSTER_ID, NODE_ID, seeded_environment(), producer_id_expiration_ms=1).close(
