@@ -165,6 +165,14 @@ class ActiveController:
             self._sessions.on_leaving(member, request.incarnation_id)
         return self._sessions.heard_from(member, request.incarnation_id)
 
+    def present_nodes(self, image: MetadataImage) -> set[int]:
+        """The nodes that may be handed something now: each is there, and was heard from lately."""
+        return {
+            node.node_id
+            for node in image.live_nodes()
+            if self._sessions.is_present(_node_member(node.node_id), node.incarnation_id)
+        }
+
     def describe_quorum(self, leader_id: int, voters: Mapping[int, str]) -> DescribeQuorumResponse:
         """How far each copy of the metadata is; `voters` are the controllers that are there, by id."""
         nodes = self._sessions.attached(Kind.NODE)
@@ -234,12 +242,7 @@ class ActiveController:
         def decide(image: MetadataImage) -> Decision[None]:
             if not self._sessions.is_awaited(_node_member(node_id)):
                 return Decision((), None)
-            present = {
-                node.node_id
-                for node in image.live_nodes()
-                if self._sessions.is_attached_as(_node_member(node.node_id), node.incarnation_id)
-            }
-            return on_process_ended(image, node_id, present)
+            return on_process_ended(image, node_id, self.present_nodes(image))
 
         if decide(self.image).records:
             with contextlib.suppress(TooManyRequests, LeadershipLost):

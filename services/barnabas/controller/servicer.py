@@ -107,7 +107,8 @@ class ControllerServicer:
         return await self._submit(lambda image: elect_leaders(image, request))
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
-        return await self._submit(lambda image: hand_over(image, request))
+        active = self._active()
+        return await self._submit(lambda image: hand_over(image, request, active.present_nodes(image)))
 
     async def ReportReplicas(self, request: pb.ReportReplicasRequest) -> pb.ReportReplicasResponse:
         return await self._submit(lambda image: report_replicas(image, request))

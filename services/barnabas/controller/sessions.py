@@ -16,7 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.controller.fanout import Receiver
-from barnabas.controller.limits import SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
+from barnabas.controller.limits import PRESENT_SECONDS, SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import MetadataImage
 
@@ -46,6 +46,8 @@ class AlreadyRegistered(Exception):
 class _Session:
     incarnation_id: str
     receiver: Receiver | None = None
+    attached_at: float = 0.0
+    """When it registered, by the event loop's clock."""
     heard_at: float | None = None
     """When the last heartbeat came, by the event loop's clock; None for a service that has not sent any yet."""
     expiry: asyncio.TimerHandle | None = None
@@ -91,12 +93,17 @@ class Sessions:
         session = self._sessions.get(member)
         return session is not None and session.receiver is not None
 
-    def is_attached_as(self, member: Member, incarnation_id: str) -> bool:
-        """Whether it is that process of it that has a stream."""
+    def is_present(self, member: Member, incarnation_id: str) -> bool:
+        """Whether that process of it has a stream, and was heard from within PRESENT_SECONDS.
+
+        The kernel keeps the stream of a frozen process, which would do nothing with what it is given.
+        """
         session = self._sessions.get(member)
-        return (
-            session is not None and session.receiver is not None and session.incarnation_id == incarnation_id
-        )
+        if session is None or session.receiver is None or session.incarnation_id != incarnation_id:
+            return False
+        now = asyncio.get_running_loop().time()
+        last_word_at = session.attached_at if session.heard_at is None else session.heard_at
+        return now - last_word_at - self._held_up_seconds(now) <= PRESENT_SECONDS
 
     def is_awaited(self, member: Member) -> bool:
         """Whether the member is away, and may come back before it is given up."""
@@ -130,7 +137,8 @@ class Sessions:
                 session.expiry.cancel()
             if session.receiver is not None:
                 session.receiver.end("this service opened a newer stream")
-        self._sessions[member] = _Session(incarnation_id, receiver)
+        now = asyncio.get_running_loop().time()
+        self._sessions[member] = _Session(incarnation_id, receiver, attached_at=now)
 
     def detach(self, member: Member, receiver: Receiver) -> None:
         """The member's stream ended: start the clock, unless a newer stream took its place."""
@@ -164,17 +172,20 @@ class Sessions:
     def check_for_silence(self) -> None:
         """Give up services that are silent for their session timeout, and for SILENCE_MS_MIN at least."""
         now = asyncio.get_running_loop().time()
-        held_up = 0.0 if self._checked_at < 0 else now - self._checked_at - SILENCE_CHECK_SECONDS
+        held_up = self._held_up_seconds(now)
         self._checked_at = now
         for member, session in list(self._sessions.items()):
             if session.receiver is None or session.heard_at is None:
                 continue
-            if held_up > SILENCE_CHECK_SECONDS:
-                # It was this controller that heard nothing for so long: their heartbeats may lie in its sockets.
-                session.heard_at = min(now, session.heard_at + held_up)
+            session.heard_at = min(now, session.heard_at + held_up)
             silent_ms = (now - session.heard_at) * 1000
             if silent_ms > max(self._timeouts_ms[member.kind], SILENCE_MS_MIN):
                 self._give_up(member, session, int(silent_ms))
+
+    def _held_up_seconds(self, now: float) -> float:
+        """How long it was this controller that heard nothing: services' heartbeats may lie in its sockets."""
+        late = 0.0 if self._checked_at < 0 else now - self._checked_at - SILENCE_CHECK_SECONDS
+        return late if late > SILENCE_CHECK_SECONDS else 0.0
 
     def _give_up(self, member: Member, session: _Session, silent_ms: int) -> None:
         """As if the stream had ended a session timeout ago: nothing more is waited for."""

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from barnabas.controller.fanout import Receiver
-from barnabas.controller.limits import SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
+from barnabas.controller.limits import PRESENT_SECONDS, SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
@@ -127,6 +127,42 @@ async def test_a_service_that_is_heard_stays_and_one_that_sends_no_heartbeats_is
         assert sessions.heard_from(NODE, "a")
         check_for(sessions, timers, 1)
     assert (expired, sessions.is_attached(NODE)) == ([], True)
+
+
+async def test_who_has_a_stream_and_is_silent_is_not_present(timers: Timers) -> None:
+    """The kernel keeps the stream of a frozen process."""
+    sessions = await attached([], Ended())
+    assert sessions.is_present(NODE, "a"), "its registration is a word of it"
+    check_for(sessions, timers, PRESENT_SECONDS + SILENCE_CHECK_SECONDS)
+    assert not sessions.is_present(NODE, "a")
+    sessions.heard_from(NODE, "a")
+    assert sessions.is_present(NODE, "a")
+    check_for(sessions, timers, PRESENT_SECONDS)
+    assert sessions.is_present(NODE, "a")
+    check_for(sessions, timers, SILENCE_CHECK_SECONDS)
+    assert not sessions.is_present(NODE, "a")
+    assert sessions.is_attached(NODE), "and yet it is not given up"
+
+
+async def test_present_is_a_process_that_has_a_stream(timers: Timers) -> None:
+    receiver = Ended()
+    sessions = await attached([], receiver)
+    assert not sessions.is_present(NODE, "b")
+    assert not sessions.is_present(Member(Kind.NODE, "2"), "a")
+    sessions.detach(NODE, cast(Receiver, receiver))
+    assert not sessions.is_present(NODE, "a")
+
+
+async def test_a_controller_that_was_frozen_takes_nobody_for_silent(timers: Timers) -> None:
+    sessions = await attached([], Ended())
+    sessions.heard_from(NODE, "a")
+    check_for(sessions, timers, SILENCE_CHECK_SECONDS)
+    timers.now += 600
+    assert sessions.is_present(NODE, "a")
+    sessions.check_for_silence()
+    assert sessions.is_present(NODE, "a")
+    check_for(sessions, timers, PRESENT_SECONDS)
+    assert not sessions.is_present(NODE, "a")
 
 
 async def test_a_heartbeat_of_another_process_counts_for_nobody(timers: Timers) -> None:

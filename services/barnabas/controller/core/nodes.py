@@ -84,9 +84,12 @@ def on_process_ended(image: MetadataImage, node_id: int, present: Container[int]
     return Decision(tuple(records), None)
 
 
-def hand_over(image: MetadataImage, request: HandOverRequest) -> Decision[HandOverResponse]:
-    """The node is about to stop: it leaves every ISR that another eligible node is in, and leads nothing any more that
-    such a one can lead. Asked again, it changes what has come about since.
+def hand_over(
+    image: MetadataImage, request: HandOverRequest, present: Container[int]
+) -> Decision[HandOverResponse]:
+    """The node is about to stop: it leaves every ISR that another eligible node is in which is `present`, and leads
+    nothing any more that such a one can lead. What only silent ones could take over it keeps, as it does what nobody
+    else has. Asked again, it changes what has come about since.
 
     Raises KafkaError STALE_BROKER_EPOCH for a process that is not the node's.
     """
@@ -98,7 +101,7 @@ def hand_over(image: MetadataImage, request: HandOverRequest) -> Decision[HandOv
         stopping.CopyFrom(known)
         stopping.stopping = True
         records.append(MetadataRecord(key=node_key(node_id), node=stopping))
-    others = image.eligible_epochs.keys() - {node_id}
+    others = {other for other in image.eligible_epochs if other != node_id and other in present}
     records += elections(image, lambda p, _: after_hand_over(p, node_id, others))
     after = image.apply(records, image.revision + 1)
     led = (p for topic in after.topics.values() for p in topic.partitions if p.leader == node_id)

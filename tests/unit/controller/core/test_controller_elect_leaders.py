@@ -106,7 +106,7 @@ def test_who_is_not_elected_hears_why(row: Row, result: tuple[int, str]) -> None
 
 def test_a_preferred_leader_that_is_away_or_stopping_is_not_elected() -> None:
     image = cluster(t=[(2, (1, 2), (1, 2))])
-    stopping = after(image, hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a")))
+    stopping = after(image, hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a"), (1, 2, 3)))
     assert asked(stopping, PREFERRED, t=[0])[1] == {"t": [(0, NO_PREFERRED)]}
     fenced = after(image, fence_node(image, 1))
     assert asked(fenced, PREFERRED, t=[0])[1] == {"t": [(0, NO_PREFERRED)]}
@@ -114,7 +114,7 @@ def test_a_preferred_leader_that_is_away_or_stopping_is_not_elected() -> None:
 
 def test_who_alone_can_lead_keeps_on_when_it_is_stopping() -> None:
     image = cluster(t=[(2, (1, 2), (2,))])
-    image = after(image, hand_over(image, pb.HandOverRequest(node_id=2, incarnation_id="a")))
+    image = after(image, hand_over(image, pb.HandOverRequest(node_id=2, incarnation_id="a"), (1, 2, 3)))
     image, answer = asked(image, PREFERRED, t=[0])
     assert (leaders(image), answer) == ([(2, 5)], {"t": [(0, NO_PREFERRED)]})
 

@@ -15,6 +15,7 @@ from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import NO_LEADER, MetadataImage, config_key, topic_key
 
 TOPIC = b"t" * 16
+ALL = {1, 2, 3}
 UNCLEAN = {"unclean.leader.election.enable": "true"}
 
 State = tuple[int, int, int, list[int]]
@@ -52,9 +53,12 @@ def state(image: MetadataImage) -> State:
     return p.leader, p.leader_epoch, p.partition_epoch, list(p.isr)
 
 
-def handed_over(image: MetadataImage, node_id: int) -> tuple[MetadataImage, int]:
+def handed_over(
+    image: MetadataImage, node_id: int, present: set[int] | None = None
+) -> tuple[MetadataImage, int]:
     incarnation = image.nodes[node_id].incarnation_id
-    decision = hand_over(image, pb.HandOverRequest(node_id=node_id, incarnation_id=incarnation))
+    request = pb.HandOverRequest(node_id=node_id, incarnation_id=incarnation)
+    decision = hand_over(image, request, ALL if present is None else present)
     return after(image, decision), decision.response.led_partitions
 
 
@@ -72,7 +76,7 @@ def test_a_follower_that_hands_over_leaves_the_isr() -> None:
 
 def test_to_hand_over_again_changes_nothing() -> None:
     image, _ = handed_over(cluster((1, 2), (1, 2), 1), 1)
-    again = hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a"))
+    again = hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a"), ALL)
     assert again == Decision((), pb.HandOverResponse(led_partitions=0))
 
 
@@ -102,12 +106,30 @@ def test_nobody_hands_over_to_one_that_is_stopping_too() -> None:
     assert state(image) == (NO_LEADER, 6, 2, [1]), "its records are nowhere else"
 
 
+def test_who_is_silent_is_handed_nothing() -> None:
+    image, led = handed_over(cluster((1, 2, 3), (1, 2, 3), 1), 1, present={1, 3})
+    assert (state(image), led) == ((3, 6, 1, [2, 3]), 0)
+
+
+def test_what_only_silent_ones_could_lead_stays_and_is_not_waited_for() -> None:
+    before = cluster((1, 2, 3), (1, 2), 1)
+    image, led = handed_over(before, 1, present={1, 3})
+    assert (state(image), led) == (state(before), 0)
+    image, led = handed_over(image, 1)
+    assert (state(image), led) == ((2, 6, 1, [2]), 0), "it is there by now"
+
+
+def test_an_isr_is_not_left_to_silent_ones() -> None:
+    before = cluster((1, 2), (1, 2), 2)
+    assert state(handed_over(before, 1, present={1})[0]) == state(before)
+
+
 @pytest.mark.parametrize("request_", [(1, "b"), (9, "a")])
 def test_only_the_nodes_own_process_hands_over(request_: tuple[int, str]) -> None:
     node_id, incarnation = request_
     image = cluster((1, 2), (1, 2), 1)
     with pytest.raises(KafkaError) as refused:
-        hand_over(image, pb.HandOverRequest(node_id=node_id, incarnation_id=incarnation))
+        hand_over(image, pb.HandOverRequest(node_id=node_id, incarnation_id=incarnation), ALL)
     assert refused.value.code == ErrorCode.stale_broker_epoch
 
 
@@ -115,7 +137,7 @@ def test_a_fenced_process_has_nothing_to_hand_over() -> None:
     image = cluster((1, 2), (1, 2), 1)
     image = after(image, fence_node(image, 1))
     with pytest.raises(KafkaError):
-        hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a"))
+        hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a"), ALL)
 
 
 def test_a_node_is_stopping_until_its_next_process() -> None:

@@ -189,7 +189,7 @@ def test_a_member_that_is_fenced_or_stopping_or_was_never_there_is_ineligible() 
     fenced = image.apply(fence_node(image, 3).records, image.revision + 1)
     assert refused(fenced, asking) == ErrorCode.ineligible_replica
     leaving = pb.HandOverRequest(node_id=3, incarnation_id="a")
-    stopping = image.apply(hand_over(image, leaving).records, image.revision + 1)
+    stopping = image.apply(hand_over(image, leaving, (1, 2)).records, image.revision + 1)
     assert refused(stopping, asking) == ErrorCode.ineligible_replica
     gone = image.apply([md.MetadataRecord(key="nodes/3")], image.revision + 1)
     assert refused(gone, asking) == ErrorCode.ineligible_replica

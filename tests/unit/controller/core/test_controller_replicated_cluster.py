@@ -85,20 +85,23 @@ class ReplicatedCluster(RuleBasedStateMachine):
         for partition in self.partitions(self.image):
             assert node_id not in partition.isr or others.isdisjoint(partition.isr)
 
-    @rule(node_id=NODES)
-    def a_node_hands_over(self, node_id: int) -> None:
+    @rule(node_id=NODES, present=st.sets(NODES))
+    def a_node_hands_over(self, node_id: int, present: set[int]) -> None:
         node = self.image.nodes[node_id]
         if node.fenced:
             return
         led = [partition.leader == node_id for partition in self.partitions(self.image)]
-        decision = hand_over(
-            self.image, pb.HandOverRequest(node_id=node_id, incarnation_id=node.incarnation_id)
-        )
+        request = pb.HandOverRequest(node_id=node_id, incarnation_id=node.incarnation_id)
+        decision = hand_over(self.image, request, present)
         self.do(decision)
         assert decision.response.led_partitions == 0
+        others = (self.image.eligible_epochs.keys() & present) - {node_id}
         for had, partition in zip(led, self.partitions(self.image), strict=True):
             assert not had or partition.leader != NO_LEADER, "no partition is without a leader because of it"
-            assert node_id not in partition.isr or list(partition.isr) == [node_id]
+            assert not had or partition.leader in {node_id} | others, (
+                "it leads on, or one that is present does"
+            )
+            assert node_id not in partition.isr or others.isdisjoint(partition.isr)
 
     @rule(index=PARTITIONS, wanted=st.sets(NODES), late=st.integers(0, 2), known=st.booleans())
     def a_leader_proposes(self, index: int, wanted: set[int], late: int, known: bool) -> None:
@@ -174,7 +177,8 @@ class ReplicatedCluster(RuleBasedStateMachine):
             assert set(partition.adding_replicas) <= set(replicas)
             assert set(partition.removing_replicas) <= set(replicas)
             if len(isr) > 1:
-                assert image.eligible_epochs.keys() >= set(isr), "only the last one stays when it goes"
+                there = {node.node_id for node in image.live_nodes()}
+                assert there >= set(isr), "only the last one stays when it goes"
             if partition.leader == NO_LEADER:
                 assert image.eligible_epochs.keys().isdisjoint(isr), "there is nobody who could lead"
             else:

@@ -186,7 +186,7 @@ def test_only_nodes_that_are_there_are_in_sync_from_the_start() -> None:
 
 def test_a_node_that_is_about_to_stop_leads_no_new_partition() -> None:
     image = cluster(3)
-    image = after(image, hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a")))
+    image = after(image, hand_over(image, pb.HandOverRequest(node_id=1, incarnation_id="a"), (1, 2, 3)))
     _, by_itself = create(image, topic(partitions=4, factor=2))
     assert {node for _, replicas, _ in shape(by_itself) for node in replicas} == {2, 3}
     assert refusal(image, topic(factor=3))[0] is ErrorCode.invalid_replication_factor
