@@ -97,7 +97,7 @@ def test_a_node_that_is_away_or_about_to_stop_gets_none_at_first() -> None:
     image = joined(MetadataImage(), 1, 2, 3)
     image = after(image, fence_node(image, 3))
     request = pb.HandOverRequest(node_id=2, incarnation_id=image.nodes[2].incarnation_id)
-    image = after(image, hand_over(image, request))
+    image = after(image, hand_over(image, request, image.nodes))
     assert image.nodes[2].stopping
     image, result = created(image)
     assert result.replication_factor == 1
