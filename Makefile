@@ -99,10 +99,10 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 	@deploy/setup/venv.sh .venv
 	@touch $@
 
-# Only what a cluster needs, so that the first `make run` is quick.
+# Only what a cluster needs (with --etcd too), so that the first `make run` is quick.
 .setup/runtime: .setup/venv pyproject.toml requirements.lock | .setup
 	@echo "installing Barnabas into .venv"
-	@python -m pip install -q -c requirements.lock -e .
+	@python -m pip install -q -c requirements.lock -e '.[etcd]'
 	@python -m compileall -q services
 	@touch $@
 

@@ -6,11 +6,13 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from barnabas.cli.options import ETCD_PACKAGE
 from test_tidy import ROOT
 
 MAKEFILE: Final = (ROOT / "Makefile").read_text()
@@ -76,3 +78,11 @@ def test_any_verb_can_be_the_first(clone: Path, target: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_make_run_installs_what_its_flags_need() -> None:
+    """README shows `make run ARGS="... --etcd ..."` to whoever has run nothing else."""
+    (extras,) = re.findall(r"^\.setup/runtime:.*\n(?:\t.*\n)*?\t.*-e '\.\[(.*)\]'$", MAKEFILE, re.MULTILINE)
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    packages = [package for extra in extras.split(",") for package in offered[extra]]
+    assert any(re.match(rf"{ETCD_PACKAGE}\b", package) for package in packages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ _DECIDED_BY_FLAGS: Final = {
     "listeners": "--host and --port",
 }
 """Settings that `--override` cannot have, and the flags that they follow from."""
+
+ETCD_PACKAGE: Final = "aetcd"
+"""What `--etcd` needs beyond what every cluster does: the extra `etcd`."""
 
 
 class UpRefused(Exception):
@@ -123,6 +127,8 @@ class UpOptions:
             )
         if self.etcd and not self.etcd_endpoints:
             raise UpRefused(f"--etcd {self.etcd} names no address: give http://HOST:PORT", 2)
+        if self.etcd and importlib.util.find_spec(ETCD_PACKAGE) is None:
+            raise UpRefused(f"--etcd needs the package {ETCD_PACKAGE}: pip install 'barnabas[etcd]'")
         if "," in str(self.data_dir) or not str(self.data_dir).isprintable():
             raise UpRefused("--data-dir has a comma or a control character in it: choose another path", 2)
         for name in self.broker_settings:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import socket
 import subprocess
 import sys
@@ -48,6 +49,19 @@ def test_flags_that_do_not_fit_are_refused(changes: dict[str, object], advice: s
     with pytest.raises(UpRefused, match=advice) as refusal:
         options(**changes).check()
     assert refusal.value.status == 2
+
+
+def test_etcd_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_etcd = options(etcd="http://127.0.0.1:2379")
+    with_etcd.check()
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "aetcd" else found(name, *rest)
+    )
+    with pytest.raises(UpRefused, match=r"pip install 'barnabas\[etcd\]'") as refusal:
+        with_etcd.check()
+    assert refusal.value.status == EXIT_USER_ERROR
+    options().check()
 
 
 def reserved(port: int = 0) -> socket.socket:
