@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Self
 
+from barnabas.kernel.config import ConfigError
+
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
@@ -64,7 +66,10 @@ _OFF = Span(None, "")
 
 
 def configure_tracing(service: str, environ: Mapping[str, str] | None = None) -> TracerProvider | None:
-    """Start exporting this process's spans if the environment asks for it; returns what to shut down at the end."""
+    """Start exporting this process's spans if the environment asks for it; returns what to shut down at the end.
+
+    Raises ConfigError.
+    """
     environ = os.environ if environ is None else environ
     exporter_name = environ.get("OTEL_TRACES_EXPORTER", "")
     if not exporter_name and environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
@@ -73,13 +78,20 @@ def configure_tracing(service: str, environ: Mapping[str, str] | None = None) ->
         return None
 
     global _tracer
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    try:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        exporter = _exporter(exporter_name)
+    except ImportError as error:
+        raise ConfigError(
+            "traces cannot be exported: pip install 'barnabas[tracing]', or set OTEL_TRACES_EXPORTER=none"
+        ) from error
 
     resource = Resource.create({"service.namespace": "barnabas", "service.name": f"barnabas-{service}"})
     provider = TracerProvider(resource=resource)
-    provider.add_span_processor(BatchSpanProcessor(_exporter(exporter_name)))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     _tracer = provider.get_tracer("barnabas")
     return provider
 
