@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from barnabas.gateway.answers.in_slices import encode_answer
 from barnabas.gateway.answers.with_error import error_answer, top_error_answer
 from barnabas.gateway.clients.connection import CloseConnection
-from barnabas.gateway.clients.decoded_requests import DecodedRequests, TooLong, decoded_bytes, is_small
+from barnabas.gateway.clients.decoded_requests import DecodedRequests, TooLong, decoded_size, is_small
 from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.clients.turns import ALONE, Turn
+from barnabas.gateway.clients.waits import Wait
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers.api_versions import supported_versions
 from barnabas.gateway.metrics import RequestMetrics
@@ -89,22 +90,22 @@ class Dispatcher:
     ) -> Pieces:
         try:
             checked = check_body(frame, header)
-            size_bytes = decoded_bytes(header.api_key, len(frame), checked.items)
+            size = decoded_size(header.api_key, len(frame), checked.items)
             del frame
-            if is_small(header.api_key, size_bytes):
+            if is_small(header.api_key, size.bytes):
                 request = Request(header, decode_body(checked, header), client, self._parts, times, turn)
                 del checked
                 return await self._serve_request(handler, request)
             waiting = [checked]  # of which one part is kept until its turn, and not for longer
             del checked
 
-            async def serve() -> Pieces:
+            async def serve(wait: Wait) -> Pieces:
                 body = decode_body(waiting.pop(), header)
                 return await self._serve_request(
-                    handler, Request(header, body, client, self._parts, times, turn)
+                    handler, Request(header, body, client, self._parts, times, turn, wait)
                 )
 
-            return await self._decoded.serve(size_bytes, serve)
+            return await self._decoded.serve(size, serve)
         except MalformedRequest as error:
             name = api_name(header.api_key)
             raise MalformedRequest(f"malformed {name} v{header.api_version}: {error}") from error

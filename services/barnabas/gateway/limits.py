@@ -62,11 +62,18 @@ DECODED_ITEM_BYTES: Final = 1024
 """What an item (a partition, a topic, a group) takes on its way through the gateway: in the request, in messages to
 other services and in the answer. It was 200 to 1,400 in requests of 49,000."""
 
+DECODED_WAITING_ITEM_BYTES: Final = 256
+"""What an item takes while other services are waited for: 90 to 240 bytes, in the request and in messages."""
+
 DECODED_TEXT_FACTOR: Final = 4
 """What a byte of text may become."""
 
 DECODED_SECONDS_MAX: Final = 10.0
 """A large request that is not answered by then is given up where others wait for room, with its connection."""
+
+DECODED_LONG_POLL_SECONDS_MAX: Final = 1.0
+"""A large fetch that waits for records is answered with what there is by then, where others wait for room. Were it
+answered at once, consumers of very many partitions would ask in a tight loop."""
 
 FETCH_SESSION_PARTITIONS_MAX: Final = 50_000
 """Partitions of one fetch session: a request of a few bytes reads them all."""

@@ -13,6 +13,7 @@ from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.clients.unsettled import Unsettled
+from barnabas.gateway.clients.waits import NOBODY_COUNTS, Wait
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
@@ -65,6 +66,8 @@ class Request:
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
     turn: Turn = ALONE
     """When a Produce request may hand its batches over."""
+    wait: Wait = field(default=NOBODY_COUNTS, compare=False)
+    """Entered while other services are waited for and nothing else is done."""
 
     @property
     def version(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gateway_harness import Gateway, request_frame
+from gateway_harness import FakeStream, Gateway, request_frame
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
@@ -17,7 +17,7 @@ from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.messages import coordinator_pb2 as pb
 
-HEARTBEAT, LEAVE_GROUP = 12, 13
+FETCH, HEARTBEAT, LEAVE_GROUP = 1, 12, 13
 MIB = 1024 * 1024
 
 
@@ -77,3 +77,46 @@ async def test_the_connection_of_a_large_request_that_holds_up_others_ends(
     assert served.asked == [1_500, 1_501]
     served.answering.set()
     await asyncio.wait_for(second, 5)
+
+
+async def test_what_waits_for_a_silent_coordinator_counts_for_what_it_holds() -> None:
+    served = Served()
+    budget, items = served.gateway.parts.budget, 100
+    task = served.leave(items)
+    await settle()
+    assert served.asked == [items]
+    assert (
+        0
+        < budget.used_bytes
+        <= 2 * items * limits.DECODED_WAITING_ITEM_BYTES
+        < items * limits.DECODED_ITEM_BYTES
+    )
+    served.answering.set()
+    await asyncio.wait_for(task, 5)
+    assert budget.used_bytes == 0
+
+
+async def test_a_large_fetch_that_waits_is_hurried_where_others_wait_for_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "DECODED_LONG_POLL_SECONDS_MAX", 0.01)
+    served = Served()
+    fetches = FakeStream(lambda _: None)
+    served.gateway.node(1, fetches=fetches)
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    body = {
+        "max_wait": 30_000,
+        "min_bytes": 1,
+        "topics": [{"topic": "orders", "partitions": [partition] * 1_500}],
+    }
+    frame = request_frame(FETCH, 11, body)
+    fetch = asyncio.create_task(served.gateway.dispatcher.serve(frame, served.gateway.client))
+    await settle()
+    assert (len(fetches.requests), fetches.hurried) == (1, [])
+    leave = served.leave(1_501)
+    await asyncio.sleep(0.05)
+    assert (served.asked, fetches.hurried) == ([], fetches.requests)
+    fetch.cancel()
+    await settle()
+    assert served.asked == [1_501]
+    leave.cancel()

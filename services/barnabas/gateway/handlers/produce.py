@@ -81,10 +81,11 @@ class _Produce:
             await turn.wait()
         sends = self._hand_over()
         turn.pass_on()
-        if len(sends) == 1:
-            await sends[0]
-        elif sends:
-            await asyncio.gather(*sends)
+        with self._request.wait:
+            if len(sends) == 1:
+                await sends[0]
+            elif sends:
+                await asyncio.gather(*sends)
         return await self.finish()
 
     async def finish(self) -> bytes | None:

@@ -74,5 +74,6 @@ async def call_leaders(
         for (index, _), answer in zip(asked, answers, strict=True):
             results[index] = answer
 
-    await asyncio.gather(*(fill_in(leader, asked) for leader, asked in by_leader.items()))
+    with request.wait:
+        await asyncio.gather(*(fill_in(leader, asked) for leader, asked in by_leader.items()))
     return [result for result in results if result is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.gateway import limits
@@ -72,6 +73,7 @@ class FetchRead:
             await asyncio.sleep(self._max_wait_ms() / 1000)
         for read in reads:
             self._start(read)
+        self._request.wait.on_hurry(partial(_hurry, reads))
         try:
             if len(reads) == 1:
                 await self._finish(reads[0])
@@ -82,6 +84,8 @@ class FetchRead:
                 if read.stream is not None:
                     read.stream.withdraw(read.message)
             raise
+        finally:
+            self._request.wait.on_hurry(None)
         return [(want.key, result) for want, result in zip(self._wanted, self._results, strict=True)]
 
     def not_answered(self, want: WantedPartition) -> FetchedPartition:
@@ -227,6 +231,13 @@ class FetchRead:
         image = self._request.image
         leads = current_leader(image, want.topic, want.partition)
         return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
+
+
+def _hurry(reads: list[_NodeRead]) -> None:
+    """Have the nodes answer with what they have."""
+    for read in reads:
+        if read.stream is not None:
+            read.stream.hurry(read.message)
 
 
 def _is_silent(read: _NodeRead) -> bool:

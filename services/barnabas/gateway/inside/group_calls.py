@@ -48,7 +48,8 @@ async def call_coordinator(
     """
     try:
         coordinator = request.parts.links.coordinator_for_group(group_id)
-        return await call(coordinator)
+        with request.wait:
+            return await call(coordinator)
     except KafkaError as error:
         return refused(error.code)
     except LinkError as error:

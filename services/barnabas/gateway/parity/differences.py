@@ -379,7 +379,8 @@ BY_DESIGN: Final = (
     (
         "all",
         "A large request (of more than some hundred items, or of much text) that takes longer than 10 s, while others "
-        "wait for the memory that it takes, ends its connection.",
+        "wait for the memory that it takes, ends its connection. A fetch of that size is then answered with what there "
+        "is after 1 s, whatever its max_wait_ms.",
     ),
 )
 """(APIs, difference) of what a session with one broker, compared without regard to order and wording, cannot show."""

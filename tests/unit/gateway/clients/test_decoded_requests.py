@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget
-from barnabas.gateway.clients.decoded_requests import DecodedRequests, TooLong, decoded_bytes, is_small
+from barnabas.gateway.clients.decoded_requests import DecodedRequests, Size, TooLong, decoded_size, is_small
+from barnabas.gateway.clients.waits import Wait
 
 ROOM = 100 * limits.DECODED_AT_ONCE_BYTES
 
@@ -23,14 +24,17 @@ class Room:
         self.decoded = DecodedRequests(self.budget)
         self.begun: list[str] = []
         self.answers: dict[str, asyncio.Future[str]] = {}
+        self.waits: dict[str, Wait] = {}
 
-    def come(self, name: str, size_bytes: int) -> asyncio.Task[str]:
-        async def serve() -> str:
+    def come(self, name: str, size_bytes: int, waiting_bytes: int | None = None) -> asyncio.Task[str]:
+        async def serve(wait: Wait) -> str:
             self.begun.append(name)
+            self.waits[name] = wait
             self.answers[name] = asyncio.get_running_loop().create_future()
             return await self.answers[name]
 
-        return asyncio.create_task(self.decoded.serve(size_bytes, serve))
+        size = Size(size_bytes, size_bytes if waiting_bytes is None else waiting_bytes)
+        return asyncio.create_task(self.decoded.serve(size, serve))
 
     @property
     def used_bytes(self) -> int:
@@ -171,8 +175,73 @@ def test_small_requests_are_not_counted_nor_are_most_long_polls() -> None:
     assert not is_small(fetch, limits.DECODED_AT_ONCE_BYTES + 1)
 
 
+async def test_who_waits_for_other_services_counts_for_less() -> None:
+    room = Room()
+    task = room.come("a", 100_000, 30_000)
+    await settle()
+    used = [room.budget.used_bytes]
+    with room.waits["a"]:
+        used.append(room.budget.used_bytes)
+        with room.waits["a"]:  # two coordinators are asked
+            used.append(room.budget.used_bytes)
+        used.append(room.budget.used_bytes)
+    used.append(room.budget.used_bytes)
+    assert used == [100_000, 30_000, 30_000, 30_000, 100_000]
+    room.answers["a"].set_result("")
+    await task
+    assert room.budget.used_bytes == 0
+
+
+async def test_room_that_a_wait_gives_back_is_told() -> None:
+    told = []
+    room = Room()
+    room.budget.bytes_max, room.budget.on_room = 90_000, lambda: told.append(room.budget.used_bytes)
+    room.come("a", 100_000, 30_000)
+    await settle()
+    with room.waits["a"]:
+        assert told == [30_000]
+
+
+async def test_long_polls_are_hurried_where_others_wait_for_their_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "DECODED_LONG_POLL_SECONDS_MAX", 0.02)
+    room, hurried = Room(), list[str]()
+    for name in "ab":
+        room.come(name, ROOM // 2)
+    await settle()
+    room.waits["a"].on_hurry(lambda: hurried.append("a"))
+    room.waits["b"].on_hurry(lambda: hurried.append("b"))
+    room.waits["b"].on_hurry(None)  # it is answered
+    await asyncio.sleep(0.05)
+    assert hurried == [], "nobody waits"
+    leaving = room.come("c", ROOM // 2)
+    await asyncio.sleep(0.05)
+    room.come("d", ROOM // 2)
+    room.come("e", ROOM // 2)
+    await asyncio.sleep(0.05)
+    assert hurried == ["a"], "once"
+    leaving.cancel()
+    room.answers["a"].set_result("")
+    await settle()
+    assert room.begun == ["a", "b", "d"]
+    await asyncio.sleep(0.05)
+    room.waits["d"].on_hurry(lambda: hurried.append("d"))
+    assert hurried == ["a", "d"], "its time was over before it began to wait"
+
+
+def test_what_waits_is_taken_for_less_where_its_answer_is_made_at_once() -> None:
+    commit, items = 8, limits.ROWS_AT_A_TIME
+    size = decoded_size(commit, 1_000, items)
+    assert size.bytes - size.waiting_bytes == items * (
+        limits.DECODED_ITEM_BYTES - limits.DECODED_WAITING_ITEM_BYTES
+    )
+    size = decoded_size(commit, 1_000, items + 1)
+    assert size.bytes == size.waiting_bytes
+
+
 def test_records_are_no_text() -> None:
     produce, fetch = 0, 1
-    assert decoded_bytes(produce, 1 << 20, 3) == 3 * limits.DECODED_ITEM_BYTES
-    assert decoded_bytes(produce, 1 << 20, 3) <= limits.DECODED_BYTES_FREE
-    assert decoded_bytes(fetch, 1_000, 3) == 3 * limits.DECODED_ITEM_BYTES + 4_000
+    assert decoded_size(produce, 1 << 20, 3).bytes == 3 * limits.DECODED_ITEM_BYTES
+    assert decoded_size(produce, 1 << 20, 3).bytes <= limits.DECODED_BYTES_FREE
+    assert decoded_size(fetch, 1_000, 3).bytes == 3 * limits.DECODED_ITEM_BYTES + 4_000
