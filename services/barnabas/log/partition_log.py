@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.environment import Environment
@@ -228,6 +229,10 @@ class PartitionLog:
     def is_trusted(self) -> bool:
         """Whether what is on disk is what is in memory; if not, only opening the log anew helps."""
         return self._trust.is_trusted
+
+    def call_when_distrusted(self, on_distrusted: Callable[[KafkaError], object]) -> None:
+        """Have `on_distrusted` called once if the log comes not to be trusted any more, in whatever thread that is."""
+        self._trust.on_distrusted = on_distrusted
 
     @property
     def first_dirty_offset(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
 
@@ -17,6 +19,8 @@ class Trust:
         self.is_closed = False
         self._directory = directory
         self._distrusted: KafkaError | None = None
+        self.on_distrusted: Callable[[KafkaError], object] = _tell_nobody
+        """Called once, in whatever thread, with what `check_trusted` raises from then on."""
 
     @property
     def is_trusted(self) -> bool:
@@ -45,3 +49,8 @@ class Trust:
             self._distrusted = KafkaError(
                 ErrorCode.kafka_storage_error, f"{self._directory} has to be opened and checked anew: {error}"
             )
+            self.on_distrusted(self._distrusted)
+
+
+def _tell_nobody(_: KafkaError) -> None:
+    pass

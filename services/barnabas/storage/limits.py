@@ -154,6 +154,19 @@ ISR_CHANGES_PER_CALL: Final = 1_000
 LAG_CHECKS_AT_ONCE: Final = 1_000
 """Partitions whose followers are looked over before others have their turn on the event loop."""
 
+REPORTS_PER_CALL: Final = 10_000
+"""Replicas that the controller is told of in one call; it takes no more."""
+
+REPORT_CALL_SECONDS_MAX: Final = 10.0
+"""How long the controller may take to hear which replicas can be used, before it is told again."""
+
+REPORT_RETRY_SECONDS_MIN: Final = 0.05
+REPORT_RETRY_SECONDS_MAX: Final = 1.0
+"""Pauses until it is told again."""
+
+REPORT_SHOWN_SECONDS_MAX: Final = 5.0
+"""How long the metadata may take to show what the controller was told, before it is told again."""
+
 HAND_OVER_SECONDS_MAX: Final = 5.0
 """How long a stopping node waits for others to lead what it leads. With the other steps it fits into the kernel's
 STOP_SECONDS_MAX."""

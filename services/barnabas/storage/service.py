@@ -22,6 +22,8 @@ from barnabas.log.errors import LogStoreError
 from barnabas.messages.controller_pb2 import (
     HandOverRequest,
     RaiseLeaderEpochsRequest,
+    ReplicaReport,
+    ReportReplicasRequest,
     SeenLeaderEpoch,
     WatchRequest,
 )
@@ -205,6 +207,7 @@ class StorageNode:
                     tasks.create_task(self.fetchers.run(), name="replica fetchers"),
                     tasks.create_task(self._raise_epochs(subscription), name="newer leader epochs"),
                     tasks.create_task(self._change_isr(subscription), name="in-sync replicas"),
+                    tasks.create_task(self._report_replicas(subscription), name="offline replicas"),
                     tasks.create_task(self._watch_lag(), name="lagging followers"),
                     tasks.create_task(self.upkeep.run(), name="upkeep"),
                     tasks.create_task(self.disk_usage.run(), name="disk usage"),
@@ -325,6 +328,21 @@ class StorageNode:
                 request, timeout=limits.ISR_CALL_SECONDS_MAX
             )
         )
+
+    async def _report_replicas(self, subscription: MetadataSubscription) -> None:
+        """Tell the controller which replicas cannot be used, and which can be again, until cancelled."""
+
+        async def tell(reports: Sequence[ReplicaReport]) -> str:
+            request = ReportReplicasRequest(
+                node_id=self._config.node_id, incarnation_id=self._incarnation_id, replicas=reports
+            )
+            try:
+                await subscription.controller.ReportReplicas(request, timeout=limits.REPORT_CALL_SECONDS_MAX)
+            except LinkError as error:
+                return str(error)
+            return ""
+
+        await self.replicas.reports.run(tell)
 
     async def _watch_lag(self) -> None:
         lag_ms_max = self.replicas.broker_value("replica.lag.time.max.ms")

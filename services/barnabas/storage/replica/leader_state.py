@@ -70,6 +70,7 @@ class LeaderState:
         "_isr",
         "_min_insync_replicas",
         "_node_id",
+        "_offline",
         "_pending",
         "_record",
         "is_alone",
@@ -91,6 +92,8 @@ class LeaderState:
         self._followers: dict[int, Follower] = {}
         self._isr: frozenset[int] = frozenset()
         """The committed one: as the controller last said."""
+        self._offline: frozenset[int] = frozenset()
+        """Replicas that cannot use their logs, as the controller says: none of them may come to be in sync."""
         self._pending: frozenset[int] | None = None
         """The one that is proposed."""
         self._caught_up: set[int] = set()
@@ -126,13 +129,14 @@ class LeaderState:
         self._record = record
         others = [node for node in record.replicas if node != self._node_id]
         self._isr = frozenset(record.isr)
+        self._offline = frozenset(record.offline_replicas)
         self._pending = None
         known, self._followers = self._followers, {}
         for node in others:
             self._followers[node] = follower = known.get(node) or Follower(LONG_AGO)
             if node in self._isr:
                 follower.caught_up_ms = max(follower.caught_up_ms, caught_up_ms)
-        self._caught_up &= self._followers.keys() - self._isr
+        self._caught_up &= self._followers.keys() - self._isr - self._offline
         self._look()
 
     def set_min_insync_replicas(self, count: int) -> None:
@@ -223,7 +227,7 @@ class LeaderState:
             self._look()
 
     def _may_join(self, node: int, eligible: Mapping[int, int]) -> bool:
-        return eligible.get(node) == self._followers[node].broker_epoch
+        return node not in self._offline and eligible.get(node) == self._followers[node].broker_epoch
 
     # -- other in-sync replicas ----------------------------------------------------------------------------------
 

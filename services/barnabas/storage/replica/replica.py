@@ -41,6 +41,7 @@ from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState, Proposal
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
+from barnabas.storage.replica.replica_reports import ReplicaReports
 from barnabas.storage.replica.topic_settings import TopicSettings
 from barnabas.storage.replica.unseen_bytes import UnseenBytes
 
@@ -83,6 +84,7 @@ class Replica:
         clock: Clock,
         refused: RefusedSequences,
         followed: Followed,
+        reports: ReplicaReports,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -112,6 +114,7 @@ class Replica:
         self.counts = counts
         self.appending = Appending(self, refused)
         self.following = Following(self, followed)
+        self._reports = reports
         self._node_id = node_id
         self._purgatory = purgatory
         self._clock = clock
@@ -177,6 +180,8 @@ class Replica:
             on_synced=self._on_synced,
             on_failed=self.go_offline,
         )
+        loop = asyncio.get_running_loop()
+        opened.call_when_distrusted(lambda error: loop.call_soon_threadsafe(self.go_offline, error))
         self._end_offset = opened.log_end_offset
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
         if self.high_watermark < self._end_offset:
@@ -184,12 +189,14 @@ class Replica:
         opened.update_config(self.settings.log)
         self.follow(self.record)
         self._unpark()
+        self._reports.look_at(self)
 
     def on_open_failed(self) -> None:
         """The log cannot be opened now: the partition is offline."""
         self.is_offline = True
         self.error = STORAGE_ERROR
         self._unpark()
+        self._reports.look_at(self)
 
     def _unpark(self) -> None:
         parked, self._parked = self._parked, None
@@ -204,9 +211,12 @@ class Replica:
 
     def go_offline(self, error: BaseException) -> None:
         """A sync or a truncation failed: nothing is served until the next start has recovered the log."""
+        if self.is_offline or self.error == REMOVED:
+            return
         log.error("partition is offline: its disk failed", partition=self.name, reason=str(error))
         self.is_offline = True
         self._end(STORAGE_ERROR)
+        self._reports.look_at(self)
 
     def _end(self, error_code: int) -> None:
         self.following.stop()
@@ -229,6 +239,7 @@ class Replica:
         if record.leader == self._node_id and self.record.isr:
             self.counts.on_isr_change(len(self.record.isr), len(record.isr))
         self.record = record
+        self._reports.look_at(self)
         if self.log is None or self.is_offline:
             return
         leads = record.leader == self._node_id

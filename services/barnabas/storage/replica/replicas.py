@@ -40,6 +40,7 @@ from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replica_reports import ReplicaReports
 from barnabas.storage.replica.topic_settings import KEEPS_EVERYTHING, TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
@@ -66,6 +67,7 @@ class Replicas:
         self.by_partition: dict[tuple[bytes, int], Replica] = {}
         self.newer_epochs = NewerEpochs()
         self.isr_changes = IsrChanges(node_id, lambda: self.image)
+        self.reports = ReplicaReports(node_id)
         self.refused_while_absent = RefusedWhileAbsent(clock.monotonic)
         self.counts = NodeCounts(directories.flush_times)
         self.node_id = node_id
@@ -275,6 +277,7 @@ class Replicas:
             clock=self._clock,
             refused=self._take_refused(topic_id, index),
             followed=self.followed,
+            reports=self.reports,
         )
         self.by_partition[topic_id, index] = replica
         return replica
@@ -312,6 +315,7 @@ class Replicas:
         self._directories.release(replica.topic, replica.index)
         self.newer_epochs.on_left(replica)
         self.isr_changes.on_left(replica)
+        self.reports.on_left(replica)
         if replica.topic_id not in self.image.deleted_topics:
             # It may come again; what still waits for it is refused below, and remembered as well. Many that were
             # deleted would displace others.

@@ -31,6 +31,7 @@ from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replica_reports import ReplicaReports
 from barnabas.storage.replica.topic_settings import TopicSettings
 
 SIZE: Final = 10
@@ -155,6 +156,7 @@ class Node:
             clock=ManualClock(0),
             refused=RefusedSequences(ManualClock(0).monotonic),
             followed=Followed(1_000),
+            reports=ReplicaReports(1),
         )
         any_replica: Any = replica
         any_replica.log = LengthLog(is_cold=self.chance.random() < 0.5)

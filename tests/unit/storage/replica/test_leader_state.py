@@ -269,6 +269,21 @@ def test_who_lacks_what_former_leaders_may_have_committed_does_not_join() -> Non
     assert leader.replicated(7) == 7
 
 
+def test_one_that_cannot_use_its_log_is_not_waited_for_nor_proposed() -> None:
+    leader = leading((LEADER,))
+    fetch(leader, 2, 5, end=5)
+    assert leader.replicated(8) == 5, "it caught up, and may join"
+    offline = record((LEADER,), partition_epoch=1)
+    offline.offline_replicas.append(2)
+    leader.on_record(offline)
+    assert leader.replicated(8) == 8
+    fetch(leader, 2, 8, end=8)
+    assert leader.expand(2, high_watermark=5, eligible=EPOCHS) is None
+    assert (leader.is_alone, leader.replicated(9)) == (True, 9)
+    leader.on_record(record((LEADER,), partition_epoch=2))
+    assert leader.expand(2, high_watermark=8, eligible=EPOCHS) == Proposal(0, 2, ((1, 10), (2, 20)))
+
+
 def test_one_that_was_replaced_is_refused_and_not_proposed() -> None:
     leader = leading((LEADER,))
     assert fetch(leader, 2, 5, end=5)

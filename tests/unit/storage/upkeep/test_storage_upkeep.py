@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -16,6 +17,7 @@ from barnabas.kernel.config import ConfigError
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
 from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.log.small_files import SyncError
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import config_key
 from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
@@ -125,6 +127,8 @@ async def test_a_file_system_that_cannot_be_synced_leaves_the_logs_to_say_whethe
         assert (bad.recovery_point, good.recovery_point) == (0, 2)
         recovery_points = read_offsets(node.files, str(node.directory / RECOVERY_POINT_FILE))
         assert (recovery_points["events", 0], recovery_points["events", 1]) == (0, 1)
+        await asyncio.sleep(0)  # it was found in a thread
+        assert [node.replica(topic, index).is_offline for index in range(2)] == [True, False]
 
 
 def _failing_sync(directory: str) -> Callable[[SegmentFile], None]:
@@ -132,7 +136,7 @@ def _failing_sync(directory: str) -> Callable[[SegmentFile], None]:
 
     def sync(file: SegmentFile) -> None:
         if file.path.startswith(directory):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise SyncError(errno.EIO, os.strerror(errno.EIO))
         real(file)
 
     return sync
