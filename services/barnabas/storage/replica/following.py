@@ -141,7 +141,7 @@ class Following:
 
     def _on_begun(self, state: FollowerState) -> None:
         if self._state is state:
-            self._replica.on_following()
+            self._replica.sync_end()
             self._offer()
 
     def stop(self) -> None:

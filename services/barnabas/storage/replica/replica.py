@@ -268,6 +268,7 @@ class Replica:
         self.error = 0
         if self._take_epoch(record.leader_epoch) < record.leader_epoch:
             self.appending.begin_epoch(record.leader_epoch)
+        self.sync_end()
         self.advance_high_watermark()
         # Whoever waits under the old epoch is to learn of the new one.
         self._complete_watchers()
@@ -316,8 +317,8 @@ class Replica:
         durability = self._durability
         return durability is not None and durability.acknowledgeable(self._end_offset) == self._end_offset
 
-    def on_following(self) -> None:
-        """The leader is about to hear where the log ends: after a crash that may not be on the disk."""
+    def sync_end(self) -> None:
+        """The log's end is about to count, here or for its leader: after a crash it may not be on the disk."""
         if self._durability is not None:
             self._durability.on_append(self.settings.log)
 
