@@ -94,6 +94,35 @@ def test_storage_nodes_are_brokers_by_their_ordinal(tmp_path: Path) -> None:
     assert config.advertised_address == "10.1.2.3:19090"
 
 
+@pytest.mark.parametrize("broker", ["false", "true"])
+@pytest.mark.parametrize(
+    ("values", "replicas", "needed"),
+    [
+        ((), 3, "2"),
+        (("storage.replicas=5",), 3, "2"),
+        (("storage.replicas=2",), 1, None),
+        (("storage.replicas=1",), 1, None),
+        (
+            (
+                "storage.config.default\\.replication\\.factor=2",
+                "controller.config.default\\.replication\\.factor=2",
+                "storage.config.min\\.insync\\.replicas=1",
+            ),
+            2,
+            "1",
+        ),
+    ],
+)
+def test_three_nodes_replicate_unless_the_values_say_otherwise(
+    values: tuple[str, ...], replicas: int, needed: str | None, broker: str, tmp_path: Path
+) -> None:
+    rendered = render(f"broker.enabled={broker}", *values)
+    assert load(rendered, "controller", tmp_path).default_replication_factor == replicas
+    shown = load(rendered, "storage", tmp_path).static_settings
+    assert shown.get("min.insync.replicas") == needed
+    assert int(shown.get("default.replication.factor", "1")) == replicas
+
+
 def test_log_directories_are_on_the_volumes(tmp_path: Path) -> None:
     rendered = render("storage.persistence.disks=3")
     mounts = {mount["mountPath"] for mount in container_of(rendered.workload("storage"))["volumeMounts"]}

@@ -203,8 +203,8 @@ def test_notes_say_how_to_connect_and_what_is_not_promised() -> None:
     assert "barnabas-gateway.streaming.svc.cluster.local:9092\n" in text
     assert "    kafka.example.com:9092\n" in text
     assert "at the ports 9092 to 9094" in text
-    assert "The replication factor is 1" in text
-    assert "a volume that is lost" in text.lower()
+    assert "New topics have three replicas and min.insync.replicas=2" in text
+    assert "a volume that is lost" in notes("storage.replicas=2")
 
 
 def test_notes_count_brokers() -> None:

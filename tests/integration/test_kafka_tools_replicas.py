@@ -21,7 +21,8 @@ SHOWN_SECONDS_MAX = 20.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(nodes=3) as running:
+    # The tools hold the setting of three nodes against topics with a single replica as well.
+    with Cluster(nodes=3, flags=("--override", "min.insync.replicas=1")) as running:
         yield running
 
 

@@ -33,3 +33,11 @@ data:
     # Settings of the {{ .component }} service; the pod's BARNABAS_* variables win over them.
     {{- include "barnabas.properties" (dict "own" .own "user" (.user | default (get .root.Values .component).config)) | trim | nindent 4 }}
 {{- end -}}
+
+{{/*
+What new topics get where there are nodes enough, as JSON: the controllers do it, storage nodes show it to clients. Fewer
+nodes than three cannot take a write while one is away and have what was acknowledged twice.
+*/}}
+{{- define "barnabas.replicated" -}}
+{{- ternary (dict "default.replication.factor" 3) dict (ge (int .Values.storage.replicas) 3) | toJson -}}
+{{- end -}}

@@ -57,6 +57,12 @@ def barnabas(
         raise typer.Exit
 
 
+_NODES_HELP: Final = (
+    "Storage nodes (Kafka's brokers). From 3 on, topics get default.replication.factor=3 and min.insync.replicas=2, "
+    "unless --override says otherwise."
+)
+
+
 @app.command()
 def up(
     host: Annotated[str, typer.Option(help="Address that clients connect to.")] = "127.0.0.1",
@@ -64,7 +70,7 @@ def up(
         int, typer.Option(min=1, max=PORT_MAX, help="First port; every further node has the next one.")
     ] = 9092,
     data_dir: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path("data"),
-    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="Storage nodes (Kafka's brokers).")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help=_NODES_HELP)] = 1,
     gateways: Annotated[
         int, typer.Option(min=1, max=GATEWAYS_MAX, help="Every node is one; each beyond 1 is a process more.")
     ] = 1,

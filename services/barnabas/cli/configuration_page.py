@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, get_type_hints
 
-from barnabas.cli.plan import SETTINGS_OF_UP
+from barnabas.cli.plan import SETTINGS_OF_THREE_NODES, SETTINGS_OF_UP
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
@@ -145,6 +145,10 @@ def _other_defaults() -> Iterator[str]:
         by_itself = str(of_services[name])
         with_up = SETTINGS_OF_UP.get(name, by_itself)
         yield _row(f"`{name}`", *map(_default, (BROKER_SETTINGS[name].default, by_itself, with_up)), why)
+    set_then = " and ".join(f"`{name}={value}`" for name, value in SETTINGS_OF_THREE_NODES.items())
+    yield ""
+    yield f"With three nodes or more (`barnabas up --nodes 3`), `up` sets {set_then} as well; so do the compose project"
+    yield "and the chart. See [durability.md](durability.md)."
 
 
 def page() -> str:

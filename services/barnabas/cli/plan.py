@@ -28,6 +28,19 @@ SETTINGS_OF_UP: Final[Mapping[str, str]] = MappingProxyType({"group.initial.reba
 """What `up` sets otherwise than a service has it that is started by itself: on one machine consumers are started by
 hand, and a lone one is not to wait three seconds for others. docs/configuration.md shows it."""
 
+SETTINGS_OF_THREE_NODES: Final[Mapping[str, str]] = MappingProxyType(
+    {"default.replication.factor": "3", "min.insync.replicas": "2"}
+)
+"""What `up` sets beside these where there are three nodes or more: what is acknowledged (acks=all) of a topic that was
+created without a number survives the loss of any node, and is taken while any is away. Two nodes cannot give both."""
+
+NODES_TO_REPLICATE_ON: Final = 3
+
+
+def settings_of_up(nodes: int) -> dict[str, str]:
+    """What `up --nodes` sets by itself."""
+    return {**SETTINGS_OF_UP, **(SETTINGS_OF_THREE_NODES if nodes >= NODES_TO_REPLICATE_ON else {})}
+
 
 def faults_file(sockets: Path) -> Path:
     """Where the supervisor keeps the injected faults for gateways that start."""
@@ -125,7 +138,7 @@ class _Planner:
 
     def _broker_settings(self) -> Mapping[str, str]:
         """What a node's file says beside the node's own settings, and clients are shown; it is checked there."""
-        return {**SETTINGS_OF_UP, **self._options.broker_settings}
+        return {**settings_of_up(self._options.nodes), **self._options.broker_settings}
 
     def _coordinator_config(self, name: str) -> CoordinatorConfig:
         from barnabas.coordinator.config import CoordinatorConfig
@@ -160,7 +173,7 @@ class _Planner:
 
     def _overridden(self, config: ConfigT) -> ConfigT:
         """The config with what `up` and then `--override` set of it."""
-        return with_settings(config, {**SETTINGS_OF_UP, **self._options.broker_settings})
+        return with_settings(config, self._broker_settings())
 
     @property
     def _log_level(self) -> str:

@@ -136,6 +136,38 @@ def test_up_sets_nothing_else_than_it_says(configs: Callable[..., dict[str, Any]
     assert differing - OF_THE_CLUSTER == set(SETTINGS_OF_UP)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "overrides", "replicas", "needed"),
+    [
+        (1, (), 1, None),
+        (2, (), 1, None),
+        (3, (), 3, "2"),
+        (5, (), 3, "2"),
+        (3, ("default.replication.factor=1",), 1, "2"),
+        (3, ("min.insync.replicas=1",), 3, "1"),
+        (2, ("default.replication.factor=2", "min.insync.replicas=2"), 2, "2"),
+    ],
+)
+@pytest.mark.parametrize("separate", [False, True], ids=["together", "separate"])
+def test_three_nodes_replicate_unless_the_settings_say_otherwise(
+    directory: DataDirectory,
+    nodes: int,
+    overrides: tuple[str, ...],
+    replicas: int,
+    needed: str | None,
+    separate: bool,
+) -> None:
+    for spec in plan(directory, *overrides, nodes=nodes, separate=separate):
+        config = load_config(CONFIG_TYPES[spec.service], list(spec.arguments), {})
+        if isinstance(config, ControllerConfig):
+            assert config.default_replication_factor == replicas
+        elif isinstance(config, BrokerConfig | StorageConfig):
+            storage = config.storage if isinstance(config, BrokerConfig) else config
+            shown = storage.static_settings
+            assert shown.get("min.insync.replicas") == needed
+            assert int(shown.get("default.replication.factor", "1")) == replicas
+
+
 def test_a_broker_is_a_gateway_at_its_own_port(directory: DataDirectory) -> None:
     specs = {spec.name: spec for spec in plan(directory, nodes=3, gateways=2)}
     assert specs.keys() == {"gateway-4", "coordinator-1", "broker-1", "broker-2", "broker-3", "controller"}

@@ -38,3 +38,4 @@ def test_every_other_default_has_its_reason_and_shows_what_up_sets() -> None:
     assert "| `max.connections` | int | `10000` |" in page()
     assert "| `max.connections` | `2147483647` | `10000` | `10000` |" in page()
     assert "| `group.initial.rebalance.delay.ms` | `3000` | `3000` | `0` |" in page()
+    assert "`up` sets `default.replication.factor=3` and `min.insync.replicas=2` as well" in page()

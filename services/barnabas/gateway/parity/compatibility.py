@@ -32,6 +32,7 @@ page to it.
 
 The right column says what is knowingly missing. An API that is not served is not shown in ApiVersions, and a request
 for it ends the connection, as it does at a Kafka broker that does not know the API.
+What acknowledged records survive is in [durability.md](durability.md).
 """
 
 _DIFFERENCES_INTRODUCTION: Final = """\
