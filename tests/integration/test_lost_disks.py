@@ -1,4 +1,4 @@
-"""Disks that fail: others lead at once."""
+"""Disks that fail: others lead at once, and who has not got everything does not."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def partitions_of(cluster: Any, topic: str) -> dict[int, Any]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     found: dict[int, Any] = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
     return found
+
+
+def wait_for(cluster: Any, topic: str, is_so: Callable[[Any], bool]) -> None:
+    """Return once partition 0 is as `is_so` says."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_so(part := partitions_of(cluster, topic)[0]):
+        assert time.monotonic() < deadline, (part.leader, part.isrs)
+        time.sleep(0.05)
 
 
 def test_a_leader_whose_disk_fails_is_followed_by_another(make_cluster: Callable[..., Any]) -> None:
@@ -42,3 +50,25 @@ def test_a_leader_whose_disk_fails_is_followed_by_another(make_cluster: Callable
     assert_exactly_once(producer, read_all(cluster.bootstrap, "failing"))
     cluster.kill_and_wait(f"broker-{leader}")
     wait_until_in_sync(cluster, "failing")
+
+
+def test_a_follower_whose_disk_fails_does_not_lead_when_its_leader_dies(
+    make_cluster: Callable[..., Any],
+) -> None:
+    """With two replicas it has to be out of sync at once, not when it has lagged for replica.lag.time.max.ms."""
+    cluster = make_cluster(nodes=2)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    topic = NewTopic("pair", 1, replica_assignment=[[2, 1]], config={"flush.messages": "1"})
+    admin.create_topics([topic])["pair"].result(WAIT_SECONDS)
+    wait_for(cluster, "pair", lambda part: len(part.isrs) == 2)
+    shutil.rmtree(cluster.data_dir / "node-1" / "pair-0")
+    began = time.monotonic()
+    cluster.produce("pair", ["kept"])
+    wait_for(cluster, "pair", lambda part: part.isrs == [2])
+    assert time.monotonic() - began < 10
+    cluster.stop_service("broker-2", kill=True)
+    wait_for(cluster, "pair", lambda part: part.leader == -1)
+    cluster.start_service("broker-2")
+    wait_for(cluster, "pair", lambda part: part.leader == 2)
+    (record,) = cluster.wait_for_records("pair", 1)
+    assert record.value == b"kept"
