@@ -6,15 +6,24 @@ import asyncio
 import contextvars
 import errno
 import os
+import random
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from test_store_contract import *  # noqa: F403
+from trace_of_run import Trace
+from virtual_channel import VirtualChannel
 from virtual_disk import ProcessFiles, VirtualDisk
 from virtual_loop import Life, NothingLeftError, VirtualLoop
+from virtual_network import VirtualNetwork
 from virtual_store import Quorum, QuorumStore
 from virtual_threads import VirtualThreads
+
+from barnabas.links.errors import ConnectionRefused, LinkError, OutcomeUnknown
+from barnabas.messages.storage_pb2 import OffsetForLeaderEpochRequest
+from barnabas.rpc.network import GrpcNetwork
 
 
 @pytest_asyncio.fixture
@@ -136,6 +145,26 @@ def test_a_full_disk_takes_nothing_new() -> None:
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         files.open("/another", os.O_RDWR | os.O_CREAT)
     files.open("/file", os.O_RDWR | os.O_CREAT)
+
+
+def test_only_an_address_without_a_process_refuses_connections() -> None:
+    loop, world = VirtualLoop(), VirtualNetwork(random.Random(1), Trace())
+    life = Life("asking")
+    network = GrpcNetwork(lambda address: cast(Any, VirtualChannel(world, "a", life, address)))
+
+    async def outcome() -> LinkError:
+        link = network.connect_storage("b:1")
+        with pytest.raises(LinkError) as failed:
+            await link.OffsetForLeaderEpoch(OffsetForLeaderEpochRequest(), timeout=5)
+        await link.close()
+        return failed.value
+
+    async def outcomes() -> list[type[LinkError]]:
+        nobody = await outcome()
+        world.cut("b", "a")
+        return [type(nobody), type(await outcome())]
+
+    assert loop.run_until_complete(outcomes()) == [ConnectionRefused, OutcomeUnknown]
 
 
 def test_lives_are_told_apart_by_their_context() -> None:

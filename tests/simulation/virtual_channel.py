@@ -116,7 +116,8 @@ class VirtualChannel:
         self._rest_seconds = min(self._rest_seconds * 1.6, REST_SECONDS_MAX)
         waiting, self._waiting = self._waiting, []
         for call in waiting:
-            call.on_end(grpc.StatusCode.UNAVAILABLE, f"{self._address}: {reason}", ())
+            said = f"failed to connect to all addresses; last error: {self._address}: {reason}"
+            call.on_end(grpc.StatusCode.UNAVAILABLE, said, ())
 
     def on_broken(self, end: ClientEnd) -> None:
         if self._end is end:

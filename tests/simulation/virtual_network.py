@@ -230,7 +230,7 @@ class VirtualNetwork:
             if self.is_cut(server, host) or self.is_cut(host, server) or life.is_ended:
                 return  # nobody answers
             if listener is None:
-                loop.call_later(back, fail, "connection refused", context=life.context)
+                loop.call_later(back, fail, "Connection refused", context=life.context)
             elif not listener.life.is_paused:
                 loop.call_later(back, answered, listener, context=life.context)
 

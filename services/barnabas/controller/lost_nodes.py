@@ -1,7 +1,9 @@
 """Whether a storage node whose stream broke is there: its process has ended if nothing answers at its address.
 
 A machine refuses connections on behalf of a process that is no more, and keeps silent, or takes them, for one that is
-frozen or behind a cut. So who is refused waits for nobody, and the session timeout is left to those who are silent.
+frozen or behind a cut. So who is refused waits for nobody. Whatever else goes wrong (a name that is not found, no way
+to the machine, a connection that breaks) says nothing of the process, and the session timeout is left to it. So it is
+left to a pod that was deleted, with whose address went the machine that would refuse.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.limits import PROBE_PAUSE_SECONDS, PROBE_SECONDS_MAX
 from barnabas.kernel.logs import get_logger
-from barnabas.links.errors import DeadlinePassed, LinkError, NotSentInTime, Refused
+from barnabas.links.errors import ConnectionRefused, LinkError
 from barnabas.messages.storage_pb2 import OffsetForLeaderEpochRequest
 
 if TYPE_CHECKING:
@@ -64,14 +66,14 @@ class LostNodes:
 
 
 async def _has_ended(network: Network, address: str) -> bool:
-    """Whether connections to the address are refused. What answers, whatever it says, or keeps silent is there."""
+    """Whether connections to the address are refused."""
     link = network.connect_storage(address, reads_for_clients=False)
     try:
         await link.OffsetForLeaderEpoch(OffsetForLeaderEpochRequest(), timeout=PROBE_SECONDS_MAX)
-    except (DeadlinePassed, NotSentInTime, Refused):
-        return False
-    except LinkError:
+    except ConnectionRefused:
         return True
+    except LinkError:
+        return False
     finally:
         await link.close()
     return False

@@ -20,6 +20,13 @@ class Unreachable(LinkError):
     """The request was certainly not carried out: the peer cannot be reached, or too much waits for it already."""
 
 
+class ConnectionRefused(Unreachable):
+    """The machine at the peer's address says that no process has the address: what was there has ended.
+
+    Nothing else is this: no silence, no machine or name that cannot be found, no connection that broke.
+    """
+
+
 class NotSentInTime(Unreachable):
     """The request's time was over before it could be sent."""
 

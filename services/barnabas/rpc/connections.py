@@ -44,6 +44,8 @@ def open_channel(address: str) -> grpc.aio.Channel:
             # What gRPC makes of this name: the least time for one attempt, not for the pause between two.
             ("grpc.min_reconnect_backoff_ms", limits.CONNECT_TIMEOUT_MS),
             ("grpc.max_reconnect_backoff_ms", limits.RECONNECT_BACKOFF_MS_MAX),
+            # A machine's proxy is for what lies outside; its refusals would be taken for the peer's.
+            ("grpc.enable_http_proxy", 0),
             # One connection per channel: a stream must not wait behind another channel's flow control.
             ("grpc.use_local_subchannel_pool", 1),
         ],

@@ -6,6 +6,8 @@ own, after which a request may have been carried out.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -14,7 +16,14 @@ import grpc
 import grpc.aio
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused
+from barnabas.links.errors import (
+    ConnectionRefused,
+    DeadlinePassed,
+    LinkError,
+    OutcomeUnknown,
+    Refusal,
+    Refused,
+)
 
 _STATUS: Final[Mapping[Refusal, grpc.StatusCode]] = MappingProxyType(
     {
@@ -32,12 +41,21 @@ _REFUSALS: Final = MappingProxyType({status: why for why, status in _STATUS.item
 REFUSED_KEY: Final = "barnabas-refused"
 """Marks a refusal; the value is Kafka's error code, 0 where there is none."""
 
+FAILED_KEY: Final = "barnabas-failed"
+"""Marks an ending of ours that is no refusal: its reason may be any text, one of gRPC's too."""
+
 REASON_CHARACTERS_MAX: Final = 500
 """Of a reason, what is sent. gRPC's limit for all metadata of a call is 8 KiB, of which a character takes up to 12."""
 
 _ALSO_OF_GRPC: Final = frozenset({grpc.StatusCode.RESOURCE_EXHAUSTED})
 """What says nothing without the mark: gRPC ends a call so whose answer is larger than a message may be. All others it
 never makes itself, or only for a call that it did not pass on (UNIMPLEMENTED)."""
+
+_NOT_CONNECTED: Final = "failed to connect to all addresses"
+"""So gRPC begins what it says of a call that found no connection, and was not sent."""
+
+_NOBODY_THERE: Final = (os.strerror(errno.ECONNREFUSED), os.strerror(errno.ENOENT))
+"""And so it ends, with the kernel's words, where no process has the TCP address, or the path of the socket."""
 
 Ending = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
 """Status, reason and trailing metadata."""
@@ -47,7 +65,7 @@ def ending_of(error: LinkError) -> Ending:
     """With what a server ends a call that failed so."""
     reason = str(error)[:REASON_CHARACTERS_MAX]
     if not isinstance(error, Refused):
-        return grpc.StatusCode.UNAVAILABLE, reason, ()
+        return grpc.StatusCode.UNAVAILABLE, reason, ((FAILED_KEY, ""),)
     code = ErrorCode.none if error.code is None else error.code
     return _STATUS[error.why], reason, ((REFUSED_KEY, str(code.value)),)
 
@@ -56,6 +74,7 @@ def error_of(failed: grpc.aio.AioRpcError) -> LinkError:
     """What the caller is told.
 
     gRPC says UNAVAILABLE of a call that found no connection as of one whose connection broke: its outcome is unknown.
+    That a connection was refused only its text tells, which of several addresses has the last one's failure.
     """
     status = failed.code()
     reason = failed.details() or status.name
@@ -65,6 +84,9 @@ def error_of(failed: grpc.aio.AioRpcError) -> LinkError:
         return Refused(_REFUSALS[status], reason, _kafka_code(mark))
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlinePassed(reason)
+    is_refused = reason.startswith(_NOT_CONNECTED) and reason.endswith(_NOBODY_THERE)
+    if is_refused and metadata.get(FAILED_KEY) is None:
+        return ConnectionRefused(reason)
     return OutcomeUnknown(reason)
 
 

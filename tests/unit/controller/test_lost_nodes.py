@@ -13,6 +13,7 @@ import pytest
 from barnabas.controller import lost_nodes
 from barnabas.controller.lost_nodes import LostNodes
 from barnabas.links.errors import (
+    ConnectionRefused,
     DeadlinePassed,
     LinkError,
     NotSentInTime,
@@ -85,29 +86,35 @@ async def probes(
     return ended, links
 
 
-@pytest.mark.parametrize("refusal", [OutcomeUnknown("connection refused"), Unreachable("no such host")])
-async def test_a_node_whose_address_refuses_has_ended(refusal: LinkError) -> None:
-    ended, _ = await probes(refusal, None)
+async def test_a_node_whose_address_refuses_has_ended() -> None:
+    ended, _ = await probes(ConnectionRefused("refused"), None)
     assert ended == [1]
 
 
 @pytest.mark.parametrize(
-    "answer", [None, DeadlinePassed("silent"), NotSentInTime("silent"), Refused(Refusal.TOO_BUSY, "later")]
+    "answer",
+    [
+        None,
+        DeadlinePassed("silent"),
+        NotSentInTime("silent"),
+        Refused(Refusal.TOO_BUSY, "later"),
+        OutcomeUnknown("connection reset by peer"),
+        Unreachable("no such host"),
+    ],
 )
-async def test_a_node_that_answers_or_is_silent_has_not(answer: Answer) -> None:
+async def test_a_node_that_answers_or_is_silent_or_cannot_be_found_has_not(answer: Answer) -> None:
     ended, links = await probes(answer, answer)
     assert (ended, links.opened) == ([], 2)
 
 
 async def test_it_is_told_again_for_as_long_as_the_node_is_awaited() -> None:
-    ended, _ = await probes(
-        DeadlinePassed("silent"), OutcomeUnknown("refused"), OutcomeUnknown("refused"), None
-    )
+    refused = ConnectionRefused("refused")
+    ended, _ = await probes(DeadlinePassed("silent"), refused, refused, None)
     assert ended == [1, 1]
 
 
 async def test_nobody_is_told_of_a_node_that_came_back_meanwhile() -> None:
-    ended, links = await probes(OutcomeUnknown("refused"), None, awaited=lambda closed: closed == 0)
+    ended, links = await probes(ConnectionRefused("refused"), None, awaited=lambda closed: closed == 0)
     assert (ended, links.opened) == ([], 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +14,15 @@ import pytest
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.controller_link import ControllerLink, ControllerService
-from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused, Unreachable
+from barnabas.links.errors import (
+    ConnectionRefused,
+    DeadlinePassed,
+    LinkError,
+    OutcomeUnknown,
+    Refusal,
+    Refused,
+    Unreachable,
+)
 from barnabas.messages import controller_pb2 as pb
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.status_codes import REFUSED_KEY, error_of
@@ -167,13 +176,85 @@ async def test_a_call_ends_when_its_time_is_over(controller: Controller, link: C
         await ask(link, timeout=0.05)
 
 
-async def test_nobody_there(tmp_path: Path) -> None:
-    link = GrpcNetwork().connect_controller(f"unix:{tmp_path}/nobody")
-    with pytest.raises(OutcomeUnknown):
+async def outcomes_at(address: str) -> tuple[LinkError, LinkError]:
+    """What becomes of the first call to an address where none can succeed, and of a stream after it."""
+    link = GrpcNetwork().connect_controller(address)
+    with pytest.raises(LinkError) as first:
         await link.CreateTopics(pb.CreateTopicsRequest(), timeout=10)
-    with pytest.raises(OutcomeUnknown):
+    with pytest.raises(LinkError) as second:
         await anext(link.Watch(pb.WatchRequest()))
     await link.close()
+    return first.value, second.value
+
+
+async def refuses(address: str) -> bool:
+    outcomes = [isinstance(outcome, ConnectionRefused) for outcome in await outcomes_at(address)]
+    assert len(set(outcomes)) == 1
+    return outcomes[0]
+
+
+async def test_nobody_at_a_tcp_address_is_a_refused_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert await refuses(f"127.0.0.1:{port}")
+    assert await refuses(f"localhost:{port}")
+
+
+async def test_nobody_at_a_socket_is_a_refused_connection_whether_its_file_is_there_or_not(
+    tmp_path: Path,
+) -> None:
+    assert await refuses(f"unix:{tmp_path}/nobody")
+    with socket.socket(socket.AF_UNIX) as ended:
+        ended.bind(f"{tmp_path}/ended")
+    assert (tmp_path / "ended").exists()
+    assert await refuses(f"unix:{tmp_path}/ended")
+
+
+@pytest.mark.parametrize("address", ["nobody.invalid:9", "255.255.255.255:9"])
+async def test_a_name_or_a_machine_that_is_not_found_refuses_nothing(address: str) -> None:
+    assert not await refuses(address)
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+async def test_who_takes_a_connection_and_ends_it_refuses_nothing(said: bytes) -> None:
+    """So a process does that is about to end, and so does what has its address afterwards."""
+
+    async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert not await refuses(f"127.0.0.1:{port}")
+
+
+async def test_a_service_that_tells_of_a_refused_connection_is_there(
+    controller: Controller, link: ControllerLink, tmp_path: Path
+) -> None:
+    """Its reason is the very text that gRPC has for a connection of its own."""
+    refused, _ = await outcomes_at(f"unix:{tmp_path}/nobody")
+    controller.failure = OutcomeUnknown(str(refused))
+    with pytest.raises(OutcomeUnknown) as unknown:
+        await ask(link)
+    assert str(unknown.value) == str(refused)
+
+
+async def test_services_are_reached_directly_whatever_proxy_the_machine_has(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy's refusal, or its word of a peer that it does not reach, would be taken for the peer's own."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("grpc_proxy", f"http://127.0.0.1:{taken.getsockname()[1]}")
+    for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    network = GrpcNetwork()
+    server = network.listen("127.0.0.1:0")
+    await server.serve_controller(cast(ControllerService, controller))
+    link = network.connect_controller(server.address)
+    controller.may_answer.set()
+    assert (await ask(link)).topics
+    await link.close()
+    await server.stop(None)
 
 
 async def test_a_cancelled_caller_ends_its_call_at_the_service(
