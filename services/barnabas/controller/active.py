@@ -83,6 +83,8 @@ class ActiveController:
             TAKEOVER_GRACE_MS if config.etcd_endpoints else 0,
         )
         self._lost_nodes = LostNodes(environment.network, self._address_of_awaited, self._on_process_ended)
+        self._nothing_to_take_over: dict[int, tuple[int, set[int]]] = {}
+        """By node that is away: the image's revision and the nodes present when nothing of it could be taken over."""
         self._removals: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
@@ -237,16 +239,25 @@ class ActiveController:
         return node.address
 
     async def _on_process_ended(self, node_id: int) -> None:
-        """What others can take over of a node that is awaited, they do at once."""
+        """What others can take over of a node that is awaited, they do at once.
+
+        That takes a look at all partitions, and is asked five times a second: where nothing could be taken over, nobody
+        looks again until the metadata or those that are present are others.
+        """
+        seen = self.image.revision, self.present_nodes(self.image)
+        if self._nothing_to_take_over.get(node_id) == seen:
+            return
 
         def decide(image: MetadataImage) -> Decision[None]:
             if not self._sessions.is_awaited(_node_member(node_id)):
-                return Decision((), None)
+                return Decision((), None)  # it came back while this waited to be decided
             return on_process_ended(image, node_id, self.present_nodes(image))
 
-        if decide(self.image).records:
-            with contextlib.suppress(TooManyRequests, LeadershipLost):
-                await self.writer.submit(decide)
+        if not decide(self.image).records:
+            self._nothing_to_take_over[node_id] = seen
+            return
+        with contextlib.suppress(TooManyRequests, LeadershipLost):
+            await self.writer.submit(decide)
 
     def _on_session_expired(self, member: Member) -> None:
         self._counts.timed_out_nodes += member.kind is Kind.NODE

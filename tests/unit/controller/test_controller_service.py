@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.controller import internal_growth
+from barnabas.controller import active, internal_growth, lost_nodes
 from barnabas.controller.config import ControllerConfig
+from barnabas.controller.core.decision import Decision
+from barnabas.controller.core.nodes import on_process_ended
 from barnabas.controller.metrics import ControllerCollector
 from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.protocol import LeaseLost, Store
@@ -223,6 +225,40 @@ async def test_a_controller_gives_known_services_time_after_its_own_restart(
             assert not observer.image.nodes[1].fenced
             image = await until(observer, lambda image: image.nodes[1].fenced and not image.coordinators)
             assert image.nodes[1].position == 0
+
+
+async def test_what_nobody_can_take_over_is_looked_for_once_in_the_same_metadata(
+    open_store: StoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probes, looks = list[str](), list[set[int]]()
+
+    async def has_ended(_: object, address: str) -> bool:
+        probes.append(address)
+        return True
+
+    def look(image: MetadataImage, node_id: int, present: set[int]) -> Decision[None]:
+        looks.append(present)
+        return on_process_ended(image, node_id, present)
+
+    async def probed() -> None:
+        before = len(probes)
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while len(probes) < before + 30:
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(lost_nodes, "_has_ended", has_ended)
+    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(active, "on_process_ended", look)
+    config = config_for(tmp_path, broker_session_timeout_ms=60_000)
+    async with running_controller(config, await open_store(), over_grpc()) as running:
+        async with watching(running.address, node_request(2)) as other:
+            async with watching(running.address, node_request(1)) as node:
+                await create(node, "orders")
+            await probed()
+            assert looks == [{2}]
+            await create(other, "more")
+            await probed()
+            assert looks == [{2}, {2}]
 
 
 async def test_two_processes_cannot_have_one_id(running: RunningController) -> None:
