@@ -38,7 +38,10 @@ EXIT_USER_ERROR: Final = 78
 
 STOP_SECONDS_MAX: Final = 30.0
 """How long a service may take from the signal to its end; whoever starts it gives it at least that long. What a service
-waits for meanwhile has limits of its own, which fit into this."""
+waits for meanwhile has limits of its own, which fit into this; the last step has what is left of it (`Stopping`)."""
+
+STOP_MARGIN_SECONDS: Final = 2.0
+"""What of it is left to what has no limit: a busy machine, the interpreter's end."""
 
 READY_POLL_SECONDS: Final = 0.005
 LOOP_LAG_PROBE_SECONDS: Final = 0.5
@@ -71,6 +74,28 @@ Endpoint = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
 """An HTTP endpoint of a service's own: (method, body) to (status, text)."""
 
 
+class Stopping(asyncio.Event):
+    """Set when a service is to stop. Owner of when that was, by the event loop's time."""
+
+    def __init__(self, whole: Stopping | None = None) -> None:
+        """`whole` is that of the process, for one of several services in it: its time runs for all of them."""
+        super().__init__()
+        self._whole = whole
+        self._since = 0.0
+
+    def set(self) -> None:
+        if not self.is_set():
+            self._since = asyncio.get_running_loop().time()
+        super().set()
+
+    def seconds_left(self) -> float:
+        """What is left for all further steps of the stop; it is set."""
+        began = self if self._whole is None or not self._whole.is_set() else self._whole
+        assert began.is_set(), "before the stop nothing runs out"
+        passed = asyncio.get_running_loop().time() - began._since
+        return max(0.0, STOP_SECONDS_MAX - STOP_MARGIN_SECONDS - passed)
+
+
 @dataclass(frozen=True)
 class ServiceContext:
     """What `serve` gets besides its config: its environment, the readiness conditions and the event that ends it."""
@@ -78,7 +103,7 @@ class ServiceContext:
     name: str
     environment: Environment
     health: Health = field(default_factory=Health)
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: Stopping = field(default_factory=Stopping)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     measurements: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """What is measured right before `/metrics` is answered; add to it before the service is ready."""
@@ -95,7 +120,7 @@ class ServiceContext:
 
     def part(self) -> ServiceContext:
         """The context of one of several services in this process: its own environment and end, all else shared."""
-        return replace(self, environment=replace(self.environment), stopping=asyncio.Event())
+        return replace(self, environment=replace(self.environment), stopping=Stopping(self.stopping))
 
 
 ConfigT = TypeVar("ConfigT", bound=ServiceConfig)

@@ -92,8 +92,9 @@ STOP_GRACE_SECONDS: Final = 1.0
 """How long streams and calls may then take to bring the answers away."""
 
 CLOSING_SECONDS_MAX: Final = 20.0
-"""How long a stopping node waits for a log directory that does not answer before it leaves it to recovery. With what a
-gateway in the same process takes to stop, all three fit into the kernel's STOP_SECONDS_MAX."""
+"""How long a stopping node waits for a log directory that does not answer before it leaves it to recovery: no longer
+than is left of the kernel's STOP_SECONDS_MAX, which is 13 s where all steps before it, those of a gateway in the same
+process among them, took all of their time."""
 
 REOPEN_SECONDS_MIN: Final = 1.0
 REOPEN_SECONDS_MAX: Final = 30.0
@@ -168,8 +169,8 @@ REPORT_SHOWN_SECONDS_MAX: Final = 5.0
 """How long the metadata may take to show what the controller was told, before it is told again."""
 
 HAND_OVER_SECONDS_MAX: Final = 5.0
-"""How long a stopping node waits for others to lead what it leads. With the other steps it fits into the kernel's
-STOP_SECONDS_MAX."""
+"""How long a stopping node waits for others to lead what it leads, however often it is asked to have them do so. With
+the other steps it fits into the kernel's STOP_SECONDS_MAX."""
 
 HAND_OVER_PAUSE_SECONDS: Final = 0.05
 """Until the controller is asked again whether they do."""

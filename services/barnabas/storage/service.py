@@ -161,6 +161,7 @@ class StorageNode:
         self._lanes = lanes
         self._incarnation_id = str(context.environment.new_id())
         self._refusal: StartError | None = None
+        self._hand_over_until: float | None = None
         self._subscription: MetadataSubscription | None = None
         clock = context.environment.clock
         self.purgatory = FetchPurgatory()
@@ -243,7 +244,8 @@ class StorageNode:
 
         lane.close()
         try:
-            async with asyncio.timeout(limits.CLOSING_SECONDS_MAX):
+            seconds = min(limits.CLOSING_SECONDS_MAX, self._context.stopping.seconds_left())
+            async with asyncio.timeout(seconds):
                 await self._context.environment.threads.run(close)
         except TimeoutError:
             log.error("a log directory does not answer: the next start recovers it", log_dir=lane.path)
@@ -352,14 +354,19 @@ class StorageNode:
     async def hand_over(self) -> None:
         """Have others lead what they can, while this node still serves and follows the metadata.
 
-        It may be called again.
+        It may be called again, and has HAND_OVER_SECONDS_MAX since it was called first.
         """
         subscription, replicas = self._subscription, self.replicas.by_partition.values()
         if subscription is None or all(len(replica.record.replicas) <= 1 for replica in replicas):
             return
         request = HandOverRequest(node_id=self._config.node_id, incarnation_id=self._incarnation_id)
+        now = asyncio.get_running_loop().time()
+        if self._hand_over_until is None:
+            self._hand_over_until = now + limits.HAND_OVER_SECONDS_MAX
+        elif now >= self._hand_over_until:
+            return
         try:
-            async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
+            async with asyncio.timeout_at(self._hand_over_until):
                 while await self._leads_for_others(subscription, request):
                     await asyncio.sleep(limits.HAND_OVER_PAUSE_SECONDS)
         except TimeoutError:

@@ -14,7 +14,8 @@ from barnabas.gateway import limits as gateway_limits
 from barnabas.host import service as host
 from barnabas.host.config import BrokerConfig
 from barnabas.kernel.environment import seeded_environment
-from barnabas.kernel.service import STOP_SECONDS_MAX, ServiceContext, StartError
+from barnabas.kernel.service import STOP_MARGIN_SECONDS, STOP_SECONDS_MAX, ServiceContext, StartError
+from barnabas.metadata.heartbeats import GOODBYE_SECONDS_MAX
 from barnabas.storage import limits as storage_limits
 
 
@@ -98,12 +99,10 @@ async def test_a_node_that_gives_up_takes_the_gateway_with_it(
 
 
 def test_what_both_wait_for_fits_into_the_time_that_a_stop_has() -> None:
-    node = (
-        storage_limits.STOP_ANSWERS_SECONDS_MAX
-        + storage_limits.STOP_GRACE_SECONDS
-        + storage_limits.CLOSING_SECONDS_MAX
-    )
-    assert gateway_limits.STOP_ANSWERS_SECONDS_MAX + node < STOP_SECONDS_MAX
+    gateway = gateway_limits.STOP_ANSWERS_SECONDS_MAX + GOODBYE_SECONDS_MAX
+    node = storage_limits.STOP_ANSWERS_SECONDS_MAX + storage_limits.STOP_GRACE_SECONDS + GOODBYE_SECONDS_MAX
+    before_closing = storage_limits.HAND_OVER_SECONDS_MAX + gateway + node
+    assert STOP_SECONDS_MAX - STOP_MARGIN_SECONDS - before_closing >= 13, "for the directories' end"
     starting = storage_limits.STARTING_SECONDS_MAX + storage_limits.CLOSING_SECONDS_MAX
     assert gateway_limits.STOP_ANSWERS_SECONDS_MAX + starting < STOP_SECONDS_MAX
 

@@ -14,13 +14,19 @@ from typing import Any, cast
 import pytest
 from storage_harness import CLUSTER_ID, batch, topic_records
 
+from barnabas.kernel import service as kernel_service
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import ServiceContext, StartError, system_environment
 from barnabas.links.controller_link import ControllerService
 from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.messages.controller_pb2 import (
+    HandOverRequest,
+    HandOverResponse,
+    MetadataDelta,
+    WatchRequest,
+)
 from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord, NodeRecord
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.rpc.network import GrpcNetwork
@@ -37,9 +43,11 @@ NODE_EPOCH = 40
 class FakeController:
     """Registers whoever comes, and streams one snapshot with one topic."""
 
-    def __init__(self, *, refuse: bool = False, silent: bool = False) -> None:
+    def __init__(self, *, refuse: bool = False, silent: bool = False, replicated: bool = False) -> None:
         self.refuse = refuse
         self.silent = silent
+        self.replicas = (1, 2) if replicated else (1,)
+        self.hand_overs = 0
         self.registered: list[WatchRequest] = []
 
     async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -54,15 +62,20 @@ class FakeController:
             known.CopyFrom(request.node)
             known.node_epoch = NODE_EPOCH + len(self.registered)
             records.append(MetadataRecord(key="nodes/1", node=known))
-            records += topic_records("events", TOPIC, 2)
+            records += topic_records("events", TOPIC, 2, replicas=self.replicas)
         yield MetadataDelta(revision=1, snapshot=True, records=records)
         await asyncio.Event().wait()
+
+    async def HandOver(self, _: HandOverRequest) -> HandOverResponse:
+        """Somebody could lead what the node leads, and does not come to."""
+        self.hand_overs += 1
+        return HandOverResponse(led_partitions=1)
 
 
 @contextlib.asynccontextmanager
 async def controller(address: str, **options: bool) -> AsyncIterator[FakeController]:
     fake, server = FakeController(**options), GrpcNetwork().listen(address)
-    await server.serve_controller(cast(ControllerService, fake))  # it answers Watch alone
+    await server.serve_controller(cast(ControllerService, fake))  # it answers these two alone
     try:
         yield fake
     finally:
@@ -89,8 +102,10 @@ async def append_one(address: str) -> int:
     return result.partitions[0].base_offset
 
 
-async def run_until_ready(config: StorageConfig, context: ServiceContext) -> asyncio.Task[None]:
-    running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context))
+async def run_until_ready(
+    config: StorageConfig, context: ServiceContext, offer: service.Offer | None = None
+) -> asyncio.Task[None]:
+    running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context, offer=offer))
     async with asyncio.timeout(20):
         while not context.health.is_ready():
             assert not running.done()
@@ -230,6 +245,45 @@ async def test_an_unreadable_directory_is_a_start_error(config: StorageConfig, t
     with pytest.raises(StartError, match=r"meta\.properties"):
         await serve(config, ServiceContext("storage", system_environment(network=GrpcNetwork())))
     assert [each.name for each in (tmp_path / "data").iterdir()] == ["meta.properties"]
+
+
+async def test_a_hand_over_that_has_had_its_time_is_not_begun_again(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker's gateway asks for it before it ends, and the node once more."""
+    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 0.2)
+    offered: list[service.HandOver] = []
+
+    @contextlib.asynccontextmanager
+    async def offer(_: object, __: object, hand_over: service.HandOver) -> AsyncIterator[None]:
+        offered.append(hand_over)
+        yield
+
+    async with controller(config.controllers[0], replicated=True) as fake:
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context, offer)
+        await offered[0]()
+        asked = fake.hand_overs
+        assert asked > 0
+        context.stopping.set()
+        await running
+    assert fake.hand_overs == asked
+
+
+async def test_the_end_of_a_directory_takes_no_longer_than_is_left_of_the_stop(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    never = threading.Event()
+    monkeypatch.setattr(LogDirectories, "close_one", lambda *_, **__: never.wait())
+    monkeypatch.setattr(kernel_service, "STOP_SECONDS_MAX", kernel_service.STOP_MARGIN_SECONDS + 0.1)
+    async with controller(config.controllers[0]):
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        context.stopping.set()
+        async with asyncio.timeout(limits.CLOSING_SECONDS_MAX / 2):
+            await running
+    never.set()
+    assert "a log directory does not answer" in caplog.text
 
 
 def append_request(value: bytes) -> AppendRequest:
