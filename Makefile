@@ -16,11 +16,11 @@ STUBS := services/barnabas/messages
 NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
-.PHONY: help run test fresh check demo bench simulate suites chart images containers kubernetes protos format lock clean check-protos
+.PHONY: help run test fresh check demo bench simulate simulate-mutants suites chart images containers kubernetes protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
-	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 run: .setup/runtime ## Start a cluster on localhost:9092 (ARGS="--port 19092 --nodes 3"); Ctrl-C stops it
 	@exec barnabas up $(ARGS)
@@ -51,6 +51,9 @@ bench: .setup/dev ## Measure beside Apache Kafka: throughput, latency, start, me
 
 simulate: .setup/dev ## Run a whole cluster in one process under seeds (ARGS="--seeds 0-999"); see tests/simulation
 	@exec python tests/simulation/run.py $(ARGS)
+
+simulate-mutants: .setup/dev ## Look for planted faults in the simulation: each is found, or it has a hole (ARGS="--seeds 0-99 --seconds 600")
+	@exec python tests/simulation/mutants.py $(ARGS)
 
 suites: .setup/dev ## Run other clients' own test suites against a cluster (tests/suites)
 	@deploy/setup/programs.sh go java mvn

@@ -50,6 +50,22 @@ TOGETHER: Final = (
 )
 """What comes together more often than chance would have it: the first begins a moment before the second."""
 
+UNHEARD: Final = "unheard"
+"""A node does not hear the controllers and one other node, nor they it, for so long that it takes the other one to lag;
+clients and the third node reach it."""
+
+FROZEN_WRITE: Final = "frozen write"
+"""The active controller is frozen with a decision on its way to the store, until another one has taken over."""
+
+BLACKOUT: Final = "blackout"
+"""Power is lost with whatever was not synced, where others have all that is promised (`copies`)."""
+
+WIPE: Final = "wipe"
+"""The node's disk is replaced by an empty one, under the same condition."""
+
+WIPE_LAST: Final = "wipe last"
+"""All nodes stop in order, and the last one's disk is replaced; then all are started."""
+
 CONTROLLER_FAULTS: Final = ("kill", "pause", "cut", "store")
 
 HAVE_A_PEER: Final = frozenset({"cut", "break", "slow link"})
@@ -92,7 +108,7 @@ class Plan:
     faults: tuple[Fault, ...]
 
 
-def make_plan(seed: int, replication_factor: int) -> Plan:
+def make_plan(seed: int, replication_factor: int, *, loses_disks: bool = False) -> Plan:
     """What `seed` lets happen in a cluster whose topics have so many replicas."""
     chance = random.Random(f"{seed}/plan/{replication_factor}")
     nodes = 3 if replication_factor > 1 else chance.choice((1, 1, 2, 3))
@@ -106,6 +122,11 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
             faults += _pair(chance, nodes, loses_power=is_flushed, replicates=replication_factor > 1)
         else:
             faults.append(_fault(chance, nodes, controllers, loses_power=is_flushed))
+    if replication_factor > 1:
+        faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
+        if loses_disks:
+            faults += _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
+    faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
     return Plan(
         nodes=nodes,
         controllers=controllers,
@@ -132,6 +153,59 @@ def _storm(chance: random.Random, nodes: int) -> list[Fault]:
         faults.append(Fault(at, kind, target, chance.choice((0.05, 0.2, 1.0)), peer, is_both_ways=True))
         at += chance.expovariate(1 / 0.25)
     return faults
+
+
+def _about_elections(chance: random.Random, nodes: int, controllers: int) -> list[Fault]:
+    """What takes an election at one moment: before a proposal of the leader is heard, or by who was deposed."""
+    at, kind = chance.uniform(0.2, FAULTS_SECONDS - 5.0), chance.random()
+    target = f"node-{chance.randint(1, nodes)}"
+    if kind < 0.25:
+        peer = chance.choice(
+            [f"node-{number}" for number in range(1, nodes + 1) if target != f"node-{number}"]
+        )
+        seconds = chance.uniform(2.0, 4.5)
+        ends = at + seconds - chance.uniform(0.0, 0.05)
+        return [
+            Fault(at, UNHEARD, target, seconds, peer),
+            Fault(ends, "kill", target, chance.choice((0.05, 1.0))),
+        ]
+    if kind < 0.5 and controllers > 1:
+        then = at + chance.expovariate(1 / 0.1)
+        seconds = chance.uniform(3.2, 5.0)  # longer than its lease
+        return [
+            Fault(at, FROZEN_WRITE, "controller-1", seconds),
+            Fault(then, chance.choice(("kill", "stop")), target, chance.choice((0.05, 0.5, 2.0))),
+        ]
+    return []
+
+
+def _about_disks(chance: random.Random, nodes: int) -> list[Fault]:
+    """One node loses what it has, whole or in part, or its disk fails while the others' are fine; as a rule another
+    node goes a moment before or after.
+    """
+    if chance.random() < 0.4:
+        return []
+    at, target = chance.uniform(0.3, FAULTS_SECONDS - 2.0), f"node-{chance.randint(1, nodes)}"
+    kind = chance.choice((BLACKOUT, BLACKOUT, WIPE, WIPE, WIPE_LAST, "failing syncs", "failing disk"))
+    faults = [Fault(at, kind, target, chance.choice((0.02, 0.1, 0.5, 2.0)) * chance.uniform(0.5, 1.5))]
+    for _ in range(chance.choice((0, 1, 1, 2))):
+        other = chance.choice(
+            [f"node-{number}" for number in range(1, nodes + 1) if target != f"node-{number}"]
+        )
+        kind = chance.choice(("kill", "kill", "stop", "isolate", "pause"))
+        seconds = chance.choice((0.1, 0.5, 2.0, 3.5)) * chance.uniform(0.5, 1.5)
+        faults.append(Fault(max(0.1, at + chance.gauss(0.0, 1.5)), kind, other, seconds, is_both_ways=True))
+    return faults
+
+
+def _about_clocks(chance: random.Random, nodes: int, controllers: int) -> list[Fault]:
+    """A machine's clock jumps, and jumps back."""
+    if chance.random() < 0.8:
+        return []
+    machines = [f"node-{number}" for number in range(1, nodes + 1)]
+    machines += [f"controller-{number}" for number in range(1, controllers + 1)]
+    at = chance.uniform(0.2, FAULTS_SECONDS - 1.0)
+    return [Fault(at, "clock", chance.choice(machines), chance.choice((0.1, 1.0, 4.0)))]
 
 
 def _pair(chance: random.Random, nodes: int, *, loses_power: bool, replicates: bool) -> list[Fault]:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
+from typing import Final
 
-from fault_plan import Fault
-from machines import STORE, Machine
+from copies import Copies
+from fault_plan import UNHEARD, Fault
+from machines import STORE, ControllerMachine, Machine, NodeMachine
 from world import World
+
+ENDS_A_PROCESS: Final = frozenset({"kill", "stop", "power", "failing syncs", "failing disk"})
+
+STOP_SECONDS_MAX: Final = 20.0
+"""What a node that is asked to stop is given."""
+
+LOSS_WAIT_SECONDS_MAX: Final = 3.0
 
 
 class Faults:
@@ -16,6 +26,9 @@ class Faults:
     def __init__(self, world: World, machines: Mapping[str, Machine]) -> None:
         self._world = world
         self._machines = machines
+        self._nodes = [each for each in machines.values() if isinstance(each, NodeMachine)]
+        self._copies = Copies(world, self._nodes)
+        self._jumps = world.chance_of("clock jumps")
 
     async def run(self, plan: list[Fault], begins_at: float) -> None:
         """Let all of it happen, and return when it is over."""
@@ -25,6 +38,9 @@ class Faults:
 
     async def _happen(self, fault: Fault, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._world.now))
+        if fault.kind in ENDS_A_PROCESS and not self._copies.may_end(self._machines[fault.target]):
+            self._world.trace.say("fault", f"does not happen, for nobody else has all records: {fault}")
+            return
         self._world.trace.say("fault", f"begins: {fault}")
         await getattr(self, "_" + fault.kind.replace(" ", "_"))(fault, self._machines[fault.target])
         self._world.trace.say("fault", f"is over: {fault}")
@@ -38,6 +54,47 @@ class Faults:
         machine.lose_power()
         await asyncio.sleep(fault.seconds)
         machine.start()
+
+    async def _blackout(self, fault: Fault, machine: Machine) -> None:
+        if await self._may_lose(fault, machine):
+            await self._power(fault, machine)
+
+    async def _wipe(self, fault: Fault, machine: Machine) -> None:
+        if await self._may_lose(fault, machine):
+            machine.kill()
+            machine.replace_disk()
+            await asyncio.sleep(fault.seconds)
+            machine.start()
+
+    async def _wipe_last(self, fault: Fault, machine: Machine) -> None:
+        """All others stop before `machine` does, whose disk it is, and each gets the time that it needs."""
+        order = [each for each in self._nodes if each is not machine] + [machine]
+        for each in order:
+            each.stop()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS_MAX):
+                    while each.is_up:
+                        await asyncio.sleep(0.01)
+            await asyncio.sleep(fault.seconds / 2)
+        if not any(each.is_up for each in order) and self._copies.may_lose(machine):
+            machine.replace_disk()
+            self._copies.on_lost(machine)
+        for each in reversed(order) if fault.seconds < 0.1 else order:
+            if each.is_stopping:
+                each.kill()
+            each.start()
+            await asyncio.sleep(fault.seconds / 2)
+
+    async def _may_lose(self, fault: Fault, machine: Machine) -> bool:
+        """Wait for a moment in which others have all that `machine` has; False if none comes."""
+        gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
+        while not self._copies.may_lose(machine):
+            if self._world.now > gives_up_at:
+                self._world.trace.say("fault", f"does not happen, for others lack records: {fault}")
+                return False
+            await asyncio.sleep(0.02)
+        self._copies.on_lost(machine)
+        return True
 
     async def _stop(self, fault: Fault, machine: Machine) -> None:
         machine.stop()
@@ -60,12 +117,15 @@ class Faults:
     async def _zombie(self, fault: Fault, machine: Machine) -> None:
         await self._cut_off(fault, machine, self._others(machine, "node-", "controller-"))
 
+    async def _unheard(self, fault: Fault, machine: Machine) -> None:
+        await self._cut_off(fault, machine, [fault.peer, *self._others(machine, "controller-")])
+
     def _others(self, machine: Machine, *kinds: str) -> list[str]:
         return [name for name in self._machines if name.startswith(kinds) and name != machine.name]
 
     async def _cut_off(self, fault: Fault, machine: Machine, peers: list[str]) -> None:
         ways = [(machine.name, peer) for peer in peers]
-        if fault.is_both_ways or fault.kind == "zombie":
+        if fault.is_both_ways or fault.kind in ("zombie", UNHEARD):
             ways += [(peer, machine.name) for peer in peers]
         for way in ways:
             self._world.network.cut(*way)
@@ -77,6 +137,19 @@ class Faults:
         self._world.network.cut(machine.name, STORE)
         await asyncio.sleep(fault.seconds)
         self._world.network.mend(machine.name, STORE)
+
+    async def _frozen_write(self, fault: Fault, _: Machine) -> None:
+        """Whichever controller writes first is the active one."""
+        controllers = [each for each in self._machines.values() if isinstance(each, ControllerMachine)]
+        frozen: asyncio.Future[ControllerMachine] = asyncio.get_running_loop().create_future()
+        for each in controllers:
+            each.frozen_write = frozen
+        await asyncio.wait((frozen,), timeout=fault.seconds)
+        for each in controllers:
+            each.frozen_write = None
+        if frozen.done():
+            await asyncio.sleep(fault.seconds)
+            frozen.result().resume()
 
     async def _break(self, fault: Fault, machine: Machine) -> None:
         self._world.network.break_some(machine.name, fault.peer)
@@ -111,3 +184,15 @@ class Faults:
         machine.disk.fails_syncs = False
         machine.kill()
         machine.start()
+
+    async def _failing_disk(self, fault: Fault, machine: Machine) -> None:
+        machine.disk.fails_writes = True
+        await self._failing_syncs(fault, machine)
+        machine.disk.fails_writes = False
+
+    async def _clock(self, fault: Fault, machine: Machine) -> None:
+        """By less than an hour: records from further ahead are refused (message.timestamp.after.max.ms)."""
+        jump = self._jumps.choice((-1, 1)) * self._jumps.choice((0.5, 5.0, 600.0, 3_000.0))
+        machine.clock.ahead_seconds += jump
+        await asyncio.sleep(fault.seconds)
+        machine.clock.ahead_seconds -= jump

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
 from virtual_channel import VirtualChannel
@@ -18,7 +18,7 @@ from world import BEGINNING_MS, World
 
 from barnabas.controller import service as controller_service
 from barnabas.controller.config import ControllerConfig
-from barnabas.controller.store.protocol import StoreError
+from barnabas.controller.store.protocol import Operation, Put, StoreError
 from barnabas.kernel.clock import Listener
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.files import Files
@@ -68,6 +68,7 @@ class Machine:
         self.life: Life | None = None
         self.context: ServiceContext | None = None
         self.starts = 0
+        self.has_stopped_in_order = False
         self._files: ProcessFiles | None = None
         self._serving: asyncio.Task[None] | None = None
         self._chance = world.chance_of(f"{name}/power")
@@ -100,6 +101,7 @@ class Machine:
         if self.life is not None:
             return
         self.starts += 1
+        self.has_stopped_in_order = False
         self.say(f"starts, number {self.starts}")
         self.life = life = Life(self.name)
         self.world.lives.append(life)
@@ -137,6 +139,7 @@ class Machine:
             return
         error = None if serving.cancelled() else serving.exception()
         self.say("ended" if error is None else f"ended: {error!r}")
+        self.has_stopped_in_order = error is None and self.is_stopping
         self._end(silently=False)
         if error is not None:
             if not isinstance(error, StartError):
@@ -161,6 +164,11 @@ class Machine:
         self.say("loses power")
         self._end(silently=True)
         self.disk.lose_power(self._chance)
+
+    def replace_disk(self) -> None:
+        """By an empty one; no process runs."""
+        self.say("has an empty disk")
+        self.disk = VirtualDisk()
 
     def stop(self) -> None:
         """Ask the process to end in order."""
@@ -197,6 +205,8 @@ class ControllerMachine(Machine):
         super().__init__(world, f"controller-{number}")
         self._number = number
         self._store_chance = world.chance_of(f"{self.name}/store")
+        self.frozen_write: asyncio.Future[ControllerMachine] | None = None
+        """Whom to tell when it writes of a partition: then it is frozen, with the write on its way."""
 
     async def serve(self, context: ServiceContext) -> None:
         config = ControllerConfig(
@@ -208,8 +218,18 @@ class ControllerMachine(Machine):
         quorum = self.world.quorum
         assert quorum is not None, "the world has its quorum"
         await controller_service.serve(
-            config, context, make_store=lambda _config, _environment: QuorumStore(quorum, self._trip)
+            config,
+            context,
+            make_store=lambda _config, _environment: QuorumStore(quorum, self._trip, self._on_write),
         )
+
+    def _on_write(self, operations: Sequence[Operation]) -> None:
+        frozen = self.frozen_write
+        if frozen is None or frozen.done():
+            return
+        if any(isinstance(each, Put) and each.key.startswith("partition") for each in operations):
+            frozen.set_result(self)
+            self.pause()
 
     async def _trip(self) -> None:
         """To the store or back from it."""

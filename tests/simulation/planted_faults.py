@@ -11,18 +11,26 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from barnabas.controller import writer
 from barnabas.controller.core import elections
 from barnabas.controller.fanout import Receiver
+from barnabas.controller.store.protocol import Compare, KeyAbsent, Store
+from barnabas.controller.whole_decisions import PlannedDecision
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.appender import LogAppender
 from barnabas.log.opening import loader
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendInfo
 from barnabas.log.producers.producer_state import ProducerState
 from barnabas.log.segments import scan
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.storage.fetching import reading
+from barnabas.storage.handlers.append import _AppendOperation
+from barnabas.storage.replica.appending import Appending
 from barnabas.storage.replica.durability import Durability
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState
+from barnabas.storage.replica.replica import Replica
 
 
 class Plant(NamedTuple):
@@ -35,6 +43,8 @@ class Plant(NamedTuple):
     seed: int
     """One that finds it."""
     replication_factor: int = 1
+    also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
+    """What else is replaced: some of what can go wrong is kept from it in two places."""
 
 
 def _sometimes_not_written(write: Any) -> Any:
@@ -137,6 +147,46 @@ def _whoever_fetches(_: Any) -> Any:
     return instead
 
 
+def _only_the_proposed(_: Any) -> Any:
+    def instead(self: LeaderState) -> frozenset[int]:
+        return self._isr if self._pending is None else self._pending
+
+    return property(instead)
+
+
+def _whoever_decides(decide: Any) -> Any:
+    async def instead(store: Store, _: Compare, planned: PlannedDecision) -> int:
+        return int(await decide(store, KeyAbsent("nobody"), planned))
+
+    return instead
+
+
+def _at_once_when_repeated(appended: Any) -> Any:
+    """What is in the log already needs no wait, one might think."""
+
+    def instead(self: Any, number: int, replica: Replica, info: AppendInfo) -> Any:
+        return appended(self, number, replica, info._replace(last_offset=-1) if info.duplicate else info)
+
+    return instead
+
+
+def _under_the_last_epoch(append: Any) -> Any:
+    """Whatever epoch the log had last is written on."""
+
+    def instead(self: LogAppender, records: Any, leader_epoch: int, **options: Any) -> Any:
+        last = self._state.epochs.latest_epoch
+        return append(self, records, leader_epoch if last < 0 else last, **options)
+
+    return instead
+
+
+def _all_that_is_there(_: Any) -> Any:
+    def instead(replica: Replica, opened: PartitionLog) -> tuple[int, int, int]:
+        return opened.log_end_offset, opened.log_end_offset, opened.log_start_offset
+
+    return instead
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 72),
@@ -150,7 +200,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 4, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 5, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
@@ -158,10 +208,28 @@ PLANTED: Final[dict[str, Plant]] = {
         0,
         3,
     ),
-    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 5, 3),
-    "elect-out-of-sync": Plant(elections, "elected", _whoever_has_a_replica, 5, 3),
+    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
+    "elect-out-of-sync": Plant(elections, "elected", _whoever_has_a_replica, 0, 3),
     "reuse-a-leader-epoch": Plant(elections, "changed_partition", _under_the_same_epoch, 0, 3),
     "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 33, 3),
+    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 25, 3),
+    "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
+    "acknowledge-what-is-repeated": Plant(_AppendOperation, "_appended", _at_once_when_repeated, 5, 3),
+    "ignore-the-leader-epoch-of-an-append": Plant(
+        LogAppender,
+        "append_as_leader",
+        _under_the_last_epoch,
+        0,
+        3,
+        also=(
+            (LogAppender, "append_checked", _under_the_last_epoch),
+            (Appending, "begin_epoch", lambda _: lambda _self, _leader_epoch: None),
+        ),
+    ),
+    "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
+    "tell-an-old-high-watermark": Plant(
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 5, 3
+    ),
 }
 
 
@@ -172,9 +240,9 @@ def planted(name: str) -> Iterator[None]:
         yield
         return
     plant = PLANTED[name]
-    real = vars(plant.owner)[plant.name]
-    setattr(plant.owner, plant.name, plant.make(real))
-    try:
+    with contextlib.ExitStack() as replaced:
+        for owner, attribute, make in ((plant.owner, plant.name, plant.make), *plant.also):
+            real = vars(owner)[attribute]
+            setattr(owner, attribute, make(real))
+            replaced.callback(setattr, owner, attribute, real)
         yield
-    finally:
-        setattr(plant.owner, plant.name, real)

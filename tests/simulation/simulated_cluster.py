@@ -205,11 +205,12 @@ def run_seed(
     replication_factor: int = 1,
     *,
     without: Collection[int] = (),
+    loses_disks: bool = False,
     keeps_trace: bool = False,
 ) -> Outcome:
     """Run `seed`, `without` those of its faults that have these numbers, from 0."""
     began = time.perf_counter()
-    plan = make_plan(seed, replication_factor)
+    plan = make_plan(seed, replication_factor, loses_disks=loses_disks)
     kept: tuple[Fault, ...] = tuple(
         fault for number, fault in enumerate(plan.faults) if number not in without
     )

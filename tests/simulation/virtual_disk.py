@@ -28,6 +28,7 @@ class VirtualDisk:
         self.files = MemoryFiles()
         self.is_full = False
         self.fails_syncs = False
+        self.fails_writes = False
         self.slowness = 1.0
 
     def lose_power(self, chance: random.Random) -> None:
@@ -57,7 +58,7 @@ class ProcessFiles:
                 raise _error(errno.EIO)
             if disk.is_full and needs_room:
                 raise _error(errno.ENOSPC)
-            if disk.fails_syncs and syncs:
+            if (disk.fails_syncs and syncs) or (disk.fails_writes and needs_room):
                 raise _error(errno.EIO)
             return real(*arguments)
 
@@ -68,6 +69,8 @@ class ProcessFiles:
             raise _error(errno.EIO)
         if self._disk.is_full and flags & os.O_CREAT and not self._exists(path):
             raise _error(errno.ENOSPC)
+        if self._disk.fails_writes and flags & os.O_CREAT and not self._exists(path):
+            raise _error(errno.EIO)
         fd = self._disk.files.open(path, flags, mode)
         self._open[fd] = None
         return fd

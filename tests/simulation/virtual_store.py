@@ -164,9 +164,16 @@ async def at_once() -> None:
 class QuorumStore:
     """A `controller.store.protocol.Store`. Owns nothing but whether it is open."""
 
-    def __init__(self, quorum: Quorum, trip: Trip = at_once) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        trip: Trip = at_once,
+        on_write: Callable[[Sequence[Operation]], None] = lambda _: None,
+    ) -> None:
+        """`on_write` is told of a transaction before it is on its way."""
         self._quorum = quorum
         self._trip = trip
+        self._on_write = on_write
         self._is_open = False
 
     async def open(self) -> None:
@@ -179,6 +186,7 @@ class QuorumStore:
 
     async def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> int:
         assert len(operations) <= TRANSACTION_OPERATIONS_MAX, f"{len(operations)} operations in a transaction"
+        self._on_write(operations)
         await self._there()
         revision = self._quorum.transact(compares, operations)
         await self._trip()  # the answer may be lost

@@ -1,0 +1,73 @@
+"""Whether what is promised outlives it when one node's records are lost: others have them, as the metadata say.
+
+That is what several replicas are for, and no more: while one node lacks what it had, the last that has a record is not
+to go as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from checks import image_of
+from machines import Machine, NodeMachine
+from world import World
+
+from barnabas.messages.metadata_pb2 import PartitionRecord
+from barnabas.metadata.image import MetadataImage
+
+
+class Copies:
+    """Owner of which node lacks records that it once had."""
+
+    def __init__(self, world: World, nodes: Sequence[NodeMachine]) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._lacking: NodeMachine | None = None
+        self._lost_under_epoch = -1
+
+    def may_lose(self, machine: Machine) -> bool:
+        """Whether `machine` may lose what it has: none lacks anything, and of each partition somebody else has all."""
+        self._look()
+        return self._lacking is None and self._stays_without(machine)
+
+    def on_lost(self, machine: Machine) -> None:
+        """It has lost what it had, whole or in part."""
+        assert isinstance(machine, NodeMachine), machine.name
+        self._lacking = machine
+        self._lost_under_epoch = image_of(self._world).nodes[machine.node_id].node_epoch
+
+    def may_end(self, machine: Machine) -> bool:
+        """Whether the process of `machine` may end: where somebody lacks records, a third one has to stay."""
+        self._look()
+        if self._lacking is None or self._lacking is machine or not isinstance(machine, NodeMachine):
+            return True
+        return self._stays_without(machine, self._lacking)
+
+    def _look(self) -> None:
+        """Whoever lacked records does so no longer once its new process is in sync everywhere."""
+        node = self._lacking
+        if node is None:
+            return
+        image = image_of(self._world)
+        is_new = image.nodes[node.node_id].node_epoch > self._lost_under_epoch
+        if is_new and all(node.node_id in partition.isr for partition in _partitions(image)):
+            self._lacking = None
+
+    def _stays_without(self, *gone: Machine) -> bool:
+        image = image_of(self._world)
+        others = [each for each in self._nodes if each not in gone]
+        return all(any(_has(node, partition) for node in others) for partition in _partitions(image))
+
+
+def _partitions(image: MetadataImage) -> Iterator[PartitionRecord]:
+    return (partition for topic in image.topics.values() for partition in topic.partitions)
+
+
+def _has(node: NodeMachine, partition: PartitionRecord) -> bool:
+    """Whether the node has all that is committed, and will say so: it has ended in order, or its process knows it."""
+    if node.node_id not in (*partition.isr, *partition.eligible_leader_replicas):
+        return False
+    if node.replicas is None:
+        return node.has_stopped_in_order
+    known = node.replicas.image.partition(partition.topic_id, partition.partition)
+    return known is not None and node.node_id in (*known.isr, *known.eligible_leader_replicas)
