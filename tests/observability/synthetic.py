@@ -15,6 +15,10 @@ SPEED: Final = 1_000_000
 
 GROUPS: Final = 100
 
+FAILED_FOLLOWERS: Final = (
+    'kafka_server_replicafetchermanager_failedpartitionscount{cluster="c",job="storage",instance="storage-1"}'
+)
+
 
 def steps(*parts: tuple[float, int]) -> str:
     """A counter that grows by so much a minute for so many minutes, part by part."""
@@ -78,6 +82,10 @@ def healthy(minutes: int) -> Series:
         'kafka_controller_controllerstats_uncleanleaderelections_total{cluster="c"}': zero,
         'barnabas_controller_underreplicated_partitions{cluster="c"}': zero,
         'kafka_server_replicamanager_underminisrpartitioncount{cluster="c"}': zero,
+        'kafka_server_replicamanager_isrshrinks_total{cluster="c"}': zero,
+        FAILED_FOLLOWERS: zero,
+        'barnabas_controller_replicas_being_added{cluster="c"}': zero,
+        'kafka_server_brokertopicmetrics_reassignmentbytesin_total{cluster="c"}': zero,
         'kafka_server_replicamanager_offlinereplicacount{cluster="c",job="storage",instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_uncleanable_partitions_count{instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_time_since_last_run_ms{instance="storage-1"}': constant(9000, minutes),

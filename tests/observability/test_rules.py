@@ -13,7 +13,7 @@ import yaml
 from generator.cause_rules import CAUSES
 from generator.slos import BURNS, SLOS
 from running_cluster import require_program
-from synthetic import burning, case, constant, healthy, steps
+from synthetic import FAILED_FOLLOWERS, burning, case, constant, healthy, steps
 
 pytestmark = pytest.mark.integration
 
@@ -159,6 +159,11 @@ HARM: Final[dict[str, dict[str, str]]] = {
     "OfflinePartitions": {f"kafka_controller_kafkacontroller_offlinepartitionscount{{{C}}}": then(0, 3)},
     "UnderMinInSyncReplicas": {f"kafka_server_replicamanager_underminisrpartitioncount{{{C}}}": then(0, 2)},
     "UnderReplicatedPartitions": {f"barnabas_controller_underreplicated_partitions{{{C}}}": then(0, 2)},
+    "InSyncReplicasChurn": {
+        f"kafka_server_replicamanager_isrshrinks_total{{{C}}}": steps((0, CALM), (60, AFTER))
+    },
+    "FollowersFailed": {FAILED_FOLLOWERS: then(0, 2)},
+    "ReassignmentStuck": {f"barnabas_controller_replicas_being_added{{{C}}}": then(0, 2)},
     "UncleanLeaderElection": {
         f"kafka_controller_controllerstats_uncleanleaderelections_total{{{C}}}": jump()
     },

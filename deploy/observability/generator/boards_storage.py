@@ -68,6 +68,40 @@ _REPLICATION = Row(
             "cps",
             Query(rate(f"{_REPLICAS}isrshrinks_total", _I), "lost"),
             Query(rate(f"{_REPLICAS}isrexpands_total", _I), "regained"),
+            Query(rate(f"{_REPLICAS}failedisrupdates_total", _I), "refused"),
+        ),
+        graph(
+            "Followers' lag",
+            "Committed offsets that each node's followers lack, by the node that leads.",
+            "none",
+            Query(
+                total("barnabas_storage_follower_lag", _I, by="instance, leader"),
+                "{{instance}} behind {{leader}}",
+            ),
+        ),
+        graph(
+            "Copied",
+            "Bytes of record batches that followers copied; of them, for replicas that reassignments add.",
+            "Bps",
+            Query(rate(f"{_TOPICS}replicationbytesin_total", _I, by="instance"), "{{instance}}"),
+            Query(rate(f"{_TOPICS}reassignmentbytesin_total", _I, by="instance"), "{{instance}} reassigned"),
+        ),
+        graph(
+            "Reassignments",
+            "Partitions that are being reassigned, and the replicas that they still wait for.",
+            "none",
+            Query(total("barnabas_controller_reassigning_partitions"), "partitions"),
+            Query(total("barnabas_controller_replicas_being_added"), "replicas to come"),
+        ),
+        graph(
+            "Followers that have failed",
+            "They copy nothing before there is another leader epoch; the node's log says why.",
+            "none",
+            Query(
+                total("kafka_server_replicafetchermanager_failedpartitionscount", _I, by="instance"),
+                "{{instance}}",
+            ),
+            thresholds=ANY_IS_BAD,
         ),
     ),
 )

@@ -69,6 +69,28 @@ CAUSES: Final = (
         "{{ $value }} partitions lack an in-sync replica",
     ),
     Cause(
+        "InSyncReplicasChurn",
+        TICKET,
+        "15m",
+        f"sum by (cluster) (rate({_REPLICAS}isrshrinks_total[5m])) > 0",
+        "In-sync replicas have been lost again and again for a quarter of an hour",
+    ),
+    Cause(
+        "FollowersFailed",
+        TICKET,
+        "5m",
+        "max by (cluster, job, instance) (kafka_server_replicafetchermanager_failedpartitionscount) > 0",
+        "{{ $value }} followers on {{ $labels.instance }} copy nothing",
+    ),
+    Cause(
+        "ReassignmentStuck",
+        TICKET,
+        "30m",
+        "max by (cluster) (barnabas_controller_replicas_being_added) > 0\n"
+        "  and sum by (cluster) (rate(kafka_server_brokertopicmetrics_reassignmentbytesin_total[5m])) == 0",
+        "{{ $value }} replicas are to be added, and nothing is copied to them",
+    ),
+    Cause(
         "UncleanLeaderElection",
         PAGE,
         "0m",

@@ -54,8 +54,12 @@ def _of_image(image: MetadataImage) -> Iterator[Metric]:
     yield _gauge("lastcommittedrecordoffset", "The metadata's revision", image.revision)
     live_ids = {node.node_id for node in image.live_nodes()}
     away = sum(1 for each in partitions if len(live_ids.intersection(each.isr)) < len(each.replicas))
+    reassigned = [each for each in partitions if each.adding_replicas or each.removing_replicas]
+    added = sum(len(set(each.adding_replicas).difference(each.isr)) for each in reassigned)
     for name, text, value in (
         ("underreplicated_partitions", "Partitions with fewer in-sync replicas than replicas", away),
+        ("reassigning_partitions", "Partitions that are being reassigned", len(reassigned)),
+        ("replicas_being_added", "Replicas that reassignments add and that are not in sync yet", added),
         ("registered_gateways", "Gateways that are there", len(image.gateways)),
         ("registered_coordinators", "Coordinators that are there", len(image.coordinators)),
     ):

@@ -32,6 +32,8 @@ class NodeCounts:
         "isr_expands",
         "isr_shrinks",
         "read_times",
+        "reassigned_bytes_in",
+        "reassigned_bytes_out",
         "refused_appends",
         "replicated_bytes_in",
         "replicated_bytes_out",
@@ -48,6 +50,8 @@ class NodeCounts:
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.replicated_bytes_in = self.replicated_bytes_out = 0
+        self.reassigned_bytes_in = self.reassigned_bytes_out = 0
+        """Of these, what was copied to replicas that a reassignment adds."""
         self.refused_appends: Counter[int] = Counter()
         """By Kafka's error code."""
 

@@ -18,6 +18,7 @@ from barnabas.storage.counts import NodeCounts
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.fetch import FetchHandler
+from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
@@ -89,6 +90,12 @@ class StorageCollector(Collector):
         yield from _log_gauges(list(self._replicas.by_partition.values()))
         yield from _replica_gauges(list(self._replicas.by_partition.values()), self._replicas.node_id)
         yield from _follower_gauges(list(self._replicas.by_partition.values()))
+        yield _lag_by_leader(self._replicas.followed)
+        yield CounterMetricFamily(
+            f"{_REPLICAS}failedisrupdates",
+            "Changes of in-sync replicas that the controller refused",
+            value=self._replicas.isr_changes.failures,
+        )
         yield CounterMetricFamily(
             "barnabas_storage_cold_fetches", "Fetches read from disk", value=self._fetches.cold_reads
         )
@@ -120,6 +127,8 @@ def _node_counters(counts: NodeCounts) -> Iterator[Metric]:
     for name, text, count in (
         ("replicationbytesin", "Record bytes copied from leaders", counts.replicated_bytes_in),
         ("replicationbytesout", "Record bytes sent to followers", counts.replicated_bytes_out),
+        ("reassignmentbytesin", "Of these, to replicas that are being added", counts.reassigned_bytes_in),
+        ("reassignmentbytesout", "The same, as their leader", counts.reassigned_bytes_out),
     ):
         yield CounterMetricFamily(_TOPICS + name, text, value=count)
     yield CounterMetricFamily(
@@ -195,6 +204,11 @@ def _replica_gauges(replicas: Sequence[Replica], node_id: int) -> Iterator[Metri
             "Led partitions that another loss brings below min.insync.replicas",
             sum(count == needed[each] < assigned[each] for each, count in in_sync),
         ),
+        (
+            "reassigningpartitions",
+            "Led partitions that are being reassigned",
+            sum(bool(each.record.adding_replicas or each.record.removing_replicas) for each in led),
+        ),
     ):
         yield GaugeMetricFamily(_REPLICAS + name, text, value=value)
 
@@ -216,3 +230,14 @@ def _follower_gauges(replicas: Sequence[Replica]) -> Iterator[Metric]:
         family = GaugeMetricFamily(_FETCHERS + name, text, labels=["clientId"])
         family.add_metric([_FOLLOWER_CLIENT], value)
         yield family
+
+
+def _lag_by_leader(followed: Followed) -> GaugeMetricFamily:
+    by_leader = GaugeMetricFamily(
+        "barnabas_storage_follower_lag",
+        "Committed offsets that the followers here lack, by the node that leads",
+        labels=["leader"],
+    )
+    for leader, node in sorted(followed.by_node.items()):
+        by_leader.add_metric([str(leader)], sum(each.following.lag for each in node.replicas.values()))
+    return by_leader

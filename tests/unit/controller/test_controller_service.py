@@ -325,6 +325,14 @@ async def test_internal_topics_grow_when_nodes_join(
         async with watching(running.address, node_request(2)):
             image = await until(node, lambda image: len(adding(image)) == 8)
             assert set(adding(image)) == {(2,)}
+            assert shown(running, "barnabas_controller_reassigning_partitions") == 8
+            assert shown(running, "barnabas_controller_replicas_being_added") == 8
+
+
+def shown(running: RunningController, name: str) -> float:
+    """The value of a metric without labels."""
+    (found,) = (metric for metric in ControllerCollector(running.controller).collect() if metric.name == name)
+    return float(found.samples[0].value)
 
 
 def adding(image: MetadataImage) -> list[tuple[int, ...]]:

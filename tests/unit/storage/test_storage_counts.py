@@ -112,6 +112,20 @@ async def test_replicas_that_are_away(node: StorageHarness) -> None:
     assert (shown(f"{REPLICAS}isrshrinks_total"), shown(f"{REPLICAS}isrexpands_total")) == (2, 1)
 
 
+async def test_reassignments_and_refused_changes_of_the_isr(node: StorageHarness) -> None:
+    shown, topic = Shown(node), uuid.uuid4()
+    node.apply(*topic_records("events", topic, replicas=(1, 2)))
+    await node.until_open()
+    assert shown(f"{REPLICAS}reassigningpartitions") == 0
+    moved = topic_records("events", topic, replicas=(1, 2, 3))
+    moved[0].partition.adding_replicas[:] = [3]
+    node.apply(*moved)
+    assert shown(f"{REPLICAS}reassigningpartitions") == 1
+    assert shown(f"{REPLICAS}failedisrupdates_total") == 0
+    node.replicas.isr_changes.failures += 1
+    assert shown(f"{REPLICAS}failedisrupdates_total") == 1
+
+
 async def test_a_failed_disk_is_a_replica_that_is_away(node: StorageHarness) -> None:
     shown, topic = Shown(node), await node.create_topic()
     replica = node.replica(topic)

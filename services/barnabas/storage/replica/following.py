@@ -280,7 +280,9 @@ class Following:
         replica, lane = self._replica, self._lane
         assert lane is not None, "it follows with its log"
         if info is not None:
-            replica.counts.node.replicated_bytes_in += size_bytes
+            counts = replica.counts.node
+            counts.replicated_bytes_in += size_bytes
+            counts.reassigned_bytes_in += size_bytes if replica.is_being_added else 0
             if lane.is_refusing:
                 lane.on_success()
             replica.on_appended(info.last_offset + 1, size_bytes)

@@ -134,6 +134,10 @@ class Replica:
         return f"{self.topic}-{self.index}"
 
     @property
+    def is_being_added(self) -> bool:
+        return self._node_id in self.record.adding_replicas
+
+    @property
     def is_leader(self) -> bool:
         return self.leader is not None
 

@@ -309,7 +309,11 @@ class FollowerSession:
         fetched = ReplicaFetched(self._answer(asked, position), records)
         asked.position = None
         self._news.pop(asked, None)
-        self._replicas.counts.replicated_bytes_out += len(records)
+        counts = self._replicas.counts
+        counts.replicated_bytes_out += len(records)
+        counts.reassigned_bytes_out += (
+            len(records) if self.node_id in asked.replica.record.adding_replicas else 0
+        )
         return fetched
 
     def _failed(

@@ -43,6 +43,25 @@ async def test_followers_have_what_the_leader_has(tmp_path: Path, count: int) ->
         assert len({nodes.bytes_of(node) for node in nodes.ids}) == 1
 
 
+async def test_what_is_copied_to_a_replica_that_is_being_added_is_counted_apart(tmp_path: Path) -> None:
+    async with run_nodes(tmp_path, 3) as nodes:
+        nodes.record.adding_replicas[:] = [3]
+        nodes.set_isr([1, 2])
+        size = len(batch(b"v"))
+        append(nodes, b"v")
+        await nodes.until_equal()
+        counts = {node: nodes.running[node].harness.replicas.counts for node in nodes.ids}
+        assert [counts[node].replicated_bytes_in for node in nodes.ids] == [0, size, size]
+        assert [counts[node].reassigned_bytes_in for node in nodes.ids] == [0, 0, size]
+        assert (counts[1].replicated_bytes_out, counts[1].reassigned_bytes_out) == (2 * size, size)
+        lags = {
+            (node, str(leader))
+            for node in nodes.ids
+            for leader in nodes.running[node].harness.replicas.followed.by_node
+        }
+        assert lags == {(2, "1"), (3, "1")}
+
+
 async def test_a_quiet_partition_says_nothing(tmp_path: Path) -> None:
     async with run_nodes(tmp_path, 2) as nodes:
         append(nodes, b"v")
