@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka_tools import Output, ToolsInOneJvm
 from running_cluster import Cluster
 
@@ -138,3 +140,40 @@ def test_an_unclean_leader_is_elected_where_somebody_asks_for_it(
     assert elected.lines == ["Successfully completed leader election (UNCLEAN) for partitions unclean-0"]
     assert described(tools, "--topic", "unclean")["unclean", 0] == ("1", "3,1", "1")
     cluster.start_service("broker-3")
+
+
+def test_deleted_records_stay_deleted_when_the_next_replica_leads(
+    cluster: Cluster, tools: ToolsInOneJvm, tmp_path: Path
+) -> None:
+    """It is answered once the followers have deleted them, too."""
+    tools("topics", "--create", "--topic", "trimmed", "--replica-assignment", "1:2:3")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(10):
+        producer.produce("trimmed", b"%d" % number)
+    assert producer.flush(SHOWN_SECONDS_MAX) == 0
+    plan = tmp_path / "delete.json"
+    partition = {"topic": "trimmed", "partition": 0, "offset": 4}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    deleted = tools("delete-records", "--offset-json-file", str(plan))
+    assert deleted.lines[-1].split() == ["partition:", "trimmed-0", "low_watermark:", "4"]
+    with cluster.down("broker-1", kill=True):
+        until(lambda: described(tools, "--topic", "trimmed")["trimmed", 0][0], "2")
+        assert tools("get-offsets", "--topic", "trimmed", "--time", "earliest").lines == ["trimmed:0:4"]
+    until(lambda: described(tools, "--topic", "trimmed")["trimmed", 0][2], "1,2,3")
+
+
+def test_a_deletion_that_a_replica_does_not_hear_of_times_out(cluster: Cluster, tools: ToolsInOneJvm) -> None:
+    tools("topics", "--create", "--topic", "half-trimmed", "--replica-assignment", "2:3")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce("half-trimmed", b"v")
+    assert producer.flush(SHOWN_SECONDS_MAX) == 0
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    wanted = TopicPartition("half-trimmed", 0, 1)
+    cluster.pause("broker-3")
+    try:
+        with pytest.raises(KafkaException) as caught:
+            admin.delete_records([wanted], operation_timeout=1)[wanted].result(SHOWN_SECONDS_MAX)
+    finally:
+        cluster.resume("broker-3")
+    assert caught.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+    assert admin.delete_records([wanted])[wanted].result(SHOWN_SECONDS_MAX).low_watermark == 1

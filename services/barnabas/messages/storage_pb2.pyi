@@ -1014,6 +1014,9 @@ class DeleteRecordsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    timeout_ms: _builtins.int
+    """How long to wait until all alive replicas have deleted them."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteRecordsPartition]:
         """One entry a partition."""
@@ -1022,10 +1025,11 @@ class DeleteRecordsRequest(_message.Message):
         self,
         *,
         partitions: _abc.Iterable[Global___DeleteRecordsPartition] | None = ...,
+        timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1096,7 +1100,7 @@ class DeleteRecordsResult(_message.Message):
     error_code: _builtins.int
     """Kafka's error code; 0 when all is well."""
     low_watermark: _builtins.int
-    """The log's first offset now; -1 on error."""
+    """Where the last of the alive replicas' logs begins; -1 on error."""
     def __init__(
         self,
         *,

@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): moves the start of logs forward, at the leaders (KIP-107).
+"""DeleteRecords (key 21): moves the start of logs forward, at the leaders, and waits for replicas (KIP-107).
 
 v2 is flexible.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.gateway.inside.by_leader import PartitionRef, call_leaders
 from barnabas.gateway.inside.storage_codes import client_code
-from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.storage_link import StorageLink
 from barnabas.messages.storage_pb2 import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResult
@@ -17,10 +17,12 @@ from barnabas.metadata.leaders import NOBODY_LEADS
 
 
 async def handle(request: Request) -> Answer:
+    timeout_ms = max(0, milliseconds(request.body.timeout))
+
     async def ask(
         link: StorageLink, asked: list[DeleteRecordsPartition], seconds: float
     ) -> list[DeleteRecordsResult]:
-        message = DeleteRecordsRequest(partitions=asked)
+        message = DeleteRecordsRequest(partitions=asked, timeout_ms=timeout_ms)
         response = await link.DeleteRecords(message, timeout=seconds)
         return list(response.results)
 

@@ -1,9 +1,7 @@
 """Storage.DeleteRecords: moves the start of a log forward (KIP-107).
 
-The records before it cannot be read from then on; their segments go with the next look at retention.
-Followers hear of it and follow.
-
-Knowingly missing: it does not wait for them, as Kafka does.
+The records before it cannot be read from then on; their segments go with the next look at retention. Followers hear of
+it and follow, and it is answered once all have that may come to lead.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from barnabas.messages.storage_pb2 import (
     DeleteRecordsResponse,
     DeleteRecordsResult,
 )
+from barnabas.storage import limits
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
@@ -31,17 +30,19 @@ class DeleteRecordsHandler:
 
     async def handle(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         """One result per partition, in order; no partition's failure touches another."""
+        wait_ms = min(max(0, request.timeout_ms), limits.WAIT_MS_MAX)
+        ends_at = asyncio.get_running_loop().time() + wait_ms / 1000
         return DeleteRecordsResponse(
-            results=await asyncio.gather(*(self._answer(item) for item in request.partitions))
+            results=await asyncio.gather(*(self._answer(item, ends_at) for item in request.partitions))
         )
 
-    async def _answer(self, item: DeleteRecordsPartition) -> DeleteRecordsResult:
+    async def _answer(self, item: DeleteRecordsPartition, ends_at: float) -> DeleteRecordsResult:
         try:
-            return DeleteRecordsResult(low_watermark=await self._delete(item))
+            return DeleteRecordsResult(low_watermark=await self._delete(item, ends_at))
         except KafkaError as error:
             return DeleteRecordsResult(error_code=int(error.code), low_watermark=-1)
 
-    async def _delete(self, item: DeleteRecordsPartition) -> int:
+    async def _delete(self, item: DeleteRecordsPartition, ends_at: float) -> int:
         replica = self._replicas.find(item.topic_id, item.partition)
         if replica is None:
             raise KafkaError(ErrorCode(self._replicas.absence(item.topic_id, item.partition)))
@@ -57,7 +58,8 @@ class DeleteRecordsHandler:
         move = partial(replica.log.maybe_increment_log_start_offset, offset)
         await replica.lane.run(replica.lane.read, move)
         replica.on_log_start_moved()
-        return replica.log.log_start_offset
+        seconds = ends_at - asyncio.get_running_loop().time()
+        return await replica.deletions.wait(offset, self._replicas.image.eligible_epochs, seconds)
 
 
 def _check(replica: Replica) -> None:

@@ -117,6 +117,10 @@ class FollowerState:
         self.in_force = Position(self.leader_epoch, end_offset, last_epoch, log.log_start_offset)
         return self.in_force
 
+    def has_another_start(self, log: FollowedLog) -> bool:
+        """Whether the log begins elsewhere than the leader was told: it moved, or retention here went first."""
+        return self.in_force is not None and self.in_force.log_start_offset != log.log_start_offset
+
     def forget_position(self) -> None:
         """The leader has not heard of it, or its answer will not come."""
         self.in_force = None

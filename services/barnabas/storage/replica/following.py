@@ -219,7 +219,10 @@ class Following:
             case TruncateTo(offset) | StartAt(offset):
                 return self._truncate(state, offset, fully=isinstance(step, StartAt))
             case Learn():
-                if self._learn(state):
+                opened = self._log
+                assert opened is not None, "it follows with its log"
+                self._learn(state)
+                if state.has_another_start(opened):
                     self._offer()  # the leader is to know where the log starts now
             case Retry(reason):
                 self._rest(reason, about=reason)
@@ -227,15 +230,13 @@ class Following:
                 self._fail(reason)
         return None
 
-    def _learn(self, state: FollowerState) -> bool:
-        """What the leader says of its high watermark and its log's start holds here, too; returns whether the start
-        moved.
-        """
+    def _learn(self, state: FollowerState) -> None:
+        """What the leader says of its high watermark and its log's start holds here, too."""
         replica, opened = self._replica, self._log
         assert opened is not None, "it follows with its log"
         replica.advance_high_watermark()
         # Not past the high watermark: a leader's log may have moved on past what it answered with (KAFKA-7104).
-        return opened.maybe_increment_log_start_offset(min(state.log_start_offset, replica.high_watermark))
+        opened.maybe_increment_log_start_offset(min(state.log_start_offset, replica.high_watermark))
 
     # -- appends ------------------------------------------------------------------------------------------------
 

@@ -33,9 +33,17 @@ class Proposal(NamedTuple):
 class Follower:
     """What the leader knows of one follower; owned by its `LeaderState`."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "leader_end", "log_end_offset")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "fetched_ms",
+        "leader_end",
+        "log_end_offset",
+        "log_start_offset",
+    )
 
     def __init__(self, caught_up_ms: float) -> None:
+        self.log_start_offset = UNKNOWN_OFFSET
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch = UNKNOWN_EPOCH
         self.caught_up_ms = caught_up_ms
@@ -192,6 +200,14 @@ class LeaderState:
                 offset = min(offset, UNKNOWN_OFFSET if follower is None else follower.log_end_offset)
         return offset
 
+    def low_watermark(self, log_start_offset: int, eligible: Mapping[int, int]) -> int:
+        """Before which offset nobody has records who may come to lead; this replica's log begins at
+        `log_start_offset`. -1 while it is not known of all.
+        """
+        alive = self._followers.keys() & eligible.keys() - self._offline
+        others = (self._followers[node].log_start_offset for node in alive)
+        return min(log_start_offset, min(others, default=log_start_offset))
+
     # -- followers -----------------------------------------------------------------------------------------------
 
     def on_fetch(
@@ -199,12 +215,14 @@ class LeaderState:
         node: int,
         offset: int,
         *,
+        log_start_offset: int,
         log_end_offset: int,
         broker_epoch: int,
         eligible: Mapping[int, int],
         now_ms: float,
     ) -> bool:
-        """`node` has everything before `offset`, where it fetches; False if the fetch is to be refused.
+        """`node` has everything from `log_start_offset` to before `offset`, where it fetches; False if the fetch is
+        to be refused. `log_end_offset` is the leader's.
 
         That is one by nobody who has a replica, and one by a process that was since replaced: what it had may be gone
         with it (KAFKA-15221).
@@ -212,6 +230,7 @@ class LeaderState:
         follower = self._followers.get(node)
         if follower is None or broker_epoch < eligible.get(node, broker_epoch):
             return False
+        follower.log_start_offset = log_start_offset
         follower.on_fetch(offset, log_end_offset, broker_epoch, now_ms)
         if node not in self._maximal and follower.caught_up_ms == now_ms and self._may_join(node, eligible):
             self._caught_up.add(node)
@@ -230,6 +249,14 @@ class LeaderState:
         return node not in self._offline and eligible.get(node) == self._followers[node].broker_epoch
 
     # -- other in-sync replicas ----------------------------------------------------------------------------------
+
+    def expand_by_any(self, high_watermark: int, eligible: Mapping[int, int]) -> Proposal | None:
+        """Propose to take the first follower into the ISR that has what it takes."""
+        for node in self.outsiders:
+            proposal = self.expand(node, high_watermark=high_watermark, eligible=eligible)
+            if proposal is not None:
+                return proposal
+        return None
 
     def expand(self, node: int, *, high_watermark: int, eligible: Mapping[int, int]) -> Proposal | None:
         """Propose to take `node` into the ISR, if it has what it takes; for after each of its fetches, and whenever

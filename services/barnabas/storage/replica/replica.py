@@ -41,6 +41,7 @@ from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState, Proposal
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
+from barnabas.storage.replica.pending_deletions import PendingDeletions
 from barnabas.storage.replica.replica_reports import ReplicaReports
 from barnabas.storage.replica.topic_settings import TopicSettings
 from barnabas.storage.replica.unseen_bytes import UnseenBytes
@@ -113,6 +114,7 @@ class Replica:
         """The streams of those who follow it."""
         self.counts = counts
         self.appending = Appending(self, refused)
+        self.deletions = PendingDeletions(self)
         self.following = Following(self, followed)
         self._reports = reports
         self._node_id = node_id
@@ -354,12 +356,13 @@ class Replica:
 
     # -- its followers ------------------------------------------------------------------------------------------
 
-    def on_replicated(self, node: int, offset: int, broker_epoch: int, eligible: Mapping[int, int]) -> bool:
-        """The follower `node` has everything before `offset`; False if it is none, or not any more."""
+    def on_replicated(self, node: int, held: range, broker_epoch: int, eligible: Mapping[int, int]) -> bool:
+        """The log of the follower `node` has the offsets `held`; False if it is none, or not any more."""
         leader = self.leader
         if leader is None or not leader.on_fetch(
             node,
-            offset,
+            held.stop,
+            log_start_offset=held.start,
             log_end_offset=self._end_offset,
             broker_epoch=broker_epoch,
             eligible=eligible,
@@ -367,6 +370,7 @@ class Replica:
         ):
             return False
         self.advance_high_watermark()
+        self.deletions.look(eligible)
         return True
 
     def on_log_start_moved(self) -> None:
@@ -381,13 +385,8 @@ class Replica:
 
     def wider_isr(self, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if a follower has come to be in sync."""
-        if self.leader is None:
-            return None
-        for node in self.leader.outsiders:
-            proposal = self.leader.expand(node, high_watermark=self.high_watermark, eligible=eligible)
-            if proposal is not None:
-                return proposal
-        return None
+        leader = self.leader
+        return None if leader is None else leader.expand_by_any(self.high_watermark, eligible)
 
     def narrower_isr(self, lag_ms_max: float, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if followers have lagged too long; for now and then."""
@@ -429,8 +428,9 @@ class Replica:
         return acks != 0 and self._durability is not None and self._durability.wait(offset, on_decided)
 
     def _fail_appends(self, error_code: int) -> None:
-        """What has not begun is taken back, what waits to be acknowledged is not."""
+        """What has not begun is taken back, what waits to be acknowledged is not; nor do deletions wait any longer."""
         self.appending.withdraw_all(error_code)
+        self.deletions.fail(error_code)
         self._for_high_watermark.fail(error_code)
         if self._durability is not None:
             self._durability.fail(error_code)

@@ -195,7 +195,7 @@ class Replicas:
         if new.eligible_epochs is not old.eligible_epochs:
             # A follower that has everything does not fetch again: it may be let in by this alone.
             for replica in self.by_partition.values():
-                self.isr_changes.look_at(replica)
+                self._look_at_followers(replica)
         self._changed.set()
 
     def _follow_everything(self, old: MetadataImage) -> None:
@@ -238,9 +238,14 @@ class Replicas:
         replica.update_settings(settings)
         replica.follow(record)
         self.newer_epochs.on_followed(replica)
-        self.isr_changes.look_at(replica)
+        self._look_at_followers(replica)
         if replica.is_offline:
             self._places[replica].try_again(replica)
+
+    def _look_at_followers(self, replica: Replica) -> None:
+        """What the metadata say now of those who follow it may be what was waited for."""
+        self.isr_changes.look_at(replica)
+        replica.deletions.look(self.image.eligible_epochs)
 
     def _update_settings(self, resources: Collection[tuple[int, str]]) -> None:
         """Obey what was set on these resources; a broker's settings are the defaults of all topics."""

@@ -164,7 +164,8 @@ class FollowerSession:
         if self._refuse(asked):
             return
         node, epoch = self._follower.node_id, self._follower.broker_epoch
-        if not replica.on_replicated(node, position.fetch_offset, epoch, self._isr_changes.eligible):
+        held = range(position.log_start_offset, position.fetch_offset)
+        if not replica.on_replicated(node, held, epoch, self._isr_changes.eligible):
             self._refuse_with(asked, NOT_LEADER)
             return
         self._isr_changes.look_at(replica)

@@ -122,9 +122,14 @@ async def test_offset_delete_asks_for_partitions_that_exist() -> None:
 async def test_delete_records_at_the_leaders(version: int) -> None:
     gateway = Gateway()
     first = gateway.node(1)
-    first.answers["DeleteRecords"] = lambda message: pb.DeleteRecordsResponse(
-        results=[pb.DeleteRecordsResult(low_watermark=item.before_offset) for item in message.partitions]
-    )
+    waits_ms: list[int] = []
+
+    def delete(message: pb.DeleteRecordsRequest) -> pb.DeleteRecordsResponse:
+        waits_ms.append(message.timeout_ms)
+        results = [pb.DeleteRecordsResult(low_watermark=item.before_offset) for item in message.partitions]
+        return pb.DeleteRecordsResponse(results=results)
+
+    first.answers["DeleteRecords"] = delete
     partitions = [{"partition_index": index, "offset": 10 + index} for index in (0, 1, 2, 9)]
     body = {"topics": [{"name": "orders", "partitions": partitions}], "timeout": 1000}
     (topic,) = (await gateway.ask(DELETE_RECORDS, version, body)).topics
@@ -134,6 +139,7 @@ async def test_delete_records_at_the_leaders(version: int) -> None:
         (2, -1, ErrorCode.not_leader_or_follower),
         (9, -1, ErrorCode.unknown_topic_or_partition),
     ]
+    assert waits_ms == [1000]
 
 
 async def test_describe_producers() -> None:

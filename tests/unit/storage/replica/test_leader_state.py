@@ -100,7 +100,13 @@ class Cluster:
         node, offset, epoch = self.pick(self.fetches)
         end = self.logs[LEADER]
         if self.leader.on_fetch(
-            node, offset, log_end_offset=end, broker_epoch=epoch, eligible=self.view, now_ms=self.now_ms
+            node,
+            offset,
+            log_start_offset=0,
+            log_end_offset=end,
+            broker_epoch=epoch,
+            eligible=self.view,
+            now_ms=self.now_ms,
         ):
             self.answers.append((node, epoch, offset, end))
             self.advance()
@@ -224,9 +230,17 @@ def leading(isr: tuple[int, ...], *, end: int = 5, needed: int = 1) -> LeaderSta
     return LeaderState(LEADER, record(isr), log_end_offset=end, min_insync_replicas=needed, now_ms=0.0)
 
 
-def fetch(leader: LeaderState, node: int, offset: int, *, end: int, now_ms: float = 1.0) -> bool:
+def fetch(
+    leader: LeaderState, node: int, offset: int, *, end: int, now_ms: float = 1.0, start: int = 0
+) -> bool:
     return leader.on_fetch(
-        node, offset, log_end_offset=end, broker_epoch=EPOCHS[node], eligible=EPOCHS, now_ms=now_ms
+        node,
+        offset,
+        log_start_offset=start,
+        log_end_offset=end,
+        broker_epoch=EPOCHS[node],
+        eligible=EPOCHS,
+        now_ms=now_ms,
     )
 
 
@@ -284,13 +298,31 @@ def test_one_that_cannot_use_its_log_is_not_waited_for_nor_proposed() -> None:
     assert leader.expand(2, high_watermark=8, eligible=EPOCHS) == Proposal(0, 2, ((1, 10), (2, 20)))
 
 
+def test_the_low_watermark_waits_for_all_that_may_come_to_lead() -> None:
+    leader = leading((1, 2))
+    assert leader.low_watermark(4, EPOCHS) == UNKNOWN_OFFSET
+    fetch(leader, 2, 5, end=5, start=2)
+    fetch(leader, 3, 5, end=5, start=6)
+    assert leader.low_watermark(4, EPOCHS) == 2
+    assert leader.low_watermark(4, {1: 10, 3: 30}) == 4
+    assert leader.low_watermark(4, {}) == 4
+    offline = record((1,), partition_epoch=1)
+    offline.offline_replicas.append(2)
+    leader.on_record(offline)
+    assert leader.low_watermark(4, EPOCHS) == 4
+
+
 def test_one_that_was_replaced_is_refused_and_not_proposed() -> None:
     leader = leading((LEADER,))
     assert fetch(leader, 2, 5, end=5)
     restarted = {**EPOCHS, 2: 21}
-    assert not leader.on_fetch(2, 5, log_end_offset=5, broker_epoch=20, eligible=restarted, now_ms=2.0)
+    assert not leader.on_fetch(
+        2, 5, log_start_offset=0, log_end_offset=5, broker_epoch=20, eligible=restarted, now_ms=2.0
+    )
     assert leader.expand(2, high_watermark=0, eligible=restarted) is None
-    assert not leader.on_fetch(9, 5, log_end_offset=5, broker_epoch=1, eligible={9: 1}, now_ms=2.0)
+    assert not leader.on_fetch(
+        9, 5, log_start_offset=0, log_end_offset=5, broker_epoch=1, eligible={9: 1}, now_ms=2.0
+    )
 
 
 def test_who_lags_is_proposed_to_leave_and_counts_until_the_controller_agrees() -> None:

@@ -76,13 +76,21 @@ class Stream:
         while (frame := await self._positions.get()) is not None:
             yield frame
 
-    def at(self, topic_id: uuid.UUID, offset: int, last_epoch: int = -1, leader_epoch: int = 0) -> None:
-        """The follower has everything before `offset`."""
+    def at(
+        self,
+        topic_id: uuid.UUID,
+        offset: int,
+        last_epoch: int = -1,
+        leader_epoch: int = 0,
+        log_start_offset: int = 0,
+    ) -> None:
+        """The follower has everything from `log_start_offset` to before `offset`."""
         position = ReplicaPosition(
             topic_id=topic_id.bytes,
             leader_epoch=leader_epoch,
             fetch_offset=offset,
             last_fetched_epoch=last_epoch,
+            log_start_offset=log_start_offset,
         )
         self._positions.put_nowait(ReplicaPositionsFrame(positions=[position]))
 
