@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import random
 import socket
 import sys
+from collections import deque
 from typing import Final
 
 from barnabas.testing.failures import ClusterFailed
@@ -45,8 +47,23 @@ class ReservedPorts:
         raise ClusterFailed(f"no {count} free ports in a row between {PORTS.start} and {PORTS.stop}")
 
 
+KEPT_MAX: Final = 16
+_kept: deque[ReservedPorts] = deque()
+"""What `free_ports` gave last. Whoever asked may take a while until it listens, and stop and start again."""
+
+
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row on which nobody listens now."""
-    reserved = ReservedPorts(count)
-    reserved.close()
-    return reserved.first
+    """The first of `count` ports in a row on which nobody listens now.
+
+    They are not given to anybody else while this process lives and has not asked KEPT_MAX times more.
+    """
+    _kept.append(ReservedPorts(count))
+    if len(_kept) > KEPT_MAX:
+        _kept.popleft().close()
+    return _kept[-1].first
+
+
+@atexit.register
+def _give_back() -> None:
+    for reserved in _kept:
+        reserved.close()

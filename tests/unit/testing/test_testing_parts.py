@@ -17,7 +17,7 @@ import pytest
 from barnabas import testing
 from barnabas.testing import process
 from barnabas.testing.fault import Fault
-from barnabas.testing.ports import ReservedPorts
+from barnabas.testing.ports import KEPT_MAX, ReservedPorts, free_ports
 
 
 def test_ports_are_in_a_row_free_and_claimed_by_one_alone() -> None:
@@ -38,6 +38,21 @@ def test_ports_are_in_a_row_free_and_claimed_by_one_alone() -> None:
             owner.close()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         claim.bind(f"\0barnabas-port-{ports[0]}")
+
+
+def test_free_ports_are_nobody_elses_for_a_while() -> None:
+    def claim(port: int) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.bind(f"\0barnabas-port-{port}")
+
+    first = free_ports(2)
+    for port in (first, first + 1):
+        with pytest.raises(OSError, match="in use"):
+            claim(port)
+    for _ in range(KEPT_MAX):
+        free_ports(1)
+    claim(first)
+    claim(first + 1)
 
 
 COUNTING: Final = """
