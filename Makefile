@@ -14,6 +14,9 @@ PROTOC := python -m grpc_tools.protoc -I protos
 PROTOS := $(wildcard protos/barnabas/messages/*.proto)
 STUBS := services/barnabas/messages
 NODE_FOLDERS := tests/integration/clients/kafkajs tests/observability/grafana_schema
+CHECKS := tests/test_tidy.py tests/test_programs.py tests/test_makefile.py
+# Two processes, as tests wait half of their time (tests/README.md); and `check` has run its own.
+ALL_TESTS := -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(CHECKS))
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
 .PHONY: help run test fresh check demo bench simulate simulate-mutants suites chart images containers kubernetes protos format lock clean check-protos
@@ -25,9 +28,11 @@ help: ## List the verbs
 run: .setup/runtime ## Start a cluster on localhost:9092 (ARGS="--port 19092 --nodes 3"); Ctrl-C stops it
 	@exec barnabas up $(ARGS)
 
-test: .setup/dev .setup/programs .setup/node .setup/chart-checks check ## Check, then run all tests (ARGS="tests/unit -k fetch")
-	@$(MAKE) jars
-	@CI=true exec pytest $(ARGS)
+# What is fetched does not need one another; of what installs packages of the system, one at a time can.
+test: .setup/dev .setup/programs ## Check, then run all tests (ARGS="tests/unit -k fetch")
+	@$(MAKE) -j 3 .setup/node .setup/chart-checks jars
+	@$(MAKE) check
+	@CI=true exec pytest $(or $(ARGS),$(ALL_TESTS))
 
 fresh: ## Run `make run` and `make test` on a bare Debian, made here (as root; ARGS="tests/unit" shortens it)
 	@exec deploy/setup/fresh.sh $(ARGS)
@@ -37,7 +42,7 @@ check: .setup/dev check-protos ## Lint, formatting, types, layers, stale message
 	ruff format --check
 	mypy
 	lint-imports --no-logo
-	pytest -q tests/test_tidy.py tests/test_programs.py tests/test_makefile.py
+	pytest -q $(CHECKS)
 
 demo: .setup/pipelines ## 336,776 real flights through the cluster and Spark: a table and a plot
 	@deploy/setup/programs.sh java mvn

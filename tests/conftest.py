@@ -1,11 +1,16 @@
-"""What a run of all tests leaves out, what the programs that tests start are given, and Hypothesis' profile."""
+"""What a run of all tests leaves out, which of them run alone and which first, what the programs that tests start are
+given, and Hypothesis' profile.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,3 +43,63 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     named = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
     return None if any(each.resolve().is_relative_to(collection_path) for each in named) else True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Unit tests come last: their files are done in seconds, so several processes end at about the same time."""
+    items.sort(key=lambda item: item.path.is_relative_to(TESTS / "unit"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+    """Where several processes share the tests (`-n 2`), one that is marked `alone` has the machine to itself."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    if not _turn.is_alone:
+        _turn.take(is_alone=_is_alone(item))
+    try:
+        return (yield)
+    finally:
+        # The next such test goes on at once: in between, others would run alone as well.
+        if not (_turn.is_alone and nextitem is not None and _is_alone(nextitem)):
+            _turn.end()
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+class _Turn:
+    """Owns this process' part in a lock that tests have together or, where they are alone, for themselves.
+
+    What is locked stands here anyway, and the locks end with their process.
+    """
+
+    def __init__(self) -> None:
+        self.is_alone = False
+        self._locks = contextlib.ExitStack()
+
+    def take(self, *, is_alone: bool) -> None:
+        # Who waits keeps the door shut: otherwise one that is to be alone would wait for a moment without any others.
+        with _locked(Path(__file__), fcntl.LOCK_EX):
+            self._locks.enter_context(_locked(TESTS, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH))
+        self.is_alone = is_alone
+
+    def end(self) -> None:
+        self.is_alone = False
+        self._locks.close()
+
+
+_turn: Final = _Turn()
+
+
+@contextlib.contextmanager
+def _locked(path: Path, kind: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child may still have it
+        os.close(descriptor)

@@ -19,7 +19,7 @@ from test_kill_and_restart import SteadyProducer, assert_exactly_once, make_topi
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.record import encode_batch
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 WAIT_SECONDS = 60.0
 SERVICES = ("storage-2", "coordinator-1", "controller", "gateway-1")

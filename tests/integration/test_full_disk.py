@@ -12,7 +12,7 @@ from confluent_kafka_client import admin_of, consumer_of, make_topic, poll_recor
 from running_services import LooseCluster, loose_cluster
 from small_disk import SmallDisk
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 SESSION_MS = 2_000
 WAIT_SECONDS = 60

@@ -101,6 +101,7 @@ def test_time_is_the_same_for_services_that_start_later_and_goes_forward_only(cl
     assert ahead_ms(cluster) >= (DAY - 1) * 1000
 
 
+@pytest.mark.alone
 def test_a_dead_member_goes_soon_and_a_live_one_stays(cluster: Cluster) -> None:
     topic, group = cluster.create_topic(partitions=2), "two-members"
     dead = subprocess.Popen([sys.executable, "-c", MEMBER, cluster.bootstrap_servers, group, topic])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from raw_client import WAIT_SECONDS, RawConnection, Topic, connections
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 OFFSET_COMMIT, OFFSET_FETCH, VERSION = 8, 9, 7
 FIND_COORDINATOR = 10

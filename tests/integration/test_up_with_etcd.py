@@ -143,6 +143,7 @@ def test_everything_is_found_again_after_kills_and_restarts(
     assert read(cluster.bootstrap, "kept", 200) == list(range(200))
 
 
+@pytest.mark.alone
 def test_the_data_path_goes_on_while_etcd_is_away(etcd: Etcd, make_cluster: Callable[..., Any]) -> None:
     cluster = make_cluster(flags=("--etcd", etcd.url))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -18,7 +18,7 @@ from prometheus_server import prometheus_server
 from running_cluster import Cluster
 from watched_cluster import Watched, watched_cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 RATE: Final = "15s"
 WAIT_SECONDS: Final = 60

@@ -172,6 +172,7 @@ async def test_a_leader_that_lost_its_end_is_followed_there(follower: Follower) 
 # -- errors -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 async def test_an_error_is_followed_by_a_rest(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     await follower.create()
@@ -313,6 +314,7 @@ async def test_a_broken_stream_is_opened_anew_and_all_is_told_again(follower: Fo
     await until(lambda: len(second.heard) == 4)
 
 
+@pytest.mark.alone
 async def test_a_leader_that_is_away_is_tried_ever_more_rarely(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
