@@ -57,5 +57,7 @@ def test_what_compose_files_and_scripts_are_told_is_known(service: str) -> None:
         "BARNABAS_LOG_LEVEL",
         "BARNABAS_LOG_FORMAT",
         "BARNABAS_GROUP_INITIAL_REBALANCE_DELAY_MS",
+        "BARNABAS_DEFAULT_REPLICATION_FACTOR",
+        "BARNABAS_MIN_INSYNC_REPLICAS",
     }
     assert unknown_variables(SERVICES[service], dict.fromkeys(asked - ours, "")) == []
