@@ -14,6 +14,7 @@ DESCRIBE_SCRAM, DESCRIBE_QUORUM, UPDATE_FEATURES, DESCRIBE_CLUSTER, DESCRIBE_TOP
     60,
     75,
 )
+UNREGISTER_BROKER = 64
 PRODUCE = 0
 
 
@@ -175,6 +176,12 @@ def describe_user_scram_credentials(run: Run) -> None:
     run.ask("unknown", {"users": [{"name": "nobody"}]})
     run.ask("twice", {"users": [{"name": "nobody"}, {"name": "nobody"}, {"name": "other"}]})
     run.ask("empty name", {"users": [{"name": ""}]})
+
+
+@scenario(UNREGISTER_BROKER)
+def unregister_broker(run: Run) -> None:
+    run.ask("unknown", {"broker_id": 99})
+    run.ask("negative", {"broker_id": -1})
 
 
 @scenario(UPDATE_FEATURES)

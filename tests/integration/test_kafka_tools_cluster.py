@@ -271,7 +271,6 @@ NOT_SERVED: Final = {
         "ALTER_USER_SCRAM_CREDENTIALS",
     ),
     "transactions": (("transactions", "list"), 1, "LIST_TRANSACTIONS"),
-    "unregister": (("cluster", "unregister", "--id", "9"), 0, "does not support the broker unregistration API"),
 }  # fmt: skip
 """Command, exit status and part of what the tool says of APIs that wait for replication, transactions or security."""
 

@@ -177,3 +177,21 @@ def test_a_deletion_that_a_replica_does_not_hear_of_times_out(cluster: Cluster, 
         cluster.resume("broker-3")
     assert caught.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
     assert admin.delete_records([wanted])[wanted].result(SHOWN_SECONDS_MAX).low_watermark == 1
+
+
+def test_a_broker_that_has_gone_is_forgotten_and_may_come_again(
+    cluster: Cluster, tools: ToolsInOneJvm
+) -> None:
+    tools("topics", "--create", "--topic", "kept", "--replica-assignment", "3:1:2,2:3:1")
+    with cluster.down("broker-3"):
+        done = tools("cluster", "unregister", "--id", "3")
+        assert done.lines == ["Broker 3 is no longer registered."]
+        listed = tools("cluster", "list-endpoints", "--include-fenced-brokers")
+        assert [line.split()[0] for line in listed.lines[1:]] == ["1", "2"]
+        assert described(tools, "--topic", "kept") == {
+            ("kept", 0): ("1", "3,1,2", "1,2"),
+            ("kept", 1): ("2", "2,3,1", "2,1"),
+        }
+        again = tools("cluster", "unregister", "--id", "3", status=1)
+        assert "Broker ID 3 is not currently registered" in both(again)
+    until(lambda: described(tools, "--topic", "kept")["kept", 1][2], "2,3,1")

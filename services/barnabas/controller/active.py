@@ -18,6 +18,7 @@ from barnabas.controller.core.gateways import register_gateway, remove_gateway
 from barnabas.controller.core.nodes import fence_node, on_process_ended, register_node
 from barnabas.controller.core.quorum import describe_quorum
 from barnabas.controller.core.terms import begin_term
+from barnabas.controller.core.unregistration import unregister_node
 from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver
@@ -37,6 +38,8 @@ from barnabas.messages.controller_pb2 import (
     DescribeQuorumResponse,
     MetadataDelta,
     ServiceHeartbeatRequest,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
     WatchRequest,
 )
 from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
@@ -174,6 +177,15 @@ class ActiveController:
             for node in image.live_nodes()
             if self._sessions.is_present(_node_member(node.node_id), node.incarnation_id)
         }
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """Forget a storage node; a process of it that is still there has to register anew.
+
+        Raises KafkaError BROKER_ID_NOT_REGISTERED, TooManyRequests, LeadershipLost.
+        """
+        response = await self.writer.submit(lambda image: unregister_node(image, request))
+        self._sessions.end_stream(_node_member(request.node_id), "this node was unregistered: register again")
+        return response
 
     def describe_quorum(self, leader_id: int, voters: Mapping[int, str]) -> DescribeQuorumResponse:
         """How far each copy of the metadata is; `voters` are the controllers that are there, by id."""

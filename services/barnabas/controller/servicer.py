@@ -113,6 +113,12 @@ class ControllerServicer:
     async def ReportReplicas(self, request: pb.ReportReplicasRequest) -> pb.ReportReplicasResponse:
         return await self._submit(lambda image: report_replicas(image, request))
 
+    async def UnregisterBroker(self, request: pb.UnregisterBrokerRequest) -> pb.UnregisterBrokerResponse:
+        try:
+            return await self._active().unregister_broker(request)
+        except _ERRORS as error:
+            raise _link_error(error) from error
+
     async def AlterClientQuotas(self, request: pb.AlterClientQuotasRequest) -> pb.AlterClientQuotasResponse:
         return await self._submit(lambda image: alter_client_quotas(image, request))
 

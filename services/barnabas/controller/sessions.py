@@ -196,6 +196,12 @@ class Sessions:
         del self._sessions[member]
         self._on_expired(member)
 
+    def end_stream(self, member: Member, reason: str) -> None:
+        """Have the member come again, if it is there; until then it is awaited like any other."""
+        session = self._sessions.get(member)
+        if session is not None and session.receiver is not None:
+            session.receiver.end(reason)
+
     def close(self) -> None:
         """The term is over: no session expires any more."""
         for session in self._sessions.values():

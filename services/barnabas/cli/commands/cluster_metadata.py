@@ -203,7 +203,7 @@ def unregister(
     command_config: flags.ClusterConfig = None,
     command_property: flags.CommandProperty = None,
 ) -> None:
-    """Make a cluster forget a broker that has gone (kafka-cluster unregister): Kafka's, ours does not serve it yet."""
+    """Make a cluster forget a broker that has gone (kafka-cluster unregister); one that still runs comes back."""
     flags.refuse_controller(bootstrap_controller)
     connection = flags.connect(bootstrap_server, command_config, command_property)
     from barnabas.cli.kafka import requests

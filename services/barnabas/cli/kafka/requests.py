@@ -78,11 +78,6 @@ def update_features(
 def unregister_broker(connection: Connection, broker_id: int) -> None:
     """Make the cluster forget a broker that has gone for good."""
     with open_bootstrap(connection) as broker:
-        if UNREGISTER_BROKER not in broker.versions():
-            raise Refused(
-                f"broker {broker_id} stays known: this cluster does not serve UnregisterBroker yet. A broker that has "
-                "gone is fenced, which is enough"
-            )
         answer = broker.ask(request_schema(UNREGISTER_BROKER, 0)(broker_id=broker_id))
     check(answer.error_code, f"cannot unregister broker {broker_id}", answer.error_message)
 

@@ -47,6 +47,7 @@ from barnabas.gateway.handlers import (
     produce,
     push_telemetry,
     sync_group,
+    unregister_broker,
     update_features,
 )
 from barnabas.gateway.request import Handler
@@ -87,6 +88,7 @@ _MODULES: Final = (
     describe_quorum,
     update_features,
     describe_cluster,
+    unregister_broker,
     describe_producers,
     get_telemetry_subscriptions,
     push_telemetry,

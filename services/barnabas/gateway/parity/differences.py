@@ -355,6 +355,11 @@ BY_DESIGN: Final = (
         "One request creates at most 1,000 topics that are missing; of the others it says LEADER_NOT_AVAILABLE, and "
         "the next request creates more.",
     ),
+    (
+        "UnregisterBroker",
+        "A broker that still runs registers again at once, with a new epoch; Kafka's stays away until it is started "
+        "anew.",
+    ),
     ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
     ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),
     (

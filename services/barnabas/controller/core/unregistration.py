@@ -1,0 +1,30 @@
+"""Storage nodes are forgotten (UnregisterBroker, KIP-551)."""
+
+from __future__ import annotations
+
+from barnabas.controller.core.decision import Decision
+from barnabas.controller.core.elections import after_node_left, elections
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.controller_pb2 import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.metadata.image import MetadataImage, node_key
+
+
+def unregister_node(
+    image: MetadataImage, request: UnregisterBrokerRequest
+) -> Decision[UnregisterBrokerResponse]:
+    """The node is not known any more: others lead what it led. It stays a replica of what it is a replica of, and where
+    nobody else was in sync, the one that has all records.
+
+    Raises KafkaError BROKER_ID_NOT_REGISTERED.
+    """
+    node_id = request.node_id
+    known = image.nodes.get(node_id)
+    if known is None:
+        raise KafkaError(
+            ErrorCode.broker_id_not_registered, f"Broker ID {node_id} is not currently registered"
+        )
+    others = image.eligible_epochs.keys() - {node_id}
+    records = elections(image, lambda p, unclean: after_node_left(p, node_id, others, unclean))
+    records.append(MetadataRecord(key=node_key(node_id)))
+    return Decision(tuple(records), UnregisterBrokerResponse(node_epoch=known.node_epoch))
