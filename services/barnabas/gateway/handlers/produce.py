@@ -51,7 +51,7 @@ _NEGATIVE: Final = 0x80
 
 
 async def handle(request: Request) -> Answer:
-    return await _Produce(request).run()
+    return await _Produce(request, request.client.held.refusals).run()
 
 
 def resume(
@@ -61,7 +61,7 @@ def resume(
 
     Returns what gives the answer. Raises CloseConnection.
     """
-    produce = _Produce(request)
+    produce = _Produce(request, refusals_before=0)  # or it would not have been handed over so
     produce.settle(result, batches, [(0, 0)])
     return produce.finish
 
@@ -69,8 +69,10 @@ def resume(
 class _Produce:
     """One produce request on its way: owns the results gathered so far, by place in the request."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, refusals_before: int) -> None:
+        """`refusals_before` are those in a row of its client's when it began."""
         self._request = request
+        self._refusals_before = refusals_before
         self._results: dict[Place, ProducedPartition] = {}
         self._is_behind_gap = False
 
@@ -254,8 +256,11 @@ class _Produce:
             held.refusals = 0
             return
         parts, size_bytes = self._request.parts, self._request.times.request_bytes
+        # Was it under way when another one was refused, for another partition perhaps? So it is where a node that led
+        # many hands over, and no sign of a client that does not back off.
+        is_told_already = held.refusals > self._refusals_before
         seconds = max(
-            held.next_pause_seconds(),
+            0.0 if is_told_already else held.next_pause_seconds(),
             parts.refusal_pace.pause_seconds(size_bytes, parts.clock.monotonic()),
         )
         body = self._request.body

@@ -183,6 +183,42 @@ async def test_a_producer_that_does_not_back_off_is_made_to(monkeypatch: pytest.
     assert (pauses, gateway.client.held.refusals) == ([], 0), "what a leader took ends it"
 
 
+async def test_requests_that_were_under_way_together_when_a_leader_went_are_refused_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A producer has a request under way for each partition that a stopping node led; none of them says that it does
+    not back off, and were it muted for them, it would hear late who leads the last one now.
+    """
+    gateway, stream, gone = Gateway(), FakeStream(), list[asyncio.Future[Any]]()
+
+    def send(*_: Any) -> asyncio.Future[Any]:
+        gone.append(asyncio.get_running_loop().create_future())
+        return gone[-1]
+
+    stream.send = send  # type: ignore[method-assign]
+    gateway.node(1, stream)
+    pauses: list[float] = []
+    monkeypatch.setattr(Held, "mute", lambda _, seconds: pauses.append(seconds))
+
+    async def refused(*topics: str) -> None:
+        before = len(gone)
+        asked = [
+            asyncio.ensure_future(gateway.ask(PRODUCE, 9, produce_body({topic: [0]}))) for topic in topics
+        ]
+        async with asyncio.timeout(10):
+            while len(gone) < before + len(asked):
+                await asyncio.sleep(0)
+        for result in gone[before:]:
+            result.set_exception(NotSentInTime("it has gone"))
+        for answer in asked:
+            assert produced(await answer)[0][0][1] == ErrorCode.not_leader_or_follower
+
+    await refused("orders", "bills", "orders")
+    assert (list(filter(None, pauses)), gateway.client.held.refusals) == ([], 1)
+    await refused("orders")
+    assert list(filter(None, pauses)) == [0.1], "and this one came although it was refused"
+
+
 async def test_a_request_without_partitions_was_not_refused() -> None:
     gateway = Gateway()
     for _ in range(3):
