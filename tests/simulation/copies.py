@@ -1,7 +1,7 @@
 """Whether what is promised outlives it when one node's records are lost: others have them, as the metadata say.
 
-That is what several replicas are for, and no more: while one node lacks what it had, the last that has a record is not
-to go as well.
+That is what several replicas are for, and no more: before the controller knows that a node may lack what it had, the
+last that has a record is not to go as well.
 """
 
 from __future__ import annotations
@@ -37,21 +37,30 @@ class Copies:
         self._lost_under_epoch = image_of(self._world).nodes[machine.node_id].node_epoch
 
     def may_end(self, machine: Machine) -> bool:
-        """Whether the process of `machine` may end: where somebody lacks records, a third one has to stay."""
+        """Whether the process of `machine` may end: until the controller knows of the end of the process that had the
+        records which are lacking, a third one has to stay.
+        """
         self._look()
-        if self._lacking is None or self._lacking is machine or not isinstance(machine, NodeMachine):
+        lacking = self._lacking
+        if lacking is None or lacking is machine or not isinstance(machine, NodeMachine):
             return True
-        return self._stays_without(machine, self._lacking)
+        return self._is_known_to_be_gone(lacking) or self._stays_without(machine, lacking)
 
     def _look(self) -> None:
         """Whoever lacked records does so no longer once its new process is in sync everywhere."""
         node = self._lacking
         if node is None:
             return
-        image = image_of(self._world)
-        is_new = image.nodes[node.node_id].node_epoch > self._lost_under_epoch
-        if is_new and all(node.node_id in partition.isr for partition in _partitions(image)):
+        partitions = _partitions(image_of(self._world))
+        if self._has_registered(node) and all(node.node_id in partition.isr for partition in partitions):
             self._lacking = None
+
+    def _has_registered(self, lacking: NodeMachine) -> bool:
+        return image_of(self._world).nodes[lacking.node_id].node_epoch > self._lost_under_epoch
+
+    def _is_known_to_be_gone(self, lacking: NodeMachine) -> bool:
+        partitions = _partitions(image_of(self._world))
+        return self._has_registered(lacking) or all(lacking.node_id not in each.isr for each in partitions)
 
     def _stays_without(self, *gone: Machine) -> bool:
         image = image_of(self._world)

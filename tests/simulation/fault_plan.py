@@ -105,10 +105,12 @@ class Plan:
     segment_ms: int
     lag_ms_max: int
     """replica.lag.time.max.ms."""
+    rebalance_seconds: int
+    """leader.imbalance.check.interval.seconds: how soon preferred leaders come back, while those before them live."""
     faults: tuple[Fault, ...]
 
 
-def make_plan(seed: int, replication_factor: int, *, loses_disks: bool = False) -> Plan:
+def make_plan(seed: int, replication_factor: int) -> Plan:
     """What `seed` lets happen in a cluster whose topics have so many replicas."""
     chance = random.Random(f"{seed}/plan/{replication_factor}")
     nodes = 3 if replication_factor > 1 else chance.choice((1, 1, 2, 3))
@@ -124,8 +126,12 @@ def make_plan(seed: int, replication_factor: int, *, loses_disks: bool = False) 
             faults.append(_fault(chance, nodes, controllers, loses_power=is_flushed))
     if replication_factor > 1:
         faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
-        if loses_disks:
-            faults += _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
+        about_disks = _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
+        if (
+            about_disks and about_disks[0].kind == WIPE_LAST
+        ):  # nobody is started in between, and nobody killed
+            faults = [each for each in faults if each.at + each.seconds < about_disks[0].at]
+        faults += about_disks
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
     return Plan(
         nodes=nodes,
@@ -136,6 +142,7 @@ def make_plan(seed: int, replication_factor: int, *, loses_disks: bool = False) 
         is_flushed=is_flushed,
         segment_ms=chance.choice((400, 2_000, 3_600_000)),
         lag_ms_max=chance.choice((1_500, 1_500, 30_000)),
+        rebalance_seconds=random.Random(f"{seed}/plan/rebalance").choice((1, 3, 300)),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
 
@@ -183,10 +190,18 @@ def _about_disks(chance: random.Random, nodes: int) -> list[Fault]:
     """One node loses what it has, whole or in part, or its disk fails while the others' are fine; as a rule another
     node goes a moment before or after.
     """
-    if chance.random() < 0.4:
+    which = chance.random()
+    if which < 0.35:
         return []
+    if which < 0.6:
+        return _one_after_another(chance, nodes)
+    if which < 0.68:
+        return _while_it_refills(chance, nodes)
+    if which < 0.75:
+        last = f"node-{chance.randint(1, nodes)}"
+        return [Fault(chance.uniform(1.0, 4.0), WIPE_LAST, last, chance.choice((0.02, 0.3, 1.0)))]
     at, target = chance.uniform(0.3, FAULTS_SECONDS - 2.0), f"node-{chance.randint(1, nodes)}"
-    kind = chance.choice((BLACKOUT, BLACKOUT, WIPE, WIPE, WIPE_LAST, "failing syncs", "failing disk"))
+    kind = chance.choice((BLACKOUT, BLACKOUT, WIPE, WIPE, "failing syncs", "failing disk"))
     faults = [Fault(at, kind, target, chance.choice((0.02, 0.1, 0.5, 2.0)) * chance.uniform(0.5, 1.5))]
     for _ in range(chance.choice((0, 1, 1, 2))):
         other = chance.choice(
@@ -196,6 +211,34 @@ def _about_disks(chance: random.Random, nodes: int) -> list[Fault]:
         seconds = chance.choice((0.1, 0.5, 2.0, 3.5)) * chance.uniform(0.5, 1.5)
         faults.append(Fault(max(0.1, at + chance.gauss(0.0, 1.5)), kind, other, seconds, is_both_ways=True))
     return faults
+
+
+def _one_after_another(chance: random.Random, nodes: int) -> list[Fault]:
+    """Too few are in sync when the second one has gone, so that it stays eligible to lead unless it may have lost
+    records; and it is back, or is not, when the third one goes.
+    """
+    first, second, third = chance.sample([f"node-{number}" for number in range(1, nodes + 1)], 3)
+    at = chance.uniform(0.3, 3.0)
+    faults = [Fault(at, chance.choice(("kill", "stop")), first, chance.uniform(2.5, 4.5))]
+    at += chance.uniform(0.2, 1.2)
+    kind = chance.choice(("stop", "stop", "kill", BLACKOUT, BLACKOUT, WIPE))
+    faults.append(Fault(at, kind, second, chance.choice((0.05, 0.3, 1.5, 2.0))))
+    at += chance.uniform(0.2, 1.5)
+    faults.append(
+        Fault(at, chance.choice(("kill", "kill", "stop", BLACKOUT)), third, chance.uniform(0.3, 3.0))
+    )
+    return faults
+
+
+def _while_it_refills(chance: random.Random, nodes: int) -> list[Fault]:
+    """A node whose disk is new does not hear one of its leaders, which then goes."""
+    first, second = chance.sample([f"node-{number}" for number in range(1, nodes + 1)], 2)
+    at, seconds = chance.uniform(0.5, FAULTS_SECONDS - 3.0), chance.uniform(0.4, 1.4)
+    return [
+        Fault(at, WIPE, first, 0.1),
+        Fault(at, "cut", second, seconds + 0.1, first, is_both_ways=True),
+        Fault(at + seconds, "kill", second, chance.uniform(0.3, 2.0)),
+    ]
 
 
 def _about_clocks(chance: random.Random, nodes: int, controllers: int) -> list[Fault]:

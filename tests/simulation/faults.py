@@ -19,6 +19,8 @@ STOP_SECONDS_MAX: Final = 20.0
 
 LOSS_WAIT_SECONDS_MAX: Final = 3.0
 
+SOON_SECONDS: Final = 0.1
+
 
 class Faults:
     """Owner of the faults that last."""
@@ -56,7 +58,10 @@ class Faults:
         machine.start()
 
     async def _blackout(self, fault: Fault, machine: Machine) -> None:
+        """The machine itself is soon back, as a rule, and says to peers that the process is gone."""
         if await self._may_lose(fault, machine):
+            if fault.seconds >= SOON_SECONDS:
+                machine.kill()
             await self._power(fault, machine)
 
     async def _wipe(self, fault: Fault, machine: Machine) -> None:

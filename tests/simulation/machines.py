@@ -201,9 +201,10 @@ def controller_addresses(count: int) -> tuple[str, ...]:
 class ControllerMachine(Machine):
     """A machine with a controller."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, rebalance_seconds: int) -> None:
         super().__init__(world, f"controller-{number}")
         self._number = number
+        self._rebalance_seconds = rebalance_seconds
         self._store_chance = world.chance_of(f"{self.name}/store")
         self.frozen_write: asyncio.Future[ControllerMachine] | None = None
         """Whom to tell when it writes of a partition: then it is frozen, with the write on its way."""
@@ -214,6 +215,7 @@ class ControllerMachine(Machine):
             etcd_endpoints=(f"{STORE}:2379",),
             controller_id=3000 + self._number,
             http_address="",
+            leader_imbalance_check_interval_seconds=self._rebalance_seconds,
         )
         quorum = self.world.quorum
         assert quorum is not None, "the world has its quorum"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from barnabas.controller import writer
-from barnabas.controller.core import elections
+from barnabas.controller.core import elections, in_sync
+from barnabas.controller.core.in_sync import UNKNOWN_BROKER_EPOCH
 from barnabas.controller.fanout import Receiver
 from barnabas.controller.store.protocol import Compare, KeyAbsent, Store
 from barnabas.controller.whole_decisions import PlannedDecision
@@ -24,6 +25,7 @@ from barnabas.log.prepared_batches import AppendInfo
 from barnabas.log.producers.producer_state import ProducerState
 from barnabas.log.segments import scan
 from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.messages.controller_pb2 import IsrProposal
 from barnabas.storage.fetching import reading
 from barnabas.storage.handlers.append import _AppendOperation
 from barnabas.storage.replica.appending import Appending
@@ -161,6 +163,15 @@ def _whoever_decides(decide: Any) -> Any:
     return instead
 
 
+def _of_whichever_process(decided: Any) -> Any:
+    def instead(image: Any, sender: int, known: Any, proposal: IsrProposal) -> Any:
+        for member in proposal.isr:
+            member.broker_epoch = UNKNOWN_BROKER_EPOCH
+        return decided(image, sender, known, proposal)
+
+    return instead
+
+
 def _at_once_when_repeated(appended: Any) -> Any:
     """What is in the log already needs no wait, one might think."""
 
@@ -176,6 +187,13 @@ def _under_the_last_epoch(append: Any) -> Any:
     def instead(self: LogAppender, records: Any, leader_epoch: int, **options: Any) -> Any:
         last = self._state.epochs.latest_epoch
         return append(self, records, leader_epoch if last < 0 else last, **options)
+
+    return instead
+
+
+def _still_wait(_: Any) -> Any:
+    def instead(self: Replica, error_code: int) -> None:
+        self.appending.withdraw_all(error_code)
 
     return instead
 
@@ -200,7 +218,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 5, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 13, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
@@ -212,8 +230,16 @@ PLANTED: Final[dict[str, Plant]] = {
     "elect-out-of-sync": Plant(elections, "elected", _whoever_has_a_replica, 0, 3),
     "reuse-a-leader-epoch": Plant(elections, "changed_partition", _under_the_same_epoch, 0, 3),
     "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 33, 3),
-    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 25, 3),
+    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
+    "former-incarnation-joins": Plant(
+        in_sync,
+        "_decided",
+        _of_whichever_process,
+        18,
+        3,
+        also=((LeaderState, "_may_join", lambda _: lambda _self, _node, _eligible: True),),
+    ),
     "acknowledge-what-is-repeated": Plant(_AppendOperation, "_appended", _at_once_when_repeated, 5, 3),
     "ignore-the-leader-epoch-of-an-append": Plant(
         LogAppender,
@@ -226,9 +252,10 @@ PLANTED: Final[dict[str, Plant]] = {
             (Appending, "begin_epoch", lambda _: lambda _self, _leader_epoch: None),
         ),
     ),
+    "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 16, 3),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 5, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 20, 3
     ),
 }
 

@@ -41,7 +41,6 @@ class Job(NamedTuple):
     without: tuple[int, ...]
     plant: str
     trace: str
-    loses_disks: bool = False
 
 
 class Result(NamedTuple):
@@ -62,13 +61,7 @@ class Result(NamedTuple):
 def run_job(job: Job) -> Result:
     """One seed, in whichever process."""
     with planted(job.plant):
-        outcome = run_seed(
-            job.seed,
-            job.replication_factor,
-            without=job.without,
-            loses_disks=job.loses_disks,
-            keeps_trace=bool(job.trace),
-        )
+        outcome = run_seed(job.seed, job.replication_factor, without=job.without, keeps_trace=bool(job.trace))
     if job.trace:
         Path(job.trace).write_text("\n".join(outcome.trace.lines) + "\n")
     return Result(
@@ -97,7 +90,7 @@ def fewest_faults(job: Job) -> tuple[int, ...]:
 
 def run_seed_quietly(job: Job) -> Outcome:
     with planted(job.plant):
-        return run_seed(job.seed, job.replication_factor, without=job.without, loses_disks=job.loses_disks)
+        return run_seed(job.seed, job.replication_factor, without=job.without)
 
 
 def command(job: Job) -> str:
@@ -109,8 +102,6 @@ def command(job: Job) -> str:
         words.append(f"--without {','.join(map(str, job.without))}")
     if job.plant:
         words.append(f"--plant {job.plant}")
-    if job.loses_disks:
-        words.append("--lose-disks")
     return f'make simulate ARGS="{" ".join(words)}"'
 
 
@@ -160,22 +151,12 @@ def main() -> None:
         "--plant", default="", choices=["", *PLANTED], help="a fault that is planted into the code"
     )
     parser.add_argument("--trace", default="", help="a file for all that happened, of one seed")
-    parser.add_argument(
-        "--lose-disks", action="store_true", help="let nodes lose what they have, one at a time"
-    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at a time")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many seeds that fail")
     parser.add_argument("--shrink", action="store_true", help="find the faults that a failing seed needs")
     options = parser.parse_args()
     jobs = [
-        Job(
-            seed,
-            options.replication_factor,
-            tuple(numbers(options.without)),
-            options.plant,
-            options.trace,
-            options.lose_disks,
-        )
+        Job(seed, options.replication_factor, tuple(numbers(options.without)), options.plant, options.trace)
         for seed in numbers(options.seeds)
     ]
     by_seed = {job.seed: job for job in jobs}

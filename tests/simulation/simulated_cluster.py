@@ -56,7 +56,9 @@ class SimulatedCluster:
         self.world = world
         self.plan = plan
         self.history = History(world)
-        self.controllers = [ControllerMachine(world, number + 1) for number in range(plan.controllers)]
+        self.controllers = [
+            ControllerMachine(world, number + 1, plan.rebalance_seconds) for number in range(plan.controllers)
+        ]
         settings = {"replica.lag.time.max.ms": str(plan.lag_ms_max)}
         self.nodes = [
             NodeMachine(world, number + 1, plan.controllers, settings) for number in range(plan.nodes)
@@ -205,12 +207,11 @@ def run_seed(
     replication_factor: int = 1,
     *,
     without: Collection[int] = (),
-    loses_disks: bool = False,
     keeps_trace: bool = False,
 ) -> Outcome:
     """Run `seed`, `without` those of its faults that have these numbers, from 0."""
     began = time.perf_counter()
-    plan = make_plan(seed, replication_factor, loses_disks=loses_disks)
+    plan = make_plan(seed, replication_factor)
     kept: tuple[Fault, ...] = tuple(
         fault for number, fault in enumerate(plan.faults) if number not in without
     )
