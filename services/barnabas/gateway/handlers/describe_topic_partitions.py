@@ -79,8 +79,8 @@ def _partition(request: Request, image: MetadataImage, record: Any) -> dict[str,
     return {
         **describe_partition(request, image, record),
         "error_code": ErrorCode.none,
-        "eligible_leader_replicas": [],
-        "last_known_elr": [],
+        "eligible_leader_replicas": record.eligible_leader_replicas,
+        "last_known_elr": record.last_known_eligible_leader_replicas,
     }
 
 
@@ -104,9 +104,4 @@ def _cursor(name: str, partition: int) -> dict[str, Any]:
     return {"topic_name": name, "partition_index": partition}
 
 
-HANDLER = Handler(
-    api_key=75,
-    versions=(0, 0),
-    handle=handle,
-    lacks="Eligible leader replicas (KIP-966) are not kept: the lists are empty.",
-)
+HANDLER = Handler(api_key=75, versions=(0, 0), handle=handle)

@@ -130,7 +130,12 @@ def _topic_operations(request: Request) -> int:
 
 def describe_partition(request: Request, image: MetadataImage, record: PartitionRecord) -> dict[str, Any]:
     """A partition as Metadata and DescribeTopicPartitions show it."""
-    offline = [node for node in record.replicas if node not in image.nodes or image.nodes[node].fenced]
+    said = record.offline_replicas[:]
+    offline = [
+        node
+        for node in record.replicas
+        if node not in image.nodes or image.nodes[node].fenced or node in said
+    ]
     return {
         "error_code": NO_LEADER_TO_SHOW if record.leader == NO_LEADER else ErrorCode.none,
         "partition_index": record.partition,

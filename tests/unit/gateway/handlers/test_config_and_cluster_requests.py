@@ -324,6 +324,22 @@ async def describe_partitions(
     return topics, None if following is None else (following.topic_name, following.partition_index)
 
 
+async def test_replicas_that_may_lead_and_those_that_cannot_are_shown() -> None:
+    record, topic = topic_records("zoo", [-1])
+    record.partition.replicas[:] = [1, 2, 3]
+    record.partition.isr[:] = []
+    record.partition.eligible_leader_replicas[:] = [3]
+    record.partition.last_known_eligible_leader_replicas[:] = [2]
+    record.partition.offline_replicas[:] = [1]
+    gateway = Gateway([*small_cluster(), record, topic])
+    body = {"topics": [{"name": "zoo"}], "response_partition_limit": 9, "cursor": None}
+    (described,) = (await gateway.ask(DESCRIBE_PARTITIONS, 0, body)).topics[0].partitions
+    assert (list(described.isr_nodes), described.leader_id) == ([], -1)
+    assert list(described.eligible_leader_replicas) == [3]
+    assert list(described.last_known_elr) == [2]
+    assert list(described.offline_replicas) == [1, 3], "one says so, and one is fenced"
+
+
 async def test_topics_come_page_by_page() -> None:
     gateway = Gateway([*small_cluster(), *topic_records("zoo", [1, 2])])
     seen, cursor, pages = [], None, 0
