@@ -47,6 +47,9 @@ class ControllerCounts:
 
 
 def _is_unclean(before: PartitionRecord, after: PartitionRecord) -> bool:
-    """Whether the leader comes from outside the ISR; who a reassignment added came into it as that ended."""
+    """Whether the leader may lack committed records: others may have them, and it was not known to have them all. Who a
+    reassignment added came into the ISR as that ended.
+    """
     was_added = after.leader in before.adding_replicas and after.leader not in after.adding_replicas
-    return after.leader not in before.isr and not was_added
+    had_everything = after.leader in before.isr or after.leader in before.eligible_leader_replicas
+    return not had_everything and not was_added and len(after.replicas) > 1

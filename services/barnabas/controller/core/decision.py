@@ -48,4 +48,6 @@ def failure(error: KafkaError) -> ResourceResult:
 
 def partition_entry(partition: PartitionRecord) -> MetadataRecord:
     """The partition's record under its key."""
-    return MetadataRecord(key=partition_key(partition.topic_id, partition.partition), partition=partition)
+    entry = MetadataRecord(key=partition_key(partition.topic_id, partition.partition))
+    entry.partition.CopyFrom(partition)
+    return entry

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from barnabas.controller.core.decision import Decision, failure, partition_entry
-from barnabas.controller.core.elections import (
-    IsUnclean,
-    changed_partition,
-    elected,
-    elections,
-    never,
-    unclean_elected,
-)
+from barnabas.controller.core.elections import Decide, after_node_came, elections, never, terms_of
+from barnabas.controller.core.partition_change import ElectionTerms, PartitionChange
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import (
     ElectLeadersRequest,
@@ -62,23 +57,15 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> Decisio
 
 def elect_preferred_leaders(image: MetadataImage, most: int) -> Decision[bool]:
     """Give `most` partitions back to their preferred leaders; the answer is whether there may be more of them."""
-    return _some_elections(image, most, lambda partition, _: _back_to_preferred(image, partition))
+    return _some_elections(image, most, _back_to_preferred)
 
 
 def elect_unclean_leaders(image: MetadataImage, most: int) -> Decision[bool]:
     """Give `most` partitions that nobody leads a leader where their settings allow one that is out of sync."""
-
-    def decide(partition: PartitionRecord, is_unclean: IsUnclean) -> PartitionRecord | None:
-        if partition.leader != NO_LEADER:
-            return None
-        return elected(partition, list(partition.isr), image.eligible_epochs, is_unclean)
-
-    return _some_elections(image, most, decide)
+    return _some_elections(image, most, after_node_came)
 
 
-def _some_elections(
-    image: MetadataImage, most: int, decide: Callable[[PartitionRecord, IsUnclean], PartitionRecord | None]
-) -> Decision[bool]:
+def _some_elections(image: MetadataImage, most: int, decide: Decide) -> Decision[bool]:
     records = elections(image, decide)
     return Decision(tuple(records[:most]), len(records) > most)
 
@@ -97,32 +84,33 @@ def _partition(
 
 def _elected(image: MetadataImage, partition: PartitionRecord, election_type: int) -> PartitionRecord:
     """The partition with another leader. Raises KafkaError, which says why it has none."""
+    terms = terms_of(image, image.topics_by_id[partition.topic_id].name)
     if election_type == UNCLEAN:
         if partition.leader != NO_LEADER:
             raise KafkaError(ErrorCode.election_not_needed, _NOT_NEEDED)
-        eligible = image.eligible_epochs
-        after = elected(partition, list(partition.isr), eligible, never) or unclean_elected(
-            partition, eligible
-        )
-        if after is None:
+        after = after_node_came(partition, replace(terms, is_unclean=_always))
+        if after is None or after.leader == NO_LEADER:
             raise KafkaError(ErrorCode.eligible_leaders_not_available, _NOBODY)
         return after
     if partition.leader == partition.replicas[0]:
         raise KafkaError(ErrorCode.election_not_needed, _NOT_NEEDED)
-    after = _back_to_preferred(image, partition)
+    after = _back_to_preferred(partition, replace(terms, is_unclean=never))
     if after is None:
         raise KafkaError(ErrorCode.preferred_leader_not_available, _NO_PREFERRED)
     return after
 
 
-def _back_to_preferred(image: MetadataImage, partition: PartitionRecord) -> PartitionRecord | None:
-    """The partition led by the first of its replicas, if that is in sync and may lead, and does not; a partition that
-    nobody leads, by any that may; else None.
+def _always() -> bool:
+    return True
+
+
+def _back_to_preferred(partition: PartitionRecord, terms: ElectionTerms) -> PartitionRecord | None:
+    """The partition led by the first of its replicas, if that has all that is committed and may lead, and does not; by
+    another that may, if the present leader may not; else None.
     """
-    isr = list(partition.isr)
-    preferred = partition.replicas[0]
-    if preferred in isr and preferred in image.eligible_epochs:
-        return changed_partition(partition, preferred, isr)
-    if partition.leader == NO_LEADER:
-        return elected(partition, isr, image.eligible_epochs, never)
-    return None
+    if partition.leader == partition.replicas[0]:
+        return None
+    change = PartitionChange(partition, terms)
+    change.prefers_first = True
+    after = change.build()
+    return after if after is not None and after.leader not in (partition.leader, NO_LEADER) else None

@@ -1,153 +1,128 @@
-"""Who leads a partition, and what its record becomes, after nodes came or went.
+"""Who leads partitions, and who is in sync, after nodes came or went.
 
-Only in-sync replicas lead, unless `unclean.leader.election.enable` says otherwise. The last in-sync replica stays in
-the list when it goes, for it alone has all records; the partition then has no leader until it is back.
-
-`eligible` are the nodes that may come to lead and be in sync (`MetadataImage.eligible_epochs`). One that is stopping is
-none of them, but goes on to lead what nobody else can.
+Each function says what a node's coming or going means for the in-sync replicas of one partition; what follows from that
+is `partition_change`'s. The nodes that may lead and be in sync are in the terms (`MetadataImage.eligible_epochs`): one
+that is stopping is none of them, but goes on to lead what nobody else can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
-from typing import Final
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from barnabas.controller.core.decision import partition_entry
-from barnabas.controller.core.partition_change import ElectionTerms
+from barnabas.controller.core.min_in_sync import min_in_sync_replicas
+from barnabas.controller.core.partition_change import ElectionTerms, PartitionChange
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.effective import effective_topic_setting
 from barnabas.metadata.image import NO_LEADER, MetadataImage
 
-IsUnclean = Callable[[], bool]
-"""Whether a replica out of sync may lead the partition where no other can."""
-
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
-MIN_IN_SYNC: Final = "min.insync.replicas"
+
+Decide = Callable[[PartitionRecord, ElectionTerms], PartitionRecord | None]
 
 
-def never() -> bool:
-    """Only who is in sync may lead."""
-    return False
+class Restart(NamedTuple):
+    """A new process of a node that was known."""
+
+    node_id: int
+    is_clean: bool
+    """Whether the process before it was stopped properly: then it has all that it said to have."""
+    has_lost_a_directory: bool
+    """Whether it lacks a log directory that the process before it had."""
 
 
-def after_node_left(
-    partition: PartitionRecord, node_id: int, eligible: Container[int], is_unclean: IsUnclean
-) -> PartitionRecord | None:
-    """The partition without `node_id`, or None when nothing changes. `eligible` are those that remain."""
+def after_node_left(partition: PartitionRecord, node_id: int, terms: ElectionTerms) -> PartitionRecord | None:
+    """The partition without `node_id`, or None when nothing changes. The terms are those of who remains."""
     if node_id not in partition.isr and partition.leader != node_id:
         return None
-    isr = [replica for replica in partition.isr if replica != node_id] or [node_id]
-    if partition.leader != node_id:
-        return changed_partition(partition, partition.leader, isr)
-    return elected(partition, isr, eligible, is_unclean)
+    return _without(partition, node_id, terms).build()
 
 
-def after_node_came(
-    partition: PartitionRecord, eligible: Container[int], is_unclean: IsUnclean
-) -> PartitionRecord | None:
+def after_node_came(partition: PartitionRecord, terms: ElectionTerms) -> PartitionRecord | None:
     """The partition with a leader, if it had none and there is a candidate; else None."""
     if partition.leader != NO_LEADER:
         return None
-    return elected(partition, list(partition.isr), eligible, is_unclean)
+    return PartitionChange(partition, terms).build()
 
 
 def after_node_restarted(
-    partition: PartitionRecord, node_id: int, eligible: Container[int], is_unclean: IsUnclean
+    partition: PartitionRecord, restart: Restart, terms: ElectionTerms
 ) -> PartitionRecord | None:
-    """The node is a new process, which may have lost what the old one had: it is in sync only where nobody else is
-    (KIP-903). Where it leads on, the leader epoch tells the processes apart.
+    """The new process is in no ISR (KIP-903), unless it is elected as one that has everything, or as the last that led.
+
+    A clean one is still eligible where it was or comes to be by leaving. One that lost a directory may have lost
+    anything of any partition, for nobody else knows which of them were in it.
     """
-    isr = [replica for replica in partition.isr if replica != node_id] or list(partition.isr)
-    if partition.leader == NO_LEADER:
-        return elected(partition, isr, eligible, is_unclean)
-    if partition.leader != node_id:
-        return changed_partition(partition, partition.leader, isr)
-    if node_id in isr:
-        return changed_partition(partition, node_id, isr, always_new_leader_epoch=True)
-    return elected(partition, isr, eligible, is_unclean)
+    node_id = restart.node_id
+    is_concerned = (
+        node_id in partition.isr[:]
+        or partition.leader == NO_LEADER
+        or node_id in partition.eligible_leader_replicas[:]
+        or node_id in partition.offline_replicas[:]
+    )
+    if not is_concerned:
+        return None
+    change = PartitionChange(partition, terms)
+    change.leave(node_id)
+    change.restarted = node_id
+    change.offline = [replica for replica in change.offline if replica != node_id]
+    if restart.has_lost_a_directory:
+        change.emptied = change.distrusted = (node_id,)
+    elif not restart.is_clean:
+        change.distrusted = (node_id,)
+    return change.build()
 
 
-def after_hand_over(
-    partition: PartitionRecord, node_id: int, eligible: Container[int]
-) -> PartitionRecord | None:
-    """The partition without `node_id`, which is about to stop, where another replica is in sync and stays; else None.
+def after_hand_over(partition: PartitionRecord, node_id: int, terms: ElectionTerms) -> PartitionRecord | None:
+    """The partition without `node_id`, which is about to stop, where another replica that is there and stays has all
+    that is committed; else None.
 
     Where it is the only one, it goes on leading until it is gone: nothing unclean happens because of a restart.
     """
     others = [replica for replica in partition.isr if replica != node_id]
-    if node_id not in partition.isr or not any(replica in eligible for replica in others):
+    if node_id not in partition.isr:
         return None
     if partition.leader != node_id:
-        return changed_partition(partition, partition.leader, others)
-    return elected(partition, others, eligible, never)
+        if not any(replica in terms.eligible for replica in others):
+            return None
+        # It leads on, whether or not anybody has heard from it lately.
+        terms = replace(terms, eligible=[*terms.eligible, partition.leader])
+        return _without(partition, node_id, terms).build()
+    after = _without(partition, node_id, terms).build()
+    return after if after is not None and after.leader in terms.eligible else None
 
 
-def elected(
-    partition: PartitionRecord, isr: Sequence[int], eligible: Container[int], is_unclean: IsUnclean
-) -> PartitionRecord | None:
-    """The partition with these in-sync replicas: led by who leads it now, if that is a candidate, by the first one in
-    the order of its replicas, or by nobody.
-    """
-    candidates = [replica for replica in partition.replicas if replica in isr and replica in eligible]
-    if partition.leader in candidates:
-        return changed_partition(partition, partition.leader, isr)
-    if candidates:
-        return changed_partition(partition, candidates[0], isr)
-    return (
-        unclean_elected(partition, eligible) if is_unclean() else changed_partition(partition, NO_LEADER, isr)
-    )
+def _without(partition: PartitionRecord, node_id: int, terms: ElectionTerms) -> PartitionChange:
+    change = PartitionChange(partition, terms)
+    change.leave(node_id)
+    return change
 
 
-def unclean_elected(partition: PartitionRecord, eligible: Container[int]) -> PartitionRecord | None:
-    """The partition led by the first of its replicas that is there, whatever records it lacks; it alone is in sync."""
-    for replica in partition.replicas:
-        if replica in eligible:
-            return changed_partition(partition, replica, [replica])
-    return changed_partition(partition, NO_LEADER, list(partition.isr))
+def never() -> bool:
+    """Only who has all that is committed may lead, or led last."""
+    return False
 
 
 def elections(
-    image: MetadataImage, decide: Callable[[PartitionRecord, IsUnclean], PartitionRecord | None]
+    image: MetadataImage, decide: Decide, eligible: Collection[int] | None = None
 ) -> list[MetadataRecord]:
-    """What `decide` changes among all visible partitions."""
+    """What `decide` changes among all visible partitions; the nodes are those of the image, unless others are given."""
     changed = []
     for topic in image.topics.values():
-        is_unclean = unclean_by_settings(image, topic.name)
+        terms = terms_of(image, topic.name, eligible)
         for partition in topic.partitions:
-            after = decide(partition, is_unclean)
+            after = decide(partition, terms)
             if after is not None:
                 changed.append(partition_entry(after))
     return changed
 
 
-def unclean_by_settings(image: MetadataImage, topic: str) -> IsUnclean:
-    """Looked up where it is asked for: most partitions have somebody in sync."""
-    return lambda: bool(effective_topic_setting(image, topic, UNCLEAN_ELECTION).value)
-
-
-def terms_of(image: MetadataImage, topic: str, eligible: Container[int] | None = None) -> ElectionTerms:
-    """What changes of the topic's partitions go by; the nodes are those of the image, unless `eligible` are given."""
-    nodes = image.eligible_epochs if eligible is None else eligible
-    return ElectionTerms(nodes, lambda: _min_in_sync(image, topic), unclean_by_settings(image, topic))
-
-
-def _min_in_sync(image: MetadataImage, topic: str) -> int:
-    value = effective_topic_setting(image, topic, MIN_IN_SYNC).value
-    assert isinstance(value, int)
-    return value
-
-
-def changed_partition(
-    partition: PartitionRecord, leader: int, isr: Sequence[int], *, always_new_leader_epoch: bool = False
-) -> PartitionRecord | None:
-    """The partition with this leader and ISR, under new epochs; None when that is what it has."""
-    is_new_leader = leader != partition.leader or always_new_leader_epoch
-    if not is_new_leader and set(isr) == set(partition.isr):
-        return None
-    changed = PartitionRecord()
-    changed.CopyFrom(partition)
-    changed.leader_epoch += is_new_leader
-    changed.leader = leader
-    changed.isr[:] = isr
-    changed.partition_epoch += 1
-    return changed
+def terms_of(image: MetadataImage, topic: str, eligible: Collection[int] | None = None) -> ElectionTerms:
+    """What changes of the topic's partitions go by; the nodes are those of the image, unless others are given."""
+    return ElectionTerms(
+        image.eligible_epochs if eligible is None else eligible,
+        lambda: min_in_sync_replicas(image, topic),
+        lambda: bool(effective_topic_setting(image, topic, UNCLEAN_ELECTION).value),
+    )

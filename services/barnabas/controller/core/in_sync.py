@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision, partition_entry
-from barnabas.controller.core.elections import changed_partition, unclean_by_settings
-from barnabas.controller.core.reassignments import finished
+from barnabas.controller.core.elections import terms_of
+from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import (
     AlterPartitionRequest,
@@ -45,9 +45,6 @@ def alter_partitions(
         known = changed.get(place) or image.partition(*place)
         try:
             after = _decided(image, request.node_id, known, proposal)
-            if known is not None and after is not known:
-                is_unclean = unclean_by_settings(image, image.topics_by_id[known.topic_id].name)
-                after = finished(after, image.eligible_epochs, is_unclean) or after
         except KafkaError as error:
             results.append(IsrResult(error_code=int(error.code)))
             continue
@@ -80,10 +77,12 @@ def _decided(
         raise KafkaError(ErrorCode.invalid_request)
     for member in proposal.isr:
         epoch = image.eligible_epochs.get(member.node_id)
-        if epoch is None or member.broker_epoch not in (epoch, UNKNOWN_BROKER_EPOCH):
+        is_known_as = epoch is not None and member.broker_epoch in (epoch, UNKNOWN_BROKER_EPOCH)
+        if not is_known_as or member.node_id in known.offline_replicas:
             raise KafkaError(ErrorCode.ineligible_replica)
-    in_sync = [replica for replica in known.replicas if replica in proposed]
-    return changed_partition(known, known.leader, in_sync) or known
+    change = PartitionChange(known, terms_of(image, image.topics_by_id[known.topic_id].name))
+    change.isr = [replica for replica in known.replicas if replica in proposed]
+    return change.build() or known
 
 
 def _check_epochs(known: PartitionRecord, sender: int, proposal: IsrProposal) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
+from dataclasses import replace
 from itertools import count
 
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elections import (
+    Restart,
     after_hand_over,
     after_node_came,
     after_node_left,
     after_node_restarted,
     elections,
+    never,
 )
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import HandOverRequest, HandOverResponse
@@ -41,6 +44,7 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         node_epoch=known.node_epoch if known is not None and same_process else _next_epoch(image, known),
         position=known.position if known is not None else _free_position(image, node),
         stopping=known is not None and same_process and known.stopping,
+        log_directory_ids=node.log_directory_ids,
     )
     records = []
     if known != stored:
@@ -48,12 +52,11 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
     eligible = image.eligible_epochs.keys() - {node.node_id}
     if not stored.stopping:
         eligible |= {node.node_id}
-    if known is not None and not same_process:
-        records += elections(
-            image, lambda p, unclean: after_node_restarted(p, node.node_id, eligible, unclean)
-        )
-    elif known is None or known.fenced:
-        records += elections(image, lambda p, unclean: after_node_came(p, eligible, unclean))
+    if not same_process:
+        restart = _restart(known, node)
+        records += elections(image, lambda p, terms: after_node_restarted(p, restart, terms), eligible)
+    elif known is not None and known.fenced:
+        records += elections(image, after_node_came, eligible)
     return Decision(tuple(records), stored)
 
 
@@ -64,7 +67,7 @@ def fence_node(image: MetadataImage, node_id: int) -> Decision[None]:
         return Decision((), None)
     others = image.eligible_epochs.keys() - {node_id}
     records = [_fenced(known)]
-    records += elections(image, lambda p, unclean: after_node_left(p, node_id, others, unclean))
+    records += elections(image, lambda p, terms: after_node_left(p, node_id, terms), others)
     return Decision(tuple(records), None)
 
 
@@ -77,7 +80,7 @@ def on_process_ended(image: MetadataImage, node_id: int, present: Container[int]
     others = [other for other in image.eligible_epochs if other != node_id and other in present]
     if known is None or known.fenced or not others:
         return Decision((), None)
-    records = elections(image, lambda p, _: after_hand_over(p, node_id, others))
+    records = _handed_over(image, node_id, others)
     after = image.apply(records, image.revision + 1) if records else image
     if not any(node_id in p.isr for topic in after.topics.values() for p in topic.partitions):
         records.insert(0, _fenced(known))
@@ -102,11 +105,18 @@ def hand_over(
         stopping.stopping = True
         records.append(MetadataRecord(key=node_key(node_id), node=stopping))
     others = {other for other in image.eligible_epochs if other != node_id and other in present}
-    records += elections(image, lambda p, _: after_hand_over(p, node_id, others))
+    records += _handed_over(image, node_id, others)
     after = image.apply(records, image.revision + 1)
     led = (p for topic in after.topics.values() for p in topic.partitions if p.leader == node_id)
     movable = sum(1 for partition in led if not others.isdisjoint(partition.isr))
     return Decision(tuple(records), HandOverResponse(led_partitions=movable))
+
+
+def _handed_over(image: MetadataImage, node_id: int, others: Collection[int]) -> list[MetadataRecord]:
+    """What `others` take over from a node that stops."""
+    return elections(
+        image, lambda p, terms: after_hand_over(p, node_id, replace(terms, is_unclean=never)), others
+    )
 
 
 def _fenced(node: NodeRecord) -> MetadataRecord:
@@ -124,6 +134,14 @@ def registered_process(image: MetadataImage, node_id: int, incarnation_id: str) 
             ErrorCode.stale_broker_epoch, f"this process is not registered as storage node {node_id}"
         )
     return node
+
+
+def _restart(known: NodeRecord | None, node: NodeRecord) -> Restart:
+    if known is None:  # whatever it had when it was unregistered
+        return Restart(node.node_id, is_clean=False, has_lost_a_directory=True)
+    is_clean = node.HasField("previous_node_epoch") and node.previous_node_epoch == known.node_epoch
+    lost = not set(known.log_directory_ids) <= set(node.log_directory_ids)
+    return Restart(node.node_id, is_clean=is_clean, has_lost_a_directory=lost)
 
 
 def _next_epoch(image: MetadataImage, known: NodeRecord | None) -> int:

@@ -11,8 +11,8 @@ have anybody, the *last known leader* may lead again by itself: it has more than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container
+from dataclasses import dataclass
 
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import NO_LEADER
@@ -22,7 +22,7 @@ from barnabas.metadata.image import NO_LEADER
 class ElectionTerms:
     """What changes of a topic's partitions go by. Settings are looked up where they are asked for, which is seldom."""
 
-    eligible: Container[int]
+    eligible: Collection[int]
     """The nodes that may come to lead and be in sync."""
     min_in_sync: Callable[[], int]
     """min.insync.replicas of the topic."""
@@ -30,71 +30,95 @@ class ElectionTerms:
     """Whether a replica that may lack committed records may lead where no other can."""
 
 
-@dataclass(slots=True)
 class PartitionChange:
     """What a partition is to be; what is not said stays as it is. `build` decides on what follows from it."""
 
-    partition: PartitionRecord
-    terms: ElectionTerms
-    isr: Sequence[int] = field(init=False)
-    offline: Sequence[int] = field(init=False)
-    replicas: Sequence[int] = field(init=False)
-    adding: Sequence[int] = field(init=False)
-    removing: Sequence[int] = field(init=False)
-    distrusted: Container[int] = ()
-    """Nodes that may have lost records: they are not eligible any more."""
-    emptied: Container[int] = ()
-    """Those of them that may have lost all: none of them leads as the last known leader."""
-    restarted: int = NO_LEADER
-    """The node that is a new process: where it goes on leading, the leader epoch tells the processes apart."""
-    prefers_first: bool = False
-    """Whether the first replica shall lead, if it can, even if the present leader can too."""
-    _eligible: list[int] = field(init=False, default_factory=list)
+    __slots__ = (
+        "_eligible",
+        "_eligible_before",
+        "_isr_before",
+        "_last_known_before",
+        "_moving_before",
+        "_replicas_before",
+        "adding",
+        "distrusted",
+        "emptied",
+        "isr",
+        "offline",
+        "partition",
+        "prefers_first",
+        "removing",
+        "replicas",
+        "restarted",
+        "terms",
+    )
 
-    def __post_init__(self) -> None:
-        partition = self.partition
-        self.isr = partition.isr
-        self.offline = partition.offline_replicas
-        self.replicas = partition.replicas
-        self.adding = partition.adding_replicas
-        self.removing = partition.removing_replicas
+    def __init__(self, partition: PartitionRecord, terms: ElectionTerms) -> None:
+        # Lists of a message are slow to read: each is read once, and at most.
+        self.partition = partition
+        self.terms = terms
+        self.isr = self._isr_before = partition.isr[:]
+        self.replicas = self._replicas_before = partition.replicas[:]
+        self.offline: list[int] = []
+        self.adding: list[int] = []
+        self.removing: list[int] = []
+        if len(self.replicas) > 1:  # an only replica has none of them
+            self.offline = partition.offline_replicas[:]
+            self.adding = partition.adding_replicas[:]
+            self.removing = partition.removing_replicas[:]
+        self._moving_before = self.offline, self.adding, self.removing
+        self.distrusted: Container[int] = ()
+        """Nodes that may have lost records: they are not eligible any more."""
+        self.emptied: Container[int] = ()
+        """Those of them that may have lost all: none of them leads as the last known leader."""
+        self.restarted = NO_LEADER
+        """The node that is a new process: where it goes on leading, the leader epoch tells the processes apart."""
+        self.prefers_first = False
+        """Whether the first replica shall lead, if it can, even if the present leader can too."""
+        self._eligible: list[int] = []
+        self._eligible_before = partition.eligible_leader_replicas[:]
+        self._last_known_before = partition.last_known_eligible_leader_replicas[:]
+
+    def leave(self, node_id: int) -> None:
+        """The node is not in sync."""
+        self.isr = [replica for replica in self.isr if replica != node_id]
 
     def build(self) -> PartitionRecord | None:
         """The partition changed, under new epochs; None when nothing changes."""
-        self._finish_reassignment()
+        if self.adding or self.removing:
+            self._finish_reassignment()
+        if self.offline:
+            # Nobody can take over from an only replica: its clients hear of it from its node.
+            self.offline = [node for node in self.offline if node in self.replicas and len(self.replicas) > 1]
         self._find_eligible()
-        leader = self._clean_leader()
-        heir = self._last_known_leader()
+        leader, heir = self._clean_leader(), NO_LEADER
         if leader == NO_LEADER:
+            heir = self._last_known_leader()
             leader = self._unclean_leader(heir)
             if leader != NO_LEADER:
                 self.isr, self._eligible = [leader], []
         elif not self.isr:
             self.isr = [leader]
-            others = [replica for replica in self._eligible if replica != leader]
-            self._eligible = others if len(self.isr) < self._needed() else []
-        last_known = [heir] if leader == NO_LEADER and heir != NO_LEADER else []
-        return self._record(leader, last_known)
+            self._eligible.remove(leader)
+            if self._eligible and len(self.isr) >= self._needed():
+                self._eligible = []
+        return self._record(leader, [heir] if leader == NO_LEADER and heir != NO_LEADER else [])
 
     def _finish_reassignment(self) -> None:
         """All that it adds must be in sync, and where it leaves fewer replicas than there were, all that stay."""
-        if not self.adding and not self.removing:
-            return
         target = [replica for replica in self.replicas if replica not in self.removing]
         isr = [replica for replica in target if replica in self.isr]
         needed = target if len(self.adding) < len(self.removing) else self.adding
         if isr and set(needed) <= set(isr):
             self.replicas, self.isr = target, isr
-            self.adding = self.removing = ()
+            self.adding, self.removing = [], []
 
     def _find_eligible(self) -> None:
-        before = self.partition
+        had_everything = [*self._isr_before, *self._eligible_before]
         candidates = [
             replica
             for replica in self.replicas
-            if replica not in self.isr
-            and replica not in self.distrusted
-            and (replica in before.isr or replica in before.eligible_leader_replicas)
+            if replica in had_everything and replica not in self.isr and replica not in self.distrusted
         ]
         if candidates and len(self.isr) < self._needed():
             self._eligible = candidates
@@ -122,12 +146,11 @@ class PartitionChange:
 
     def _last_known_leader(self) -> int:
         """Who led last, as far as it is known, and still may have what it had."""
-        before = self.partition
-        known: Sequence[int] = before.last_known_eligible_leader_replicas
-        if not known and before.leader != NO_LEADER:
-            known = (before.leader,)
-        elif not known and len(before.isr) == 1:
-            known = before.isr  # of a release that kept the last one in the ISR
+        known = self._last_known_before
+        if not known and self.partition.leader != NO_LEADER:
+            known = [self.partition.leader]
+        elif not known:
+            known = self._isr_before  # of a release that kept the last one in the ISR
         is_left = len(known) == 1 and known[0] in self.replicas and known[0] not in self.emptied
         return known[0] if is_left else NO_LEADER
 
@@ -142,40 +165,32 @@ class PartitionChange:
             return next((replica for replica in self.replicas if self._may_lead(replica)), NO_LEADER)
         return NO_LEADER
 
-    def _record(self, leader: int, last_known: Sequence[int]) -> PartitionRecord | None:
+    def _record(self, leader: int, last_known: list[int]) -> PartitionRecord | None:
         before = self.partition
-        offline = [replica for replica in self.offline if replica in self.replicas]
-        is_new_epoch = (
-            leader != before.leader
-            or leader == self.restarted != NO_LEADER
-            or not set(before.replicas) <= set(self.replicas)
-        )
-        if (
-            not is_new_epoch
-            and _same(self.isr, before.isr)
-            and _same(self._eligible, before.eligible_leader_replicas)
-            and _same(last_known, before.last_known_eligible_leader_replicas)
-            and _same(offline, before.offline_replicas)
-            and list(self.replicas) == list(before.replicas)
-            and _same(self.adding, before.adding_replicas)
-            and _same(self.removing, before.removing_replicas)
-        ):
-            return None
         changed = PartitionRecord()
         changed.CopyFrom(before)
+        is_new_epoch = leader != before.leader or (leader == self.restarted and leader != NO_LEADER)
+        if self.replicas != self._replicas_before:
+            changed.replicas[:] = self.replicas
+            is_new_epoch = is_new_epoch or not set(self._replicas_before) <= set(self.replicas)
+        if not _same(self.isr, self._isr_before):
+            changed.isr[:] = self.isr
+        if not _same(self._eligible, self._eligible_before):
+            changed.eligible_leader_replicas[:] = self._eligible
+        if last_known != self._last_known_before:
+            changed.last_known_eligible_leader_replicas[:] = last_known
+        if (self.offline, self.adding, self.removing) != self._moving_before:
+            changed.offline_replicas[:] = self.offline
+            changed.adding_replicas[:] = self.adding
+            changed.removing_replicas[:] = self.removing
+        if not is_new_epoch and changed == before:
+            return None
         changed.leader = leader
         changed.leader_epoch += is_new_epoch
         changed.partition_epoch += 1
-        changed.replicas[:] = self.replicas
-        changed.isr[:] = self.isr
-        changed.eligible_leader_replicas[:] = self._eligible
-        changed.last_known_eligible_leader_replicas[:] = last_known
-        changed.offline_replicas[:] = offline
-        changed.adding_replicas[:] = self.adding
-        changed.removing_replicas[:] = self.removing
         return changed
 
 
-def _same(some: Sequence[int], others: Sequence[int]) -> bool:
+def _same(some: list[int], others: list[int]) -> bool:
     """Whether they are the same nodes, in whatever order."""
-    return len(some) == len(others) and set(some) == set(others)
+    return some == others or set(some) == set(others)

@@ -13,8 +13,8 @@ from barnabas.metadata.image import MetadataImage, node_key
 def unregister_node(
     image: MetadataImage, request: UnregisterBrokerRequest
 ) -> Decision[UnregisterBrokerResponse]:
-    """The node is not known any more: others lead what it led. It stays a replica of what it is a replica of, and where
-    nobody else was in sync, the one that has all records.
+    """The node is not known any more: others lead what it led. It stays a replica of what it is a replica of. If
+    it comes again, with whatever disks, it leads only what nobody else has a copy of, or what it has caught up with.
 
     Raises KafkaError BROKER_ID_NOT_REGISTERED.
     """
@@ -25,6 +25,6 @@ def unregister_node(
             ErrorCode.broker_id_not_registered, f"Broker ID {node_id} is not currently registered"
         )
     others = image.eligible_epochs.keys() - {node_id}
-    records = elections(image, lambda p, unclean: after_node_left(p, node_id, others, unclean))
+    records = elections(image, lambda p, terms: after_node_left(p, node_id, terms), others)
     records.append(MetadataRecord(key=node_key(node_id)))
     return Decision(tuple(records), UnregisterBrokerResponse(node_epoch=known.node_epoch))

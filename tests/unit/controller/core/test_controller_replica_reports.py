@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from barnabas.controller import limits
+from barnabas.controller.core.configs import alter_configs
 from barnabas.controller.core.decision import Decision, partition_entry
-from barnabas.controller.core.nodes import register_node
+from barnabas.controller.core.in_sync import alter_partitions
+from barnabas.controller.core.nodes import fence_node, register_node
 from barnabas.controller.core.replica_reports import report_replicas
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import controller_pb2 as pb
@@ -107,3 +109,54 @@ def test_a_report_has_its_limit() -> None:
     with pytest.raises(KafkaError) as refused:
         report_replicas(image, report(1, *most, True))
     assert refused.value.code == ErrorCode.invalid_request
+
+
+def test_nobody_elects_an_offline_replica() -> None:
+    image = reported(cluster((1, 2), (1, 2)), 2, True)
+    image = after(image, fence_node(image, 1))
+    assert state(image) == (NO_LEADER, 6, 2, [], [1], [2])
+    image = after(image, register_node(image, node(2)))
+    assert state(image)[0] == NO_LEADER
+
+
+@pytest.mark.parametrize(("leader", "eligible"), [(1, []), (NO_LEADER, [2])])
+def test_who_was_eligible_by_another_min_insync_replicas_is_so_only_while_nobody_leads(
+    leader: int, eligible: list[int]
+) -> None:
+    image = cluster((1, 2, 3), (1,))
+    partition = image.topics["t"].partitions[0]
+    changed = md.PartitionRecord()
+    changed.CopyFrom(partition)
+    changed.leader = leader
+    changed.isr[:] = [] if leader == NO_LEADER else [1]
+    changed.eligible_leader_replicas[:] = [2]
+    image = image.apply([partition_entry(changed)], image.revision + 1)
+    for value in ("2", "1"):
+        operation = pb.ConfigOperation(name="min.insync.replicas", operation=0, value=value)
+        change = pb.ConfigResourceChange(resource_type=2, resource_name="t", operations=[operation])
+        request = pb.IncrementalAlterConfigsRequest(resources=[change])
+        image = after(image, alter_configs(image, request))
+    assert (state(image)[0], state(image)[4]) == (leader, eligible)
+    assert state(image)[2] == (1 if leader == 1 else 0)
+
+
+def test_only_a_replica_whose_log_can_be_used_gets_in_sync() -> None:
+    image = reported(cluster((1, 2), (1, 2)), 2, True)
+    known = image.topics["t"].partitions[0]
+    proposal = pb.IsrProposal(
+        topic_id=TOPIC,
+        leader_epoch=known.leader_epoch,
+        partition_epoch=known.partition_epoch,
+        isr=[pb.IsrMember(node_id=each, broker_epoch=-1) for each in (1, 2)],
+    )
+    request = pb.AlterPartitionRequest(node_id=1, node_epoch=image.nodes[1].node_epoch, partitions=[proposal])
+    (result,) = alter_partitions(image, request).response.results
+    assert result.error_code == ErrorCode.ineligible_replica
+
+
+def test_a_new_process_says_anew_what_cannot_be_used() -> None:
+    image = reported(cluster((1, 2), (1, 2)), 2, True)
+    image = after(image, register_node(image, node(2)))
+    assert state(image)[5] == [2], "it is the same process"
+    image = after(image, register_node(image, node(2, "b")))
+    assert state(image)[5] == []

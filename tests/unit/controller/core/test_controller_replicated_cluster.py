@@ -42,7 +42,11 @@ class ReplicatedCluster(RuleBasedStateMachine):
             assert new.leader_epoch - old.leader_epoch in (0, 1)
             assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
             if new.leader != NO_LEADER and not (old.adding_replicas or old.removing_replicas):
-                assert new.leader in old.isr, "only who was in sync leads"
+                assert new.leader in (
+                    *old.isr,
+                    *old.eligible_leader_replicas,
+                    *old.last_known_eligible_leader_replicas,
+                ), "only who was in sync leads, or has all that is committed, or led last"
 
     def partitions(self, image: MetadataImage) -> list[md.PartitionRecord]:
         return list(image.topics["t"].partitions) if "t" in image.topics else []
@@ -65,7 +69,7 @@ class ReplicatedCluster(RuleBasedStateMachine):
         before = self.partitions(self.image)
         self.register(node_id, f"life {next(self.number)}")
         for old, new in zip(before, self.partitions(self.image), strict=True):
-            assert node_id not in new.isr or list(old.isr) == [node_id], "in sync where nobody else was"
+            assert node_id not in new.isr or set(old.isr) <= {node_id}, "in sync where nobody else was"
             assert node_id not in (old.leader, new.leader) or new.leader_epoch > old.leader_epoch
 
     @rule(node_id=NODES)
@@ -170,7 +174,13 @@ class ReplicatedCluster(RuleBasedStateMachine):
         image = self.image
         for partition in self.partitions(image):
             isr, replicas = list(partition.isr), list(partition.replicas)
-            assert isr, "somebody has all records"
+            eligible = list(partition.eligible_leader_replicas)
+            last_known = list(partition.last_known_eligible_leader_replicas)
+            assert isr or eligible or last_known, "somebody has most records"
+            assert set(isr).isdisjoint(eligible)
+            assert set(eligible) <= set(replicas)
+            assert set(last_known) <= set(replicas)
+            assert not last_known or partition.leader == NO_LEADER
             assert len(set(isr)) == len(isr)
             assert set(isr) <= set(replicas)
             assert len(set(replicas)) == len(replicas)

@@ -34,10 +34,17 @@ def test_a_fenced_one_has_left_already() -> None:
     assert set(image.nodes) == {2, 3}
 
 
-def test_one_that_has_records_alone_is_waited_for_and_leads_when_it_comes_again() -> None:
-    before = cluster((1, 2), (1,), 1)
+def test_what_another_has_a_copy_of_it_does_not_lead_when_it_comes_again_for_it_may_have_nothing() -> None:
+    image = unregistered(cluster((1, 2), (1,), 1), 1)
+    assert state(image) == (NO_LEADER, 6, 1, [])
+    image = after(image, register_node(image, node(1)))
+    assert state(image)[0] == NO_LEADER
+
+
+def test_what_it_has_alone_waits_for_it_and_it_leads_when_it_comes_again() -> None:
+    before = cluster((1,), (1,), 1)
     image = unregistered(before, 1)
-    assert state(image) == (NO_LEADER, 6, 1, [1])
+    assert state(image) == (NO_LEADER, 6, 1, [])
     image = after(image, register_node(image, node(1)))
     assert state(image)[0] == 1
     assert state(image)[1] > 6
