@@ -1,4 +1,4 @@
-"""Disks that fail: others lead at once, and who has not got everything does not."""
+"""Disks that fail or are gone: others lead at once, and nothing acknowledged is lost with the last one that led."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from test_kill_and_restart import PARTITIONS, WAIT_SECONDS, SteadyProducer, assert_exactly_once, read_all
-from test_replicas import NODES, SETTINGS, wait_until_in_sync
+from test_replicas import NODES, SETTINGS, make_replicated, wait_until_in_sync
 
 pytestmark = pytest.mark.integration
 
@@ -27,6 +27,17 @@ def wait_for(cluster: Any, topic: str, is_so: Callable[[Any], bool]) -> None:
     while not is_so(part := partitions_of(cluster, topic)[0]):
         assert time.monotonic() < deadline, (part.leader, part.isrs)
         time.sleep(0.05)
+
+
+def wait_until_led(cluster: Any, topic: str, count: int) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        found = partitions_of(cluster, topic)
+        led = [part.id for part in found.values() if part.leader >= 0]
+        if len(led) == count:
+            return
+        assert time.monotonic() < deadline, f"{len(led)} of {len(found)} partitions are led"
+        time.sleep(0.1)
 
 
 def test_a_leader_whose_disk_fails_is_followed_by_another(make_cluster: Callable[..., Any]) -> None:
@@ -72,3 +83,34 @@ def test_a_follower_whose_disk_fails_does_not_lead_when_its_leader_dies(
     wait_for(cluster, "pair", lambda part: part.leader == 2)
     (record,) = cluster.wait_for_records("pair", 1)
     assert record.value == b"kept"
+
+
+def test_what_was_acknowledged_outlives_the_disk_of_the_last_leader(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=NODES)
+    topic = make_replicated(cluster, "outliving")
+    wait_until_in_sync(cluster, topic)
+    with SteadyProducer(cluster.bootstrap, topic, **SETTINGS) as producer:
+        producer.wait_for_more(300)
+    for node in range(1, NODES + 1):
+        cluster.stop_service(f"broker-{node}")
+    cluster.stop()
+    shutil.rmtree(cluster.data_dir / f"node-{NODES}")
+    cluster.start()
+    wait_until_in_sync(cluster, topic)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_partitions_that_were_just_made_come_back(make_cluster: Callable[..., Any], is_killed: bool) -> None:
+    cluster = make_cluster(nodes=NODES)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    config = {"min.insync.replicas": "2"}
+    if is_killed:
+        cluster.pause(f"broker-{NODES}")  # it makes none of its logs
+    admin.create_topics([NewTopic("new", 100, NODES, config=config)])["new"].result(WAIT_SECONDS)
+    if is_killed:
+        cluster.kill_supervisor()
+    else:
+        cluster.stop()
+    cluster.start()
+    wait_until_led(cluster, "new", 100)

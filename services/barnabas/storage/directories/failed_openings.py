@@ -17,7 +17,6 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.small_files import SyncError
 from barnabas.storage import limits
-from barnabas.storage.directories.log_directories import LogLost
 
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica
@@ -26,12 +25,8 @@ log = get_logger("storage.failed_openings")
 
 
 def is_for_now(error: Exception) -> bool:
-    """Whether what could not be opened for this reason may be opened later: the disk refused, and left all in place; or
-    it is nothing that may be led, and another replica may come to lead it.
-    """
+    """Whether what could not be opened for this reason may be opened later: the disk refused, and left all in place."""
     cause = error.__cause__
-    if isinstance(error, LogLost):
-        return True
     return isinstance(error, KafkaError) and isinstance(cause, OSError) and not isinstance(cause, SyncError)
 
 

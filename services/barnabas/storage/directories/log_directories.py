@@ -39,17 +39,6 @@ PartitionKey = tuple[str, int]
 """(topic, partition): what a directory and a checkpoint line are named for."""
 
 
-class LogLost(KafkaError):
-    """A log that others copy from is not on disk: begun anew it would have them drop what they have."""
-
-    def __init__(self, partition: str) -> None:
-        super().__init__(
-            ErrorCode.kafka_storage_error,
-            f"this node was the last in sync of {partition}, and has nothing of it. Bring its disk back; or stop it, "
-            "have another replica lead (kafka-leader-election --election-type unclean), and start it again",
-        )
-
-
 class DirectoryOffline(KafkaError):
     """The partition's log directory could not be read when the node started; it has been said why."""
 
@@ -307,28 +296,17 @@ class LogDirectories:
         return True
 
     def open_partition(
-        self,
-        path: str,
-        topic: str,
-        index: int,
-        topic_id: uuid.UUID,
-        config: LogConfig,
-        *,
-        may_begin: bool = True,
+        self, path: str, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig
     ) -> tuple[PartitionLog, int]:
-        """The log of a partition whose home is `path`, opened, or created if it `may_begin`, and its high watermark as
-        it was last written down.
+        """The log of a partition whose home is `path`, opened or created, and its high watermark as it was last written
+        down.
 
-        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline and LogLost among these.
+        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline among these.
         """
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
         self._take_back(directory, topic, StrayKey(topic_id, index))
-        if not may_begin:
-            with storage_errors(path):
-                if not exists(self._files, os.path.join(path, directory_name(topic, index))):
-                    raise LogLost(f"{topic}-{index}")
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )

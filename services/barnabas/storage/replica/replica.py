@@ -104,8 +104,6 @@ class Replica:
         self.high_watermark = 0
         self.error = NOT_LEADER
         """Kafka's error code for all who come while the partition is not led by this node; 0 while it is."""
-        self.is_expected = False
-        """Whether the partition is older than the metadata of this process, so that its log should be on disk."""
         self.is_offline = False
         """Whether the log could not be opened, or the disk failed where what it holds is no longer known."""
         self.watchers: dict[WaitingFetch, int] = {}

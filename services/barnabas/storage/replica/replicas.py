@@ -230,9 +230,6 @@ class Replicas:
             replica = self._add(topic.name, topic_id, index, topic.internal, settings)
             # Created while this process followed the metadata, for topic ids are given once: it is on no disk.
             is_new = old.cluster_id == self._cluster_id and topic_id not in old.topics_by_id
-            replica.is_expected = (
-                old.cluster_id != self._cluster_id or old.partition(topic_id, index) is not None
-            )
             self._place(replica, is_new=is_new).open(replica)
         replica.internal = topic.internal
         replica.update_settings(settings)
@@ -424,11 +421,8 @@ class Replicas:
         if home != path:
             return Opened(replica, moved_to=home)
         record: PartitionRecord = replica.record
-        # A leader without its log would have its followers drop what they have. Under its first epoch it is new.
-        is_led = record.leader == self.node_id and record.leader_epoch > 0 and len(record.replicas) > 1
-        may_begin = not (replica.is_expected and is_led)
         found, high_watermark = self._directories.open_partition(
-            path, replica.topic, replica.index, topic_id, replica.settings.log, may_begin=may_begin
+            path, replica.topic, replica.index, topic_id, replica.settings.log
         )
         if record.leader == self.node_id:
             found.assign_epoch_start(record.leader_epoch)

@@ -1,87 +1,52 @@
-"""A node that comes back with an empty disk leads nothing that others have a copy of."""
+"""A log that is not there is begun: the controller knows by the log directories who may lead (KIP-966)."""
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import uuid
 from pathlib import Path
 
 import pytest
-from leader_and_followers import EPOCHS, change, node_record
-from storage_harness import StorageHarness, batch, run_node, topic_records
+from leader_and_followers import EPOCHS, node_record
+from storage_harness import batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.storage import limits
+from barnabas.messages.metadata_pb2 import MetadataRecord
 
 TOPIC = uuid.UUID(int=7)
 
 
-def records_of(replicas: tuple[int, ...], partitions: int = 1, leader_epoch: int = 0) -> list[object]:
+def records_of(replicas: tuple[int, ...], leader: int = 1, leader_epoch: int = 0) -> list[MetadataRecord]:
     nodes = [node_record(each, epoch) for each, epoch in EPOCHS.items()]
-    topic = topic_records("events", TOPIC, partitions, replicas=replicas, leader_epoch=leader_epoch)
+    topic = topic_records("events", TOPIC, replicas=replicas, leader=leader, leader_epoch=leader_epoch)
     return [*nodes, *topic]
 
 
-async def began_and_lost(place: tuple[Path, Path], replicas: tuple[int, ...]) -> None:
-    async with run_node(*place) as node:
-        node.snapshot(revision=1)  # what was known before there was the topic
-        node.apply(*records_of(replicas))
-        await node.until_open()
-        await node.append(TOPIC, batch(b"a"), acks=1)
-    shutil.rmtree(place[0] / "events-0")
-
-
-async def settle(node: StorageHarness) -> None:
-    await asyncio.sleep(0.05)
-
-
-async def test_a_lost_log_is_not_led_and_serves_again_as_a_follower(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("replicas", [(1,), (1, 2, 3)])
+@pytest.mark.parametrize("was_made", [False, True])
+async def test_a_log_that_is_not_there_is_led_as_the_metadata_say(
+    tmp_path: Path, replicas: tuple[int, ...], was_made: bool
 ) -> None:
-    monkeypatch.setattr(limits, "REOPEN_SECONDS_MIN", 0.01)
+    """Also under a later leader epoch: the whole cluster may have been stopped before the log was made."""
     place = (tmp_path / "a", tmp_path / "s")
-    await began_and_lost(place, (1, 2, 3))
+    if was_made:
+        async with run_node(*place) as node:
+            node.apply(*records_of(replicas))
+            await node.until_open()
+            await node.append(TOPIC, batch(b"a"), acks=1)
+        shutil.rmtree(place[0] / "events-0")
     async with run_node(*place) as node:
-        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
-        await settle(node)
+        node.snapshot(*records_of(replicas, leader_epoch=3))
+        await node.until_open()
+        taken = await node.append(TOPIC, batch(b"b"), acks=1)
+        assert (taken.error_code, taken.base_offset) == (ErrorCode.none, 0)
+
+
+async def test_a_log_that_is_not_there_follows_as_the_metadata_say(tmp_path: Path) -> None:
+    async with run_node(tmp_path / "a", tmp_path / "s") as node:
+        node.snapshot(*records_of((1, 2, 3), leader=2, leader_epoch=3))
+        await node.until_open()
         replica = node.replica(TOPIC)
-        assert replica.is_offline
-        assert (await node.append(TOPIC, batch(b"b"), acks=1)).error_code == ErrorCode.kafka_storage_error
-        assert not (place[0] / "events-0").exists()
-        change(node, TOPIC, leader=2, leader_epoch=2)
-        async with asyncio.timeout(5):
-            while replica.log is None:
-                await asyncio.sleep(0.01)
         assert not replica.is_offline
         assert not replica.is_leader
-
-
-async def test_without_another_replica_it_begins_anew(tmp_path: Path) -> None:
-    place = (tmp_path / "a", tmp_path / "s")
-    await began_and_lost(place, (1,))
-    async with run_node(*place) as node:
-        node.snapshot(*records_of((1,), leader_epoch=1))
-        await node.until_open()
-        assert (await node.append(TOPIC, batch(b"b"))).base_offset == 0
-
-
-async def test_partitions_that_come_while_it_runs_begin(tmp_path: Path) -> None:
-    place = (tmp_path / "a", tmp_path / "s")
-    async with run_node(*place) as node:
-        node.snapshot(revision=1)
-        node.apply(*records_of((1, 2, 3)))
-        await node.until_open()
-        node.apply(*records_of((1, 2, 3), partitions=2))
-        await node.until_open()
-        for index in (0, 1):
-            assert (await node.append(TOPIC, batch(b"a"), index=index, acks=1)).error_code == 0
-
-
-async def test_partitions_that_were_made_with_its_registration_begin(tmp_path: Path) -> None:
-    """They stand in the first metadata that it hears of, and it leads them under their first epoch."""
-    place = (tmp_path / "a", tmp_path / "s")
-    async with run_node(*place) as node:
-        node.snapshot(*records_of((1, 2, 3)))
-        await node.until_open()
-        assert (await node.append(TOPIC, batch(b"a"), acks=1)).error_code == 0
+        assert (await node.append(TOPIC, batch(b"b"))).error_code == ErrorCode.not_leader_or_follower
