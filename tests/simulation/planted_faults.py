@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from barnabas.controller import writer
-from barnabas.controller.core import elections, in_sync
+from barnabas.controller.core import in_sync
 from barnabas.controller.core.in_sync import UNKNOWN_BROKER_EPOCH
+from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.controller.fanout import Receiver
 from barnabas.controller.store.protocol import Compare, KeyAbsent, Store
 from barnabas.controller.whole_decisions import PlannedDecision
@@ -117,18 +118,20 @@ def _keeps_no_producers(append: Any) -> Any:
     return instead
 
 
-def _whoever_has_a_replica(elected: Any) -> Any:
-    def instead(partition: Any, isr: Any, eligible: Any, is_unclean: Any) -> Any:
-        return elected(partition, list(partition.replicas), eligible, is_unclean)
+def _whoever_has_a_replica(clean_leader: Any) -> Any:
+    def instead(self: PartitionChange) -> Any:
+        if self.partition.leader not in self.isr:
+            self.isr = list(self.replicas)
+        return clean_leader(self)
 
     return instead
 
 
-def _under_the_same_epoch(changed_partition: Any) -> Any:
-    def instead(partition: Any, *arguments: Any, **options: Any) -> Any:
-        changed = changed_partition(partition, *arguments, **options)
-        if changed is not None and partition.leader_epoch > 0:
-            changed.leader_epoch = partition.leader_epoch
+def _under_the_same_epoch(build: Any) -> Any:
+    def instead(self: PartitionChange) -> Any:
+        changed = build(self)
+        if changed is not None and self.partition.leader_epoch > 0:
+            changed.leader_epoch = self.partition.leader_epoch
         return changed
 
     return instead
@@ -227,8 +230,8 @@ PLANTED: Final[dict[str, Plant]] = {
         3,
     ),
     "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
-    "elect-out-of-sync": Plant(elections, "elected", _whoever_has_a_replica, 0, 3),
-    "reuse-a-leader-epoch": Plant(elections, "changed_partition", _under_the_same_epoch, 0, 3),
+    "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 0, 3),
+    "reuse-a-leader-epoch": Plant(PartitionChange, "build", _under_the_same_epoch, 0, 3),
     "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 33, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
