@@ -109,7 +109,9 @@ class LeaderState:
         self.is_alone = False
         """Whether the high watermark follows this replica's log alone."""
         self.is_short = False
-        """Whether acks=all is refused, and the high watermark stays: fewer are in sync than the settings ask for."""
+        """Whether acks=all is refused, and the high watermark stays: fewer are in sync than the settings ask for, or
+        than the controller went by when it left replicas eligible that are not in sync (KIP-966).
+        """
         self.begin_epoch(record, log_end_offset=log_end_offset, now_ms=now_ms)
 
     # -- what the controller and the settings say ----------------------------------------------------------------
@@ -154,7 +156,9 @@ class LeaderState:
 
     def _look(self) -> None:
         """What of it appends ask for, worked out once."""
-        self.is_short = len(self._isr) < self.needed
+        # An eligible replica may lead because nothing was committed since it left. A setting may reach this node later
+        # than the change of the ISR that goes by it does, so the record counts as well.
+        self.is_short = len(self._isr) < self.needed or bool(self._record.eligible_leader_replicas)
         self.is_alone = not self.is_short and not self._caught_up and self._maximal <= {self._node_id}
 
     @property

@@ -253,6 +253,17 @@ def test_a_leader_alone_in_the_isr_has_what_it_wrote_committed() -> None:
     assert leader.needed == 3  # never more than there are replicas
 
 
+def test_nothing_is_committed_while_the_record_names_eligible_replicas() -> None:
+    # The controller went by min.insync.replicas=2; this node does not know of that yet.
+    leader = leading((1,), needed=1)
+    shrunk = record((1,), partition_epoch=1)
+    shrunk.eligible_leader_replicas.append(2)
+    leader.on_record(shrunk)
+    assert (leader.is_alone, leader.is_short, leader.replicated(9)) == (False, True, UNKNOWN_OFFSET)
+    leader.on_record(record((1,), partition_epoch=2))
+    assert (leader.is_alone, leader.is_short, leader.replicated(9)) == (True, False, 9)
+
+
 def test_a_follower_that_said_nothing_yet_holds_the_high_watermark() -> None:
     leader = leading((1, 2))
     assert leader.replicated(5) == UNKNOWN_OFFSET
