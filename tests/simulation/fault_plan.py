@@ -127,9 +127,9 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     if replication_factor > 1:
         faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
         about_disks = _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
-        if (
-            about_disks and about_disks[0].kind == WIPE_LAST
-        ):  # nobody is started in between, and nobody killed
+        is_alone = random.Random(f"{seed}/plan/alone").random() < 0.5
+        if about_disks and (is_alone or about_disks[0].kind == WIPE_LAST):
+            # Nobody else starts or ends in between.
             faults = [each for each in faults if each.at + each.seconds < about_disks[0].at]
         faults += about_disks
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)

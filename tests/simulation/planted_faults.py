@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from barnabas.controller import writer
-from barnabas.controller.core import in_sync
+from barnabas.controller.core import in_sync, nodes
 from barnabas.controller.core.in_sync import UNKNOWN_BROKER_EPOCH
 from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.controller.fanout import Receiver
@@ -27,6 +27,7 @@ from barnabas.log.producers.producer_state import ProducerState
 from barnabas.log.segments import scan
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import IsrProposal
+from barnabas.metadata.image import NO_LEADER
 from barnabas.storage.fetching import reading
 from barnabas.storage.handlers.append import _AppendOperation
 from barnabas.storage.replica.appending import Appending
@@ -118,21 +119,49 @@ def _keeps_no_producers(append: Any) -> Any:
     return instead
 
 
-def _whoever_has_a_replica(clean_leader: Any) -> Any:
-    def instead(self: PartitionChange) -> Any:
-        if self.partition.leader not in self.isr:
-            self.isr = list(self.replicas)
-        return clean_leader(self)
+def _whoever_has_a_replica(_: Any) -> Any:
+    def instead(self: PartitionChange) -> int:
+        able = [replica for replica in self.replicas if self._may_lead(replica)]
+        leader = self.partition.leader if self.partition.leader in able else next(iter(able), NO_LEADER)
+        if leader != NO_LEADER and leader not in self.isr:
+            self.isr = [*self.isr, leader]
+        return leader
 
     return instead
 
 
-def _under_the_same_epoch(build: Any) -> Any:
-    def instead(self: PartitionChange) -> Any:
-        changed = build(self)
+def _under_the_same_epoch(record: Any) -> Any:
+    def instead(self: PartitionChange, *arguments: Any) -> Any:
+        changed = record(self, *arguments)
         if changed is not None and self.partition.leader_epoch > 0:
             changed.leader_epoch = self.partition.leader_epoch
         return changed
+
+    return instead
+
+
+def _as_clean(after_node_restarted: Any) -> Any:
+    def instead(partition: Any, restart: Any, terms: Any) -> Any:
+        return after_node_restarted(partition, restart._replace(is_clean=True), terms)
+
+    return instead
+
+
+def _whatever_may_be_lost(find_eligible: Any) -> Any:
+    def instead(self: PartitionChange) -> None:
+        self.distrusted = ()
+        find_eligible(self)
+
+    return instead
+
+
+def _for_ever(find_eligible: Any) -> Any:
+    """Whoever once had all that was committed, however much has been since."""
+
+    def instead(self: PartitionChange) -> None:
+        find_eligible(self)
+        had = [*self._isr_before, *self._eligible_before]
+        self._eligible = [each for each in self.replicas if each in had and each not in self.isr]
 
     return instead
 
@@ -157,6 +186,17 @@ def _only_the_proposed(_: Any) -> Any:
         return self._isr if self._pending is None else self._pending
 
     return property(instead)
+
+
+def _also_below_min_isr(replicated: Any) -> Any:
+    def instead(self: LeaderState, log_end_offset: int) -> int:
+        is_short, self.is_short = self.is_short, False
+        try:
+            return int(replicated(self, log_end_offset))
+        finally:
+            self.is_short = is_short
+
+    return instead
 
 
 def _whoever_decides(decide: Any) -> Any:
@@ -221,7 +261,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 13, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 1, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
@@ -231,9 +271,15 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
     "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 0, 3),
-    "reuse-a-leader-epoch": Plant(PartitionChange, "build", _under_the_same_epoch, 0, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 33, 3),
+    "reuse-a-leader-epoch": Plant(PartitionChange, "_record", _under_the_same_epoch, 0, 3),
+    "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 44, 3),
+    "elect-the-eligible-after-an-unclean-restart": Plant(
+        PartitionChange, "_find_eligible", _whatever_may_be_lost, 44, 3
+    ),
+    "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 0, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 20, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
+    "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 8, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
     "former-incarnation-joins": Plant(
         in_sync,
@@ -258,7 +304,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 16, 3),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 20, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 22, 3
     ),
 }
 
