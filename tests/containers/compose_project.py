@@ -115,7 +115,11 @@ class Project(DockerCompose):
     def stop(self, down: bool = True) -> None:
         """Remove the containers and their network; `down` removes what they stored too."""
         self.save_logs()
-        self.compose("down", *(["--volumes"] if down else []), "--timeout", "60")
+        # Without its profile the demo's volume would stay.
+        self.compose("--profile", "spark", "down", *(["--volumes"] if down else []), "--timeout", "60")
+        if down:
+            label = f"com.docker.compose.project={self.project_name}"
+            assert self.engine.volumes.list(filters={"label": label}) == []
 
     def container(self, service: str) -> Container:
         """The container of a service, as it is now."""
