@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from barnabas.controller.core.decision import Decision, failure
-from barnabas.controller.core.min_in_sync import no_more_eligible
+from barnabas.controller.core.min_in_sync import with_eligible_by_new_number
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import (
     APPEND_CONFIG,
@@ -65,7 +65,7 @@ def alter_configs(
             results.append(ResourceResult())
         except KafkaError as error:
             results.append(failure(error))
-    stored = () if request.validate_only else (*records, *no_more_eligible(image, records))
+    stored = () if request.validate_only else with_eligible_by_new_number(image, records)
     return Decision(stored, IncrementalAlterConfigsResponse(results=results))
 
 
@@ -102,7 +102,7 @@ def replace_configs(image: MetadataImage, request: AlterConfigsRequest) -> Decis
             results.append(ResourceResult())
         except KafkaError as error:
             results.append(failure(error))
-    stored = () if request.validate_only else (*records, *no_more_eligible(image, records))
+    stored = () if request.validate_only else with_eligible_by_new_number(image, records)
     return Decision(stored, AlterConfigsResponse(results=results))
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from barnabas.controller.core.decision import partition_entry
-from barnabas.controller.core.min_in_sync import min_in_sync_replicas
+from barnabas.controller.core.min_in_sync import MinInSync
 from barnabas.controller.core.partition_change import ElectionTerms, PartitionChange
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.effective import effective_topic_setting
@@ -110,8 +110,9 @@ def elections(
 ) -> list[MetadataRecord]:
     """What `decide` changes among all visible partitions; the nodes are those of the image, unless others are given."""
     changed = []
+    min_in_sync = MinInSync(image)
     for topic in image.topics.values():
-        terms = terms_of(image, topic.name, eligible)
+        terms = terms_of(image, topic.name, eligible, min_in_sync)
         for partition in topic.partitions:
             after = decide(partition, terms)
             if after is not None:
@@ -119,10 +120,18 @@ def elections(
     return changed
 
 
-def terms_of(image: MetadataImage, topic: str, eligible: Collection[int] | None = None) -> ElectionTerms:
-    """What changes of the topic's partitions go by; the nodes are those of the image, unless others are given."""
+def terms_of(
+    image: MetadataImage,
+    topic: str,
+    eligible: Collection[int] | None = None,
+    min_in_sync: MinInSync | None = None,
+) -> ElectionTerms:
+    """What changes of the topic's partitions go by; the nodes are those of the image, unless others are given.
+
+    Who asks for many topics of one image shares its `min_in_sync`.
+    """
     return ElectionTerms(
         image.eligible_epochs if eligible is None else eligible,
-        lambda: min_in_sync_replicas(image, topic),
+        lambda: (min_in_sync or MinInSync(image)).of(topic),
         lambda: bool(effective_topic_setting(image, topic, UNCLEAN_ELECTION).value),
     )

@@ -16,6 +16,7 @@ from barnabas.controller.core.elections import (
     elections,
     never,
 )
+from barnabas.controller.core.min_in_sync import with_eligible_by_new_number
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import HandOverRequest, HandOverResponse
 from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord
@@ -57,6 +58,8 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         records += elections(image, lambda p, terms: after_node_restarted(p, restart, terms), eligible)
     elif known is not None and known.fenced:
         records += elections(image, after_node_came, eligible)
+    if known is None or known.configs != stored.configs:
+        records = list(with_eligible_by_new_number(image, records))
     return Decision(tuple(records), stored)
 
 
