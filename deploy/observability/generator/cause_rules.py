@@ -96,7 +96,7 @@ CAUSES: Final = (
         "0m",
         f"sum by (cluster) (increase({_CONTROLLER.replace('kafkacontroller_', 'controllerstats_')}"
         "uncleanleaderelections_total[15m])) > 0",
-        "Leaders were elected from outside the in-sync replicas: acknowledged records may be gone",
+        "Leaders were elected that may lack acknowledged records",
     ),
     Cause(
         "OfflineReplicas",

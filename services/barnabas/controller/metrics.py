@@ -74,7 +74,7 @@ def _of_counts(counts: ControllerCounts) -> Iterator[Metric]:
     ):
         yield histogram_family(name, text, [((), histogram)])
     for name, text, value in (
-        (f"{_STATS}uncleanleaderelections", "Leaders from outside the ISR", counts.unclean_elections),
+        (f"{_STATS}uncleanleaderelections", "Leaders that may lack records", counts.unclean_elections),
         (f"{_PREFIX}timedoutbrokerheartbeatcount", "Nodes that stayed away", counts.timed_out_nodes),
         (
             "barnabas_controller_elected_partitions",
