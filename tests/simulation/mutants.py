@@ -73,9 +73,10 @@ def jobs_of(searches: list[Search], seeds: list[int], ends_at: float) -> Iterato
                 yield search, search.job(seed)
 
 
-def search_all(searches: list[Search], seeds: list[int], pool: ProcessPoolExecutor, ends_at: float) -> None:
+def search_all(
+    searches: list[Search], seeds: list[int], pool: ProcessPoolExecutor, processes: int, ends_at: float
+) -> None:
     """Run what is needed; tells of each fault when it is found."""
-    processes = pool._max_workers
     jobs = jobs_of(searches, seeds, ends_at)
     running: dict[Future[Result], Search] = {}
     while True:
@@ -115,7 +116,7 @@ def main() -> None:
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
-        search_all(searches, seeds, pool, began + options.seconds)
+        search_all(searches, seeds, pool, options.processes, began + options.seconds)
         unwell = unwell_without(searches, pool)
     print(f"\n{'fault':<40} found")
     for search in searches:
