@@ -1213,6 +1213,28 @@ class HandOverRequest(_message.Message):
 Global___HandOverRequest: _TypeAlias = HandOverRequest  # noqa: Y015
 
 @_typing.final
+class HandOverResponse(_message.Message):
+    """How far it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LED_PARTITIONS_FIELD_NUMBER: _builtins.int
+    led_partitions: _builtins.int
+    """Partitions that the node still leads and another could: at 0 it may go. Those that only it can lead do not count."""
+    def __init__(
+        self,
+        *,
+        led_partitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["led_partitions", b"led_partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandOverResponse: _TypeAlias = HandOverResponse  # noqa: Y015
+
+@_typing.final
 class UnregisterBrokerRequest(_message.Message):
     """Which storage node to forget."""
 
@@ -1255,28 +1277,6 @@ class UnregisterBrokerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnregisterBrokerResponse: _TypeAlias = UnregisterBrokerResponse  # noqa: Y015
-
-@_typing.final
-class HandOverResponse(_message.Message):
-    """How far it is."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    LED_PARTITIONS_FIELD_NUMBER: _builtins.int
-    led_partitions: _builtins.int
-    """Partitions that the node still leads and another could: at 0 it may go. Those that only it can lead do not count."""
-    def __init__(
-        self,
-        *,
-        led_partitions: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["led_partitions", b"led_partitions"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HandOverResponse: _TypeAlias = HandOverResponse  # noqa: Y015
 
 @_typing.final
 class ReportReplicasRequest(_message.Message):
