@@ -164,5 +164,5 @@ HANDLER = Handler(
     handle=handle,
     may_wait=True,
     unanswered=NOBODY_LEADS,
-    lacks="Follower fetching by rack (KIP-392) follows with replication; replica ids of followers are ignored.",
+    lacks="Leaders alone are read from, not the nearest replica (KIP-392); replica ids of followers are ignored.",
 )

@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): a broker that has gone for good is forgotten (KIP-551).
+"""UnregisterBroker (key 64): a broker that has gone for good is forgotten.
 
 v0 only. Its replicas stay in the assignments, out of sync, until they are reassigned. The answer comes when this
 gateway knows the broker no longer.

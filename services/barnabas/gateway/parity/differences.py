@@ -156,7 +156,7 @@ _CONFIGS: Final = (
         ("DescribeConfigs", "CreateTopics"),
         "*configs/min.insync.replicas*",
         "A new Kafka with eligible leader replicas (KIP-966) sets min.insync.replicas for the whole cluster by "
-        "itself; here it has its default, which is the same number.",
+        "itself, from its file; here it stays in the brokers' files, and the number is the same.",
     ),
     Difference(
         ("DescribeConfigs",),
