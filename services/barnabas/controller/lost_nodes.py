@@ -1,4 +1,4 @@
-"""Whether a storage node whose stream broke is there: its process has ended if nothing answers at its address.
+"""Whether a storage node whose stream broke is there: its process has ended if its address refuses connections.
 
 A machine refuses connections on behalf of a process that is no more, and keeps silent, or takes them, for one that is
 frozen or behind a cut. So who is refused waits for nobody. Whatever else goes wrong (a name that is not found, no way

@@ -81,11 +81,10 @@ def after_hand_over(partition: PartitionRecord, node_id: int, terms: ElectionTer
 
     Where it is the only one, it goes on leading until it is gone: nothing unclean happens because of a restart.
     """
-    others = [replica for replica in partition.isr if replica != node_id]
     if node_id not in partition.isr:
         return None
     if partition.leader != node_id:
-        if not any(replica in terms.eligible for replica in others):
+        if not any(replica in terms.eligible for replica in partition.isr if replica != node_id):
             return None
         # It leads on, whether or not anybody has heard from it lately.
         terms = replace(terms, eligible=[*terms.eligible, partition.leader])

@@ -1,4 +1,4 @@
-"""Storage nodes are forgotten (UnregisterBroker, KIP-551)."""
+"""Storage nodes are forgotten (UnregisterBroker)."""
 
 from __future__ import annotations
 
