@@ -6,14 +6,19 @@ import functools
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from fault_plan import make_plan
 from planted_faults import PLANTED, planted
 from run import Job, command
 from simulated_cluster import run_seed
 
 HERE = Path(__file__).resolve().parent
+
+SEEDS = (*range(12), 13, 35)
+"""Those that are always run; the last two have disks that fail."""
 
 OTHER_SEEDS = 60
 
@@ -27,9 +32,18 @@ def violations(seed: int, replication_factor: int) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("replication_factor", [1, 3])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises(seed: int, replication_factor: int) -> None:
     assert not violations(seed, replication_factor), command(Job(seed, replication_factor, (), "", ""))
+
+
+def kinds(seeds: Iterable[int]) -> set[str]:
+    plans = (make_plan(seed, replication_factor) for seed in seeds for replication_factor in (1, 3))
+    return {fault.kind for plan in plans for fault in plan.faults}
+
+
+def test_every_kind_of_fault_happens_under_them() -> None:
+    assert kinds(SEEDS) == kinds(range(300))
 
 
 def digest(seed: int, replication_factor: int, hash_seed: str) -> str:
