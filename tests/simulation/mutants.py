@@ -103,7 +103,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", default="0-499", help="which seeds at most: 0-99, or 1,5,7-9")
+    parser.add_argument(
+        "--seeds", type=numbers, default="0-499", help="which seeds at most: 0-99, or 1,5,7-9"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no seed after that long")
     parser.add_argument("--plant", default="", help="only these faults, with commas")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at a time")
@@ -112,7 +114,7 @@ def main() -> None:
     unknown = [name for name in names if name not in PLANTED]
     if unknown:
         parser.error(f"no such fault: {', '.join(unknown)}; there are {', '.join(PLANTED)}")
-    seeds, searches = numbers(options.seeds), [Search(name) for name in names]
+    seeds, searches = options.seeds, [Search(name) for name in names]
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:

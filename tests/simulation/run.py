@@ -4,7 +4,7 @@
     make simulate ARGS="--seeds 7 --trace build/7.txt"           one of them, with all that happened
     make simulate ARGS="--seeds 7 --without 0,2"                 without some of its faults
     make simulate ARGS="--seeds 0-99 --replication-factor 3"     topics with three replicas each
-    make simulate ARGS="--seeds 0-99 --plant skip-crc"           with a fault planted into the code
+    make simulate ARGS="--seeds 0-99 --plant skip-data-sync"     with a fault planted into the code
 
 It exits with 1 when a seed fails, and says with which command that is seen again.
 """
@@ -144,11 +144,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", default="0-99", help="which seeds: 7, 0-99, or 1,5,7-9")
+    parser.add_argument("--seeds", type=numbers, default="0-99", help="which seeds: 7, 0-99, or 1,5,7-9")
     parser.add_argument("--replication-factor", type=int, default=1, help="replicas of each partition")
-    parser.add_argument("--without", default="", help="numbers of faults that are left out")
+    parser.add_argument("--without", type=numbers, default="", help="numbers of faults that are left out")
     parser.add_argument(
-        "--plant", default="", choices=["", *PLANTED], help="a fault that is planted into the code"
+        "--plant",
+        default="",
+        choices=["", *PLANTED],
+        metavar="FAULT",
+        help="one that is planted into the code: see planted_faults.py",
     )
     parser.add_argument("--trace", default="", help="a file for all that happened, of one seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at a time")
@@ -156,8 +160,8 @@ def main() -> None:
     parser.add_argument("--shrink", action="store_true", help="find the faults that a failing seed needs")
     options = parser.parse_args()
     jobs = [
-        Job(seed, options.replication_factor, tuple(numbers(options.without)), options.plant, options.trace)
-        for seed in numbers(options.seeds)
+        Job(seed, options.replication_factor, tuple(options.without), options.plant, options.trace)
+        for seed in options.seeds
     ]
     by_seed = {job.seed: job for job in jobs}
     began = time.monotonic()
