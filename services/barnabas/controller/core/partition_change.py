@@ -6,7 +6,7 @@ sync), who leads, and under which epochs.
 A leader commits nothing while fewer replicas are in sync than min.insync.replicas asks for. So who leaves the ISR when
 too few remain still has all that was ever committed, and stays eligible until enough are in sync again, or until it
 comes back as a process that may have lost records. The ISR may become empty. Where neither it nor the eligible replicas
-have anybody, the *last known leader* may lead again by itself: it has more than any other.
+have anybody, the *last known leader* may lead again by itself: as a rule it has more than any other.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class PartitionChange:
             self._eligible = candidates
 
     def _needed(self) -> int:
-        """How many have to be in sync for the leader to commit anything; leaders reckon the same."""
+        """How many have to be in sync for the leader to commit anything; no leader reckons with fewer."""
         count = len(self.replicas)
         return 1 if count == 1 else min(self.terms.min_in_sync(), count)
 
