@@ -29,7 +29,7 @@ class LevelRange(NamedTuple):
 
 SUPPORTED_FEATURES: Final[Mapping[str, LevelRange]] = MappingProxyType(
     {
-        "eligible.leader.replicas.version": LevelRange(0, 0),  # KIP-966
+        "eligible.leader.replicas.version": LevelRange(0, 0),  # KIP-966: they are always kept
         "group.version": LevelRange(0, 0),  # KIP-848
         "kraft.version": LevelRange(0, 0),  # KIP-853: the quorum is the metadata store's own
         METADATA_VERSION: LevelRange(7, RELEASE_METADATA_VERSION),

@@ -43,7 +43,7 @@ _ANY: Final = ("*",)
 
 _NO_SUCH_FEATURES: Final = (
     "Features whose requests are not served yet (transactions, the newer groups) are supported at level 0 only, not "
-    "finalized, and cannot be set to a higher level."
+    "finalized, and cannot be set to a higher level; so is that of eligible leader replicas, which are always kept."
 )
 _NO_TRANSACTIONS: Final = (
     "Transactions are not served yet: whatever names a transactional id is refused "
