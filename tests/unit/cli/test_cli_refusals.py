@@ -59,6 +59,22 @@ def test_an_empty_address_is_none(
     assert f"cannot reach 127.0.0.1:{port}" in said_by("topics --list -b ", monkeypatch, capsys)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "topics --list",
+        "cluster unregister --id 1",
+        "cluster quorum describe --status",
+        "configs --describe --client c",
+    ],
+)
+def test_nobody_listens(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = "cannot reach localhost:1 (connection refused): is it running? `barnabas up` starts one"
+    assert expected in said_by(f"{arguments} -b localhost:1", monkeypatch, capsys)
+
+
 def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = UpOptions(host="127.0.0.1", port=taken.getsockname()[1], data_dir=tmp_path / "data")

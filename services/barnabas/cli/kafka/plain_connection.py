@@ -16,7 +16,13 @@ from typing import Any, Final, Self
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
-from barnabas.cli.kafka.connection import ANSWER_SECONDS_MAX, REACH_SECONDS_MAX, Connection, addresses_of
+from barnabas.cli.kafka.connection import (
+    ANSWER_SECONDS_MAX,
+    REACH_SECONDS_MAX,
+    Connection,
+    addresses_of,
+    check_reachable,
+)
 from barnabas.cli.refusal import Refused
 from barnabas.wire.schema import API_VERSIONS_KEY, api_name, is_flexible, response_schema
 
@@ -141,6 +147,7 @@ class PlainConnection:
 
 def open_bootstrap(connection: Connection) -> PlainConnection:
     """A connection to the first bootstrap address that takes one."""
+    check_reachable(connection.bootstrap)
     refused = Refused("no address")
     for host, port in addresses_of(connection.bootstrap):
         try:
