@@ -164,6 +164,10 @@ start_control_plane() {
     run kube-scheduler kube-scheduler --kubeconfig "$KUBECONFIG" --leader-elect=false
 }
 
+forward_pods() { # OPERATION
+    iptables "$1" FORWARD -i barnabas0 -j ACCEPT && iptables "$1" FORWARD -o barnabas0 -j ACCEPT
+}
+
 start_node() {
     ip link show barnabas0 > /dev/null 2>&1 || ip link add barnabas0 type bridge
     ip addr replace "$node_address/24" dev barnabas0
@@ -172,6 +176,8 @@ start_node() {
     # Packets from pod to pod pass the rules for Services and NetworkPolicies too.
     modprobe br_netfilter 2> /dev/null || true
     echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables
+    # Where Docker ran, whatever nobody accepts is dropped.
+    forward_pods -C 2> /dev/null || forward_pods -A
     run kubelet kubelet --kubeconfig "$KUBECONFIG" --config "$state/kubelet.yaml" --root-dir "$state/kubelet" \
         --hostname-override $node --node-ip "$node_address" --node-labels topology.kubernetes.io/zone=zone-a
     run kube-proxy kube-proxy --kubeconfig "$KUBECONFIG" --hostname-override $node --proxy-mode iptables \
@@ -292,6 +298,7 @@ stop() {
     if ip link show barnabas0 > /dev/null 2>&1; then
         kube-proxy --cleanup > /dev/null 2>&1 || true
         forget_the_kubelets_chains
+        forward_pods -D 2> /dev/null || true
         ip link del barnabas0
     fi
     nft delete table inet network_policies 2> /dev/null || true
