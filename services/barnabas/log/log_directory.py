@@ -76,8 +76,8 @@ class LogDirectory:
         self.path = path
         self.properties = properties
         self.closed_under = closed_under
-        """The broker epoch under which the directory had been closed properly, -1 for one that was not known then; None
-        if it was not.
+        """The broker epoch under which the directory had been closed properly, -1 for one that was not known then, or
+        where records are gone since; None if it was not.
         """
         self.recovery_points = read_offsets(self._files, self._file(RECOVERY_POINT_FILE))
         self.high_watermarks = read_offsets(self._files, self._file(HIGH_WATERMARK_FILE))
@@ -162,8 +162,11 @@ class LogDirectory:
             key = parse_directory_name(name)
             if key is not None:
                 found[key] = read_topic_id(self._files, self._file(name))
-        # What a crash came before: a deletion whose checkpoints were not written any more.
+        # What a crash came before: a deletion whose checkpoints were not written any more. A proper stop wrote them.
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
+            if self.closed_under is not None and self.recovery_points.get(key, 0) > 0:
+                logger.error("a partition with records is gone from here", partition=f"{key[0]}-{key[1]}")
+                self.closed_under = clean_shutdown.UNKNOWN_BROKER_EPOCH
             self._drop_checkpoints(key)
         self._identified = {
             key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import shutil
 import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
 from barnabas.log import log_directory
 from barnabas.log.checkpoints.checkpoint_file import read_offsets, write_offsets
+from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from barnabas.log.checkpoints.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
@@ -39,6 +41,27 @@ def open_directory(path: Path, cluster: str = "c", node: int = 1) -> LogDirector
 
 def snapshot(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def test_a_directory_that_lacks_a_partition_does_not_say_that_it_has_everything(tmp_path: Path) -> None:
+    """The controller would have its node lead by that epoch, and the others drop what they have (KIP-966)."""
+    directory = open_directory(tmp_path)
+    directory.open_partition("empty", 0, TOPIC_ID, LogConfig())
+    directory.open_partition("deleted", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    directory.open_partition("gone", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
+    directory.delete_partition("deleted", 0)
+    directory.close(broker_epoch=5)
+    shutil.rmtree(tmp_path / "empty-0")
+    directory = open_directory(tmp_path)
+    directory.partitions_on_disk()
+    assert directory.closed_under == 5, "nothing of it was lost"
+    directory.close(broker_epoch=6)
+    shutil.rmtree(tmp_path / "gone-0")
+    directory = open_directory(tmp_path)
+    directory.partitions_on_disk()
+    assert directory.closed_under == UNKNOWN_BROKER_EPOCH
+    assert directory.was_clean, "the others need no recovery"
+    directory.close(broker_epoch=7)
 
 
 def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
