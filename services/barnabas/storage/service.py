@@ -234,8 +234,7 @@ class StorageNode:
     async def _close(self, lane: DirectoryLane) -> None:
         """Close one log directory; the others need not wait for one that does not answer, which is recovered."""
         high_watermarks = self.replicas.high_watermarks(lane)
-        own = self._registered()
-        broker_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.node_epoch
+        broker_epoch = self._epoch_to_mark()
 
         def close() -> None:
             # A log that is being written, opened or looked after in a thread must not be closed under it.
@@ -249,6 +248,18 @@ class StorageNode:
                 await self._context.environment.threads.run(close)
         except TimeoutError:
             log.error("a log directory does not answer: the next start recovers it", log_dir=lane.path)
+
+    def _epoch_to_mark(self) -> int:
+        """Under which broker epoch the logs are as they are.
+
+        A process that never came to be registered left them as the one before it had them. If it was registered without
+        having heard of it, the controller knows it under another epoch than this, and does not take it for clean.
+        """
+        own = self._registered()
+        if own is not None:
+            return own.node_epoch
+        previous = self._directories.previous_broker_epoch
+        return UNKNOWN_BROKER_EPOCH if previous is None else previous
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[str]:

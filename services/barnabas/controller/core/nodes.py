@@ -94,8 +94,9 @@ def hand_over(
     image: MetadataImage, request: HandOverRequest, present: Container[int]
 ) -> Decision[HandOverResponse]:
     """The node is about to stop: it leaves every ISR that another eligible node is in which is `present`, and leads
-    nothing any more that such a one can lead. What only silent ones could take over it keeps, as it does what nobody
-    else has. Asked again, it changes what has come about since.
+    nothing any more that such a one can lead. What only silent ones could take over it keeps for now, as it does for
+    good what nobody else has; the answer tells of it, for they may be heard of in a moment: a controller that has just
+    taken over has heard of nobody yet. Asked again, it changes what has come about since.
 
     Raises KafkaError STALE_BROKER_EPOCH for a process that is not the node's.
     """
@@ -111,7 +112,8 @@ def hand_over(
     records += _handed_over(image, node_id, others)
     after = image.apply(records, image.revision + 1)
     led = (p for topic in after.topics.values() for p in topic.partitions if p.leader == node_id)
-    movable = sum(1 for partition in led if not others.isdisjoint(partition.isr))
+    could_lead = image.eligible_epochs.keys() - {node_id}
+    movable = sum(1 for partition in led if not could_lead.isdisjoint(partition.isr))
     return Decision(tuple(records), HandOverResponse(led_partitions=movable))
 
 

@@ -358,7 +358,7 @@ BY_DESIGN: Final = (
     (
         "UnregisterBroker",
         "A broker that still runs registers again at once, with a new epoch; Kafka's stays away until it is started "
-        "anew.",
+        "anew. While it alone could lead a partition that has other replicas it is not forgotten (INVALID_REQUEST).",
     ),
     ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
     ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),

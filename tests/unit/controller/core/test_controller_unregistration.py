@@ -34,8 +34,17 @@ def test_a_fenced_one_has_left_already() -> None:
     assert set(image.nodes) == {2, 3}
 
 
+def test_one_that_is_there_and_alone_has_what_others_shall_have_is_not_forgotten() -> None:
+    with pytest.raises(
+        KafkaError, match=r"broker 1 is there, .* could lead 1 partitions such as t-0: wait"
+    ) as caught:
+        unregister_node(cluster((1, 2), (1,), 1), UnregisterBrokerRequest(node_id=1))
+    assert caught.value.code is ErrorCode.invalid_request
+
+
 def test_what_another_has_a_copy_of_it_does_not_lead_when_it_comes_again_for_it_may_have_nothing() -> None:
-    image = unregistered(cluster((1, 2), (1,), 1), 1)
+    image = cluster((1, 2), (1,), 1)
+    image = unregistered(after(image, fence_node(image, 1)), 1)
     assert state(image) == (NO_LEADER, 6, 1, [])
     image = after(image, register_node(image, node(1)))
     assert state(image)[0] == NO_LEADER
