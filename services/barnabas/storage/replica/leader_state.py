@@ -207,9 +207,12 @@ class LeaderState:
     def low_watermark(self, log_start_offset: int, eligible: Mapping[int, int]) -> int:
         """Before which offset nobody has records who may come to lead; this replica's log begins at
         `log_start_offset`. -1 while it is not known of all.
+
+        Who is not there gets in sync before it leads, and hears by then where the log begins; but the controller may
+        elect one that is eligible (KIP-966) as it comes back, with what it has.
         """
-        alive = self._followers.keys() & eligible.keys() - self._offline
-        others = (self._followers[node].log_start_offset for node in alive)
+        candidates = eligible.keys() - self._offline | set(self._record.eligible_leader_replicas)
+        others = (self._followers[node].log_start_offset for node in self._followers.keys() & candidates)
         return min(log_start_offset, min(others, default=log_start_offset))
 
     # -- followers -----------------------------------------------------------------------------------------------

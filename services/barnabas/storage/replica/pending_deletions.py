@@ -1,7 +1,8 @@
 """Deletions of records that wait until no replica has the records that may come to lead (KIP-107).
 
-Else the next leader might show them again. A replica whose node is fenced or about to stop is not waited for: it hears
-where the log begins before it is in sync again.
+Else the next leader might show them again. A replica whose node is fenced or about to stop is not waited for, as it
+hears where the log begins before it is in sync again; unless it is eligible (KIP-966), for then it may be elected with
+what it has as soon as its node is back.
 """
 
 from __future__ import annotations

@@ -323,6 +323,23 @@ def test_the_low_watermark_waits_for_all_that_may_come_to_lead() -> None:
     assert leader.low_watermark(4, EPOCHS) == 4
 
 
+def test_the_low_watermark_waits_for_who_is_eligible_even_while_it_is_away() -> None:
+    leader = leading((1, 2), needed=2)
+    fetch(leader, 2, 5, end=5, start=2)
+    fetch(leader, 3, 5, end=5, start=6)
+    away = record((1,), partition_epoch=1)
+    away.eligible_leader_replicas.append(2)
+    leader.on_record(away)
+    assert leader.low_watermark(4, {1: 10, 3: 30}) == 2
+    broken = record((1,), partition_epoch=2)
+    broken.eligible_leader_replicas.append(2)
+    broken.offline_replicas.append(2)
+    leader.on_record(broken)  # its next process may find its disk mended
+    assert leader.low_watermark(4, {1: 10, 3: 30}) == 2
+    leader.on_record(record((1, 3), partition_epoch=3))
+    assert leader.low_watermark(4, {1: 10, 3: 30}) == 4
+
+
 def test_one_that_was_replaced_is_refused_and_not_proposed() -> None:
     leader = leading((LEADER,))
     assert fetch(leader, 2, 5, end=5)

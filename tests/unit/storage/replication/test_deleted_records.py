@@ -85,6 +85,17 @@ async def test_who_is_fenced_or_no_replica_any_more_is_not_waited_for(node: Stor
     assert await task == (0, 1)
 
 
+async def test_who_is_eligible_is_waited_for_though_it_is_fenced(node: StorageHarness) -> None:
+    topic_id = await filled(node)
+    node.apply(node_record(2, EPOCHS[2], fenced=True), node_record(3, EPOCHS[3], fenced=True))
+    change(node, topic_id, isr=(1,), eligible_leader_replicas=(2,))
+    handler = DeleteRecordsHandler(node.replicas)
+    assert await delete(handler, topic_id, 1, timeout_ms=20) == (ErrorCode.request_timed_out, -1)
+    task = await deleting(node, topic_id, 1)
+    change(node, topic_id, isr=(1,), eligible_leader_replicas=())
+    assert await task == (0, 1)
+
+
 async def test_a_leader_that_steps_down_says_so(node: StorageHarness) -> None:
     topic_id = await filled(node)
     task = await deleting(node, topic_id, 1)
