@@ -183,7 +183,8 @@ def _replica_gauges(replicas: Sequence[Replica], node_id: int) -> Iterator[Metri
     # By the metadata, as in Kafka: a leader whose own disk failed counts its partitions as under-replicated.
     led = [each for each in replicas if each.record.leader == node_id]
     in_sync = [(each, len(each.record.isr) - each.is_offline) for each in led]
-    assigned = {each: len(each.record.replicas) for each in led}
+    # Replicas that a reassignment is adding are not missed before it ends.
+    assigned = {each: len(each.record.replicas) - len(each.record.adding_replicas) for each in led}
     needed = {each: min(each.settings.min_insync_replicas, assigned[each]) for each in led}
     for name, text, value in (
         ("leadercount", "Partitions that this node leads", sum(each.is_leader for each in replicas)),

@@ -112,6 +112,17 @@ async def test_replicas_that_are_away(node: StorageHarness) -> None:
     assert (shown(f"{REPLICAS}isrshrinks_total"), shown(f"{REPLICAS}isrexpands_total")) == (2, 1)
 
 
+async def test_replicas_that_are_being_added_are_not_missed(node: StorageHarness) -> None:
+    shown, topic = Shown(node), uuid.uuid4()
+    growing = topic_records("events", topic, replicas=(1, 2, 3))
+    growing[0].partition.adding_replicas[:] = [2, 3]
+    growing[0].partition.isr[:] = [1]
+    node.apply(*growing, topic_config("events", min_insync_replicas="2"))
+    await node.until_open()
+    for name in ("underreplicatedpartitions", "atminisrpartitioncount", "underminisrpartitioncount"):
+        assert shown(REPLICAS + name) == 0
+
+
 async def test_reassignments_and_refused_changes_of_the_isr(node: StorageHarness) -> None:
     shown, topic = Shown(node), uuid.uuid4()
     node.apply(*topic_records("events", topic, replicas=(1, 2)))

@@ -124,8 +124,11 @@ class PartitionChange:
             self._eligible = candidates
 
     def _needed(self) -> int:
-        """How many have to be in sync for the leader to commit anything; no leader reckons with fewer."""
-        count = len(self.replicas)
+        """How many have to be in sync for the leader to commit anything; no leader reckons with fewer.
+
+        Those that are being added are not missed yet: a partition that grows is written to as before.
+        """
+        count = len(self.replicas) - len(self.adding)
         return 1 if count == 1 else min(self.terms.min_in_sync(), count)
 
     def _clean_leader(self) -> int:

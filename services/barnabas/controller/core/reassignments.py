@@ -93,7 +93,10 @@ def _check(
 
 def _begun(known: PartitionRecord, target: list[int], terms: ElectionTerms) -> PartitionRecord:
     """The partition on its way to `target`, or there already; `known` itself when nothing changes."""
-    removing = sorted(set(known.replicas) - set(target))
+    # What an earlier reassignment was adding, and nobody has reason to count on, goes at once as if that were given up.
+    relied_on = {*known.isr, *known.eligible_leader_replicas, *known.last_known_eligible_leader_replicas}
+    given_up = set(known.adding_replicas) - set(target) - relied_on
+    removing = sorted(set(known.replicas) - set(target) - given_up)
     adding = sorted(set(target) - set(known.replicas))
     # Those that an earlier reassignment was adding and this one wants as well are still to come.
     adding += [replica for replica in known.adding_replicas if replica in target and replica not in known.isr]

@@ -180,8 +180,11 @@ class LeaderState:
 
     @property
     def needed(self) -> int:
-        """How many have to be; a topic with fewer replicas than the setting asks for needs all of them."""
-        return min(self._min_insync_replicas, len(self._record.replicas))
+        """How many have to be; a topic with fewer replicas than the setting asks for needs all of them.
+
+        Those that a reassignment is adding come to be in sync by its end, and count from then on.
+        """
+        return min(self._min_insync_replicas, len(self._record.replicas) - len(self._record.adding_replicas))
 
     @property
     def _maximal(self) -> frozenset[int]:

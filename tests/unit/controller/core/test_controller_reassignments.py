@@ -184,6 +184,16 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 targets = st.lists(st.sampled_from(NODES), min_size=1, max_size=4, unique=True)
 
 
+def test_what_was_being_added_and_is_not_wanted_any_more_goes_at_once() -> None:
+    image, _ = in_sync(begun(cluster((1,)), [1, 2, 3]), 1, 2)
+    assert state(image) == ([1, 2, 3], [2, 3], [], [1, 2])
+    # The second has everything by now, and stays until the end.
+    image = begun(image, [1, 4])
+    assert state(image) == ([1, 4, 2], [4], [2], [1, 2])
+    image, _ = in_sync(image, 1, 2, 4)
+    assert state(image) == ([1, 4], [], [], [1, 4])
+
+
 @given(st.lists(targets, min_size=1, max_size=4), st.data())
 def test_after_any_moves_the_last_one_holds(moves: list[list[int]], data: st.DataObject) -> None:
     image = cluster((1, 2, 3))

@@ -70,6 +70,38 @@ def test_who_leaves_when_too_few_remain_is_eligible() -> None:
     assert state(after_node_left(partition(1, [1, 2]), 2, terms(1))) == (1, [1], [2], [])
 
 
+def moving(
+    leader: int, isr: Sequence[int], *, adding: Sequence[int], removing: Sequence[int]
+) -> PartitionRecord:
+    record = partition(leader, isr, replicas=(1, 2, 3))
+    record.adding_replicas[:], record.removing_replicas[:] = adding, removing
+    return record
+
+
+def test_replicas_that_are_being_added_need_not_be_in_sync() -> None:
+    # The leader committed alone before the reassignment and goes on so: who leaves may lack what follows.
+    growing = moving(1, [1, 2], adding=[2, 3], removing=[])
+    assert state(after_node_left(growing, 2, terms(1, 3))) == (1, [1], [], [])
+    one_more = moving(1, [1, 2], adding=[3], removing=[])
+    assert state(after_node_left(one_more, 2, terms(1, 3))) == (1, [1], [2], [])
+
+
+@pytest.mark.parametrize(
+    ("adding", "removing", "replicas", "isr"),
+    [([2, 3], [], [1, 2, 3], [1, 2, 3]), ([3], [1, 2], [3], [3]), ([2, 3], [1], [2, 3], [2, 3])],
+)
+def test_once_a_reassignment_ends_all_its_replicas_count_and_enough_are_in_sync(
+    adding: list[int], removing: list[int], replicas: list[int], isr: list[int]
+) -> None:
+    change = PartitionChange(moving(1, [1], adding=adding, removing=removing), terms(1, 2, 3))
+    change.isr = [1, 2, 3]
+    after = change.build()
+    assert after is not None
+    assert (after.replicas[:], after.adding_replicas[:], after.isr[:]) == (replicas, [], isr)
+    assert not after.eligible_leader_replicas
+    assert len(isr) >= min(2, len(replicas))
+
+
 def test_the_eligible_are_forgotten_once_enough_are_in_sync_again() -> None:
     change = PartitionChange(partition(1, [1], [2, 3]), terms(1, 2, 3))
     change.isr = [1, 2]

@@ -309,6 +309,20 @@ def test_one_that_cannot_use_its_log_is_not_waited_for_nor_proposed() -> None:
     assert leader.expand(2, high_watermark=8, eligible=EPOCHS) == Proposal(0, 2, ((1, 10), (2, 20)))
 
 
+def test_replicas_that_are_being_added_need_not_be_in_sync() -> None:
+    alone = PartitionRecord(leader=LEADER, replicas=[LEADER], isr=[LEADER])
+    leader = LeaderState(LEADER, alone, log_end_offset=5, min_insync_replicas=2, now_ms=0.0)
+    assert (leader.is_short, leader.needed) == (False, 1)
+    growing = record((LEADER,), partition_epoch=1)
+    growing.adding_replicas[:] = FOLLOWERS
+    leader.on_record(growing)
+    assert (leader.is_short, leader.needed, leader.replicated(8)) == (False, 1, 8)
+    leader.on_record(record(NODES, partition_epoch=2))
+    assert (leader.is_short, leader.needed) == (False, 2)
+    leader.on_record(record((LEADER,), partition_epoch=3))
+    assert leader.is_short
+
+
 def test_the_low_watermark_waits_for_all_that_may_come_to_lead() -> None:
     leader = leading((1, 2))
     assert leader.low_watermark(4, EPOCHS) == UNKNOWN_OFFSET
