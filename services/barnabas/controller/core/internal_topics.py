@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.controller.core.decision import NOT_SET, ClusterDefaults, Decision
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.messages.controller_pb2 import AlterPartitionReassignmentsRequest, PartitionReassignment
-from barnabas.messages.metadata_pb2 import NodeRecord, PartitionRecord
+from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, NO_LEADER, MetadataImage
 
 REPLICAS: Final = 3
 """What Kafka's offsets.topic.replication.factor and transaction.state.log.replication.factor are by default."""
 
-Grown = tuple[PartitionReassignment, ...]
-"""Partitions that get further replicas, each with all that it is to have."""
+
+class Growth(NamedTuple):
+    """What a look at the internal topics led to. Each wish names all replicas that its partition is to have."""
+
+    begun: tuple[PartitionReassignment, ...]
+    refused: tuple[tuple[PartitionReassignment, str], ...]
+    """With the reason: nothing came of it."""
 
 
 def internal_replication_factor(image: MetadataImage, name: str, defaults: ClusterDefaults) -> int:
@@ -30,39 +35,64 @@ def internal_replication_factor(image: MetadataImage, name: str, defaults: Clust
     return min(REPLICAS, max(len(_takers(image)), 1)) if chosen == NOT_SET else chosen
 
 
-def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: int) -> Decision[Grown]:
+def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: int) -> Decision[Growth]:
     """Begin to add replicas where partitions of internal topics have fewer than they should, to `most` at a time.
 
-    Nothing is moved or removed, the order of the replicas stays, and so does who leads. A partition that nobody leads,
-    or that is being reassigned, is left alone. One whose new replicas wait for a node that is away takes up no place.
+    A replica whose node was unregistered is none any more: another one takes its place. Nothing else is moved or
+    removed, the order of the replicas stays, and so does who leads. A partition that nobody leads, or that is being
+    reassigned, is left alone, unless a node that it is to get was unregistered: that would never end. One whose new
+    replicas wait for a node that is away takes up no place, nor does one for which nothing can be begun.
     """
     takers = _takers(image)
     growing = 0
-    short: list[tuple[str, PartitionRecord]] = []
+    short: list[tuple[str, PartitionRecord, list[int]]] = []
     held: Counter[int] = Counter()
     for name in sorted(INTERNAL_TOPICS):
         topic = image.topics.get(name)
+        may_grow = _chosen(name, defaults) == NOT_SET
         for partition in () if topic is None else topic.partitions:
             held.update(partition.replicas)
-            if partition.adding_replicas or partition.removing_replicas:
+            kept = _kept(image, partition)
+            if _is_moving(image, partition):
                 growing += partition.leader != NO_LEADER and takers.keys() >= set(partition.adding_replicas)
             elif (
-                len(partition.replicas) < REPLICAS
+                may_grow
+                and 0 < len(kept) < REPLICAS
                 and partition.leader != NO_LEADER
-                and _chosen(name, defaults) == NOT_SET
-                and takers.keys() - set(partition.replicas)
+                and takers.keys() - kept
             ):
-                short.append((name, partition))
-    wanted = [
-        PartitionReassignment(
-            topic=name,
-            partition=partition.partition,
-            replicas=_with_more(image.nodes, takers.values(), partition.replicas, held),
-        )
-        for name, partition in short[: max(most - growing, 0)]
+                short.append((name, partition, kept))
+    records: list[MetadataRecord] = []
+    begun: list[PartitionReassignment] = []
+    refused: list[tuple[PartitionReassignment, str]] = []
+    for name, partition, kept in short:
+        if len(begun) + growing >= most:
+            break
+        added = _further(image.nodes, takers.values(), kept, held)
+        wish = PartitionReassignment(topic=name, partition=partition.partition, replicas=[*kept, *added])
+        request = AlterPartitionReassignmentsRequest(partitions=[wish], allow_replication_factor_change=True)
+        decision = alter_partition_reassignments(image, request)
+        (result,) = decision.response.results
+        if result.error_code:
+            refused.append((wish, result.error_message))
+            continue
+        held.update(added)
+        records += decision.records
+        begun.append(wish)
+    return Decision(tuple(records), Growth(tuple(begun), tuple(refused)))
+
+
+def _is_moving(image: MetadataImage, partition: PartitionRecord) -> bool:
+    """Whether it is being reassigned, and that can end."""
+    adding = partition.adding_replicas
+    return bool(adding or partition.removing_replicas) and all(node in image.nodes for node in adding)
+
+
+def _kept(image: MetadataImage, partition: PartitionRecord) -> list[int]:
+    """The replicas that are to stay: not those that are on their way out, nor those of nodes that were unregistered."""
+    return [
+        node for node in partition.replicas if node in image.nodes and node not in partition.removing_replicas
     ]
-    request = AlterPartitionReassignmentsRequest(partitions=wanted, allow_replication_factor_change=True)
-    return Decision(alter_partition_reassignments(image, request).records, tuple(wanted))
 
 
 def _chosen(name: str, defaults: ClusterDefaults) -> int:
@@ -75,18 +105,18 @@ def _takers(image: MetadataImage) -> dict[int, NodeRecord]:
     return {node.node_id: node for node in image.live_nodes() if not node.stopping}
 
 
-def _with_more(
-    nodes: Mapping[int, NodeRecord], takers: Iterable[NodeRecord], replicas: Iterable[int], held: Counter[int]
+def _further(
+    nodes: Mapping[int, NodeRecord], takers: Iterable[NodeRecord], kept: Iterable[int], held: Counter[int]
 ) -> list[int]:
-    """`replicas`, then new ones: in racks that the partition is not in yet where there are such, then on the nodes that
-    hold the fewest, which `held` counts and is told of."""
-    chosen = list(replicas)
-    racks = {nodes[each].rack for each in chosen if each in nodes}
+    """New replicas besides those that are `kept`: in racks that the partition is not in yet where there are such, then
+    on the nodes that hold the fewest, which `held` counts."""
+    chosen = list(kept)
+    count = len(chosen)
+    racks = {nodes[each].rack for each in chosen}
     free = [node for node in takers if node.node_id not in chosen]
     while free and len(chosen) < REPLICAS:
         best = min(free, key=lambda node: (node.rack in racks, held[node.node_id], node.node_id))
         free.remove(best)
         chosen.append(best.node_id)
         racks.add(best.rack)
-        held[best.node_id] += 1
-    return chosen
+    return chosen[count:]

@@ -10,16 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.controller.core import internal_topics
 from barnabas.controller.core.decision import ClusterDefaults, Decision
 from barnabas.controller.core.in_sync import alter_partitions
-from barnabas.controller.core.internal_topics import Grown, grow_internal_topics
+from barnabas.controller.core.internal_topics import grow_internal_topics
 from barnabas.controller.core.nodes import fence_node, hand_over, register_node
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.controller.core.topics import create_topics
+from barnabas.controller.core.unregistration import unregister_node
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
+from barnabas.metadata.image import (
+    GROUP_METADATA_TOPIC,
+    NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
+    MetadataImage,
+)
 
 PARTITIONS = 6
 MOST = 4
@@ -51,19 +58,21 @@ def created(
 
 def grown(
     image: MetadataImage, defaults: ClusterDefaults = DEFAULTS, most: int = MOST
-) -> tuple[MetadataImage, Grown]:
+) -> tuple[MetadataImage, tuple[pb.PartitionReassignment, ...]]:
     decision = grow_internal_topics(image, defaults, most)
-    assert len(decision.records) == len(decision.response)
-    return after(image, decision), decision.response
+    assert len(decision.records) == len(decision.response.begun)
+    assert not decision.response.refused
+    return after(image, decision), decision.response.begun
 
 
-def copied(image: MetadataImage) -> MetadataImage:
-    """All replicas that are being added come to be in sync."""
+def copied(image: MetadataImage, without: int = NO_LEADER) -> MetadataImage:
+    """All replicas that are being added come to be in sync; those of a node that is not there do not."""
     for partition in image.topics[GROUP_METADATA_TOPIC].partitions:
         if partition.adding_replicas:
             isr = [
                 pb.IsrMember(node_id=each, broker_epoch=image.nodes[each].node_epoch)
                 for each in partition.replicas
+                if each != without
             ]
             proposal = pb.IsrProposal(
                 topic_id=partition.topic_id,
@@ -196,6 +205,64 @@ def test_a_reassignment_of_somebody_else_is_left_alone_and_counts() -> None:
     image = after(image, alter_partition_reassignments(image, request))
     _, begun = grown(image)
     assert [each.partition for each in begun] == [1, 2, 3]
+
+
+def forgotten(image: MetadataImage, *node_ids: int) -> MetadataImage:
+    """The nodes are gone, and unregistered."""
+    for node_id in node_ids:
+        image = after(image, fence_node(image, node_id))
+        image = after(image, unregister_node(image, pb.UnregisterBrokerRequest(node_id=node_id)))
+    return image
+
+
+def test_a_replica_whose_node_was_unregistered_is_replaced() -> None:
+    image, _ = created(joined(MetadataImage(), 1, 2))
+    image = forgotten(image, 2)
+    assert grown(image, most=PARTITIONS)[1] == ()  # nobody is there to take over
+    image, begun = grown(joined(image, 3, 4), most=PARTITIONS)
+    assert len(begun) == PARTITIONS
+    for partition in partitions_of(image):
+        assert sorted(partition.replicas) == [1, 2, 3, 4]
+        assert (list(partition.adding_replicas), list(partition.removing_replicas)) == ([3, 4], [2])
+    image = copied(image, without=2)
+    assert {frozenset(each.replicas) for each in partitions_of(image)} == {frozenset((1, 3, 4))}
+    assert grown(image)[1] == ()
+
+
+def test_one_of_three_is_replaced_too() -> None:
+    image, _ = created(joined(MetadataImage(), 1, 2, 3))
+    image = copied(grown(joined(forgotten(image, 3), 4), most=PARTITIONS)[0], without=3)
+    assert {frozenset(each.replicas) for each in partitions_of(image)} == {frozenset((1, 2, 4))}
+
+
+def test_growth_towards_a_node_that_was_unregistered_goes_elsewhere() -> None:
+    image, _ = created(joined(MetadataImage(), 1))
+    image, _ = grown(joined(image, 2), most=PARTITIONS)
+    image = forgotten(image, 2)
+    assert grown(image)[1] == ()
+    image, begun = grown(joined(image, 3), most=PARTITIONS)
+    assert len(begun) == PARTITIONS
+    assert {tuple(each.replicas) for each in partitions_of(image)} == {(1, 3)}
+    image = copied(image)
+    assert {tuple(each.isr) for each in partitions_of(image)} == {(1, 3)}
+
+
+def test_what_is_refused_is_told_as_that_and_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_the_first(
+        image: MetadataImage, request: pb.AlterPartitionReassignmentsRequest
+    ) -> Decision[pb.AlterPartitionReassignmentsResponse]:
+        if request.partitions[0].partition >= 2:
+            return alter_partition_reassignments(image, request)
+        result = pb.ResourceResult(error_code=ErrorCode.invalid_replica_assignment, error_message="no")
+        return Decision((), pb.AlterPartitionReassignmentsResponse(results=[result]))
+
+    monkeypatch.setattr(internal_topics, "alter_partition_reassignments", refuse_the_first)
+    image, _ = created(joined(MetadataImage(), 1))
+    decision = grow_internal_topics(joined(image, 2, 3), DEFAULTS, MOST)
+    assert [each.partition for each in decision.response.begun] == [2, 3, 4, 5]
+    assert len(decision.records) == MOST
+    refused = [(wish.topic, wish.partition, reason) for wish, reason in decision.response.refused]
+    assert refused == [(GROUP_METADATA_TOPIC, 0, "no"), (GROUP_METADATA_TOPIC, 1, "no")]
 
 
 def test_topics_of_users_stay_as_they_are() -> None:
