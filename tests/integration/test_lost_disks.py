@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from test_kill_and_restart import PARTITIONS, WAIT_SECONDS, SteadyProducer, assert_exactly_once, read_all
 from test_replicas import NODES, SETTINGS, make_replicated, wait_until_in_sync
 
+from barnabas.kernel.files import SystemFiles
+from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, read_offsets
+
 pytestmark = pytest.mark.integration
+
+GONE = "a partition had records and is gone"
+"""What a node says at its start."""
 
 
 def partitions_of(cluster: Any, topic: str) -> dict[int, Any]:
@@ -38,6 +49,36 @@ def wait_until_led(cluster: Any, topic: str, count: int) -> None:
             return
         assert time.monotonic() < deadline, f"{len(led)} of {len(found)} partitions are led"
         time.sleep(0.1)
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@contextmanager
+def starting(cluster: Any, name: str, said: str) -> Iterator[None]:
+    """The service is starting, while another is down, and has `said` so in its log; at the end all are ready."""
+    with ThreadPoolExecutor(1) as pool:
+        ready = pool.submit(cluster.start_service, name)
+        wait_until(lambda: said in cluster.log(), f"{name} did not say {said!r}")
+        yield
+        ready.result(WAIT_SECONDS)
+
+
+def make_pair(cluster: Any, **config: str) -> Path:
+    """A partition with fifty records on both nodes, of which the second's checkpoint knows; its directory there."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    topic = NewTopic("pair", 1, replica_assignment=[[2, 1]], config=config)
+    admin.create_topics([topic])["pair"].result(WAIT_SECONDS)
+    wait_for(cluster, "pair", lambda part: len(part.isrs) == 2)
+    cluster.produce("pair", [str(number) for number in range(50)])
+    node: Path = cluster.data_dir / "node-2"
+    written = str(node / HIGH_WATERMARK_FILE)
+    wait_until(lambda: read_offsets(SystemFiles(), written).get(("pair", 0)) == 50, "no checkpoint")
+    return node / "pair-0"
 
 
 def test_a_leader_whose_disk_fails_is_followed_by_another(make_cluster: Callable[..., Any]) -> None:
@@ -97,6 +138,62 @@ def test_what_was_acknowledged_outlives_the_disk_of_the_last_leader(make_cluster
     shutil.rmtree(cluster.data_dir / f"node-{NODES}")
     cluster.start()
     wait_until_in_sync(cluster, topic)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
+def test_a_node_without_a_partition_that_it_led_does_not_lead_it_after_a_stop(
+    make_cluster: Callable[..., Any],
+) -> None:
+    cluster = make_cluster(nodes=2)
+    partition = make_pair(cluster, **{"min.insync.replicas": "2"})
+    cluster.stop_service("broker-1")
+    cluster.stop_service("broker-2")
+    shutil.rmtree(partition)
+    with starting(cluster, "broker-2", GONE):
+        cluster.start_service("broker-1")
+    wait_for(cluster, "pair", lambda part: len(part.isrs) == 2)
+    assert len(cluster.wait_for_records("pair", 50)) == 50
+
+
+def test_a_node_without_a_partition_that_it_led_waits_for_a_choice_after_a_kill(
+    make_cluster: Callable[..., Any],
+) -> None:
+    """It was the only one in sync, and is the leader that was known last."""
+    cluster = make_cluster(nodes=2)
+    partition = make_pair(cluster)
+    cluster.stop_service("broker-1", kill=True)
+    second = SimpleNamespace(bootstrap=f"127.0.0.1:{cluster.port + 1}")
+    wait_for(second, "pair", lambda part: part.isrs == [2])
+    cluster.stop_service("broker-2", kill=True)
+    shutil.rmtree(partition)
+    with starting(cluster, "broker-2", "so this node does not lead it"):
+        cluster.start_service("broker-1")
+    wait_for(cluster, "pair", lambda part: part.leader == -1)
+    cluster.kill_and_wait("broker-2")
+    wait_until(lambda: cluster.log().count(GONE) == 2, "it did not miss it again")
+    wait_for(cluster, "pair", lambda part: part.leader == -1)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    here = TopicPartition("pair", 0)
+    assert admin.elect_leaders(ElectionType.UNCLEAN, [here]).result(WAIT_SECONDS)[here] is None
+    wait_for(cluster, "pair", lambda part: part.leader == 1 and len(part.isrs) == 2)
+    assert len(cluster.wait_for_records("pair", 50)) == 50
+
+
+def test_a_cluster_that_is_killed_again_and_again_loses_nothing_acknowledged(
+    make_cluster: Callable[..., Any],
+) -> None:
+    cluster = make_cluster(nodes=NODES)
+    topic = make_replicated(cluster, "storm")
+    wait_until_in_sync(cluster, topic)
+    with SteadyProducer(cluster.bootstrap, topic, **SETTINGS) as producer:
+        for is_one_down in (False, True):
+            producer.wait_for_more(200)
+            if is_one_down:
+                cluster.stop_service(f"broker-{NODES}", kill=True)
+            cluster.kill_supervisor()
+            cluster.start()
+            producer.wait_for_more(50)
+        wait_until_in_sync(cluster, topic)
     assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints import clean_shutdown
 from barnabas.log.checkpoints.checkpoint_file import (
@@ -41,6 +39,7 @@ from barnabas.log.checkpoints.stray import (
     write_facts,
 )
 from barnabas.log.config import LogConfig
+from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.partition_log import PartitionLog
@@ -50,7 +49,6 @@ from barnabas.log.small_files import is_directory, sync_file_system
 
 logger = get_logger("log.directory")
 
-LOCK_FILE = ".lock"
 DELETE_SUFFIX = "-delete"
 CLOSING_THREADS = 16
 """Logs that are closed at once. Closing is waiting for syncs, and one commit of a journal serves all that wait."""
@@ -84,6 +82,8 @@ class LogDirectory:
         """As they were when the directory was opened; the replicas take them from here."""
         self.log_start_offsets = read_offsets(self._files, self._file(LOG_START_OFFSET_FILE))
         self.cleaner_offsets = read_offsets(self._files, self._file(CLEANER_OFFSET_FILE))
+        self.missing: set[PartitionKey] = set()
+        """Partitions that had records when the checkpoints were written, and have no directory any more."""
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
         """Of what this process has begun to open; the others are as they were found."""
@@ -117,7 +117,7 @@ class LogDirectory:
         try:
             files.makedirs(path)
             check_meta_properties(files, path, cluster_id, node_id)
-            lock_fd = _take_lock(files, path)
+            lock_fd = take_lock(files, path)
         except OSError as error:
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
         try:
@@ -162,12 +162,13 @@ class LogDirectory:
             key = parse_directory_name(name)
             if key is not None:
                 found[key] = read_topic_id(self._files, self._file(name))
-        # What a crash came before: a deletion whose checkpoints were not written any more. A proper stop wrote them.
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
-            if self.closed_under is not None and self.recovery_points.get(key, 0) > 0:
-                logger.error("a partition with records is gone from here", partition=f"{key[0]}-{key[1]}")
-                self.closed_under = clean_shutdown.UNKNOWN_BROKER_EPOCH
-            self._drop_checkpoints(key)
+            if max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0:
+                self.missing.add(key)  # or a crash came between its deletion and the checkpoints
+            else:
+                self._drop_checkpoints(key)
+        if self.missing and self.was_clean:
+            self.closed_under = clean_shutdown.UNKNOWN_BROKER_EPOCH
         self._identified = {
             key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs
         }
@@ -192,9 +193,7 @@ class LogDirectory:
             if present.topic_id != topic_id:
                 raise LogStoreError(f"{present.directory} is open under topic id {present.topic_id}")
             return present
-        if key in self._outdated:
-            # What is appended from here on must not inherit a recovery point that says its data is safe.
-            self.write_checkpoints()
+        self._forget_outdated(key)
         # What this process has opened before, or failed to, was closed properly only if `close_partition` did it.
         is_clean = self._closed_properly.get(key, self.was_clean)
         self._closed_properly[key] = False
@@ -234,6 +233,15 @@ class LogDirectory:
                 raise
         return log
 
+    def _forget_outdated(self, key: PartitionKey) -> None:
+        """What is appended from here on must not inherit a recovery point that says its data is safe."""
+        with storage_errors(self.path):
+            if key in self.missing and not is_directory(self._files, self._file(directory_name(*key))):
+                self.forget_missing([key])
+        self.missing.discard(key)
+        if key in self._outdated:
+            self.write_checkpoints()
+
     def close_partition(self, topic: str, partition: int) -> None:
         """Close one partition's log, which may be opened again, also when this raises KAFKA_STORAGE_ERROR."""
         key = (topic, partition)
@@ -264,6 +272,7 @@ class LogDirectory:
             try:
                 self._files.rename(self._file(name), marked)
             except FileNotFoundError:
+                self.forget_missing([key])
                 return
         # First, for on a full disk this makes the room for the checkpoints. What cannot be removed now goes when the
         # directory is opened next.
@@ -285,6 +294,12 @@ class LogDirectory:
                 partition=f"{key[0]}-{key[1]}",
                 reason=error.message,
             )
+
+    def forget_missing(self, keys: Iterable[PartitionKey]) -> None:
+        """Of these partitions nothing is missing, or nobody asks for it; the checkpoints written next say so."""
+        for key in self.missing.intersection(keys):
+            self.missing.discard(key)
+            self._drop_checkpoints(key)
 
     def _drop_checkpoints(self, key: PartitionKey) -> bool:
         """Returns whether there were any."""
@@ -482,16 +497,3 @@ def _close_log(log: PartitionLog) -> KafkaError | None:
     except KafkaError as error:
         return error
     return None
-
-
-def _take_lock(files: Files, path: str) -> int:
-    """Hold the directory until the descriptor is closed, or the process ends in whatever way."""
-    fd = files.open(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        files.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        files.close(fd)
-        raise LogStoreError(
-            f"{path} is in use by another process; stop it or give this one its own"
-        ) from None
-    return fd

@@ -17,6 +17,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.small_files import SyncError
 from barnabas.storage import limits
+from barnabas.storage.directories.log_directories import LogLost
 
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica
@@ -25,8 +26,12 @@ log = get_logger("storage.failed_openings")
 
 
 def is_for_now(error: Exception) -> bool:
-    """Whether what could not be opened for this reason may be opened later: the disk refused, and left all in place."""
+    """Whether what could not be opened for this reason may be opened later: the disk refused, and left all in place; or
+    it is gone, and may be brought back, or another replica comes to lead.
+    """
     cause = error.__cause__
+    if isinstance(error, LogLost):
+        return True
     return isinstance(error, KafkaError) and isinstance(cause, OSError) and not isinstance(cause, SyncError)
 
 

@@ -39,6 +39,17 @@ PartitionKey = tuple[str, int]
 """(topic, partition): what a directory and a checkpoint line are named for."""
 
 
+class LogLost(KafkaError):
+    """A log that others copy had records, and is not on disk: begun anew it would have them drop what they have."""
+
+    def __init__(self, partition: str) -> None:
+        super().__init__(
+            ErrorCode.kafka_storage_error,
+            f"the directory of {partition} had records and is gone, so this node does not lead it. Bring it back, or "
+            "have another replica lead (kafka-leader-election --election-type unclean)",
+        )
+
+
 class DirectoryOffline(KafkaError):
     """The partition's log directory could not be read when the node started; it has been said why."""
 
@@ -103,6 +114,8 @@ class LogDirectories:
         """Places by path."""
         self._claims: Counter[PartitionKey] = Counter()
         self._strays: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
+        self._missing: set[PartitionKey] = set()
+        """Partitions whose records are gone from where the checkpoints name them, until they are begun anew."""
         self.found: list[FoundPartition] = []
         """The partitions that were on disk when the directories were opened."""
         self.offline: set[str] = set()
@@ -148,6 +161,7 @@ class LogDirectories:
                     continue
                 directories._add_found(directory, on_disk, strays)
             directories._leave_out(failed)
+            directories._find_missing()
             stack.pop_all()
         return directories
 
@@ -181,6 +195,15 @@ class LogDirectories:
             directory.abandon()
         for path, reason in failed.items():
             log.error("a log directory is offline until the next start", log_dir=path, reason=reason)
+
+    def _find_missing(self) -> None:
+        """What checkpoints name with records and no directory has, not even set aside."""
+        aside = {(facts.topic, stray.partition) for stray, (_, facts) in self._strays.items()}
+        for directory in self._directories:
+            directory.forget_missing({*self._places, *aside})
+            self._missing |= directory.missing
+        for topic, index in sorted(self._missing):
+            log.error("a partition had records and is gone", partition=f"{topic}-{index}")
 
     @property
     def ids(self) -> list[bytes]:
@@ -227,6 +250,8 @@ class LogDirectories:
         key = (topic, index)
         with self._lock:
             self._claims[key] += 1
+            if is_new:
+                self._missing.discard(key)  # that was another topic of this name
             if key not in self._places:
                 held = self._strays.get(StrayKey(topic_id, index))
                 if held is None and self.offline and not is_new:
@@ -242,6 +267,11 @@ class LogDirectories:
             self._claims[key] -= 1
             if not self._claims[key]:
                 del self._claims[key]
+
+    def forget_unclaimed(self) -> None:
+        """The metadata are known: what is missing of partitions that they do not give to this node nobody asks for."""
+        with self._lock:
+            self._missing.intersection_update(self._claims)
 
     def _free(self, key: PartitionKey) -> None:
         """What was at the place is gone."""
@@ -296,20 +326,33 @@ class LogDirectories:
         return True
 
     def open_partition(
-        self, path: str, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig
+        self,
+        path: str,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        may_begin_anew: bool = True,
     ) -> tuple[PartitionLog, int]:
         """The log of a partition whose home is `path`, opened or created, and its high watermark as it was last written
-        down.
+        down. One that had records and is gone is created only if it `may_begin_anew`.
 
-        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline among these.
+        Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline and LogLost among these.
         """
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
         self._take_back(directory, topic, StrayKey(topic_id, index))
+        if (topic, index) in self._missing and not may_begin_anew:
+            with storage_errors(path):
+                if not exists(self._files, os.path.join(path, directory_name(topic, index))):
+                    raise LogLost(f"{topic}-{index}")
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
+        with self._lock:
+            self._missing.discard((topic, index))
         return opened, directory.high_watermarks.get((topic, index), 0)
 
     def delete_partition(self, topic: str, index: int) -> None:
@@ -384,6 +427,7 @@ class LogDirectories:
         if directory is None:
             return  # it is offline
         try:
+            directory.forget_missing(directory.missing - self._missing)
             directory.write_checkpoints(self._own(directory, high_watermarks))
         except KafkaError as error:
             self._lines.error("cannot write checkpoints", path, log_dir=path, reason=error.message)
@@ -413,6 +457,7 @@ class LogDirectories:
         if directory is None:
             return  # it is offline
         try:
+            directory.forget_missing(directory.missing - self._missing)
             directory.close(self._own(directory, high_watermarks), broker_epoch=broker_epoch)
         except KafkaError as error:
             log.error("the next start recovers this", log_dir=path, reason=error.message)

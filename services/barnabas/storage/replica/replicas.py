@@ -24,7 +24,7 @@ from barnabas.log.errors import LogStoreError
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.effective import effective_broker_setting
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import NO_LEADER, MetadataImage
 from barnabas.metadata.validators import ConfigValue
 from barnabas.records.batch import Buffer
 from barnabas.storage import limits
@@ -207,6 +207,8 @@ class Replicas:
                 self._leave_absent(replica)
         self._on_topics_deleted(self.image.deleted_topics)
         self._update_all_settings()
+        if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
+            self._directories.forget_unclaimed()
 
     def _follow(self, topic_id: bytes, index: int, old: MetadataImage) -> None:
         """Have the partition if the metadata says so, and take the part in it that it gives to this node; `old` is what
@@ -421,8 +423,15 @@ class Replicas:
         if home != path:
             return Opened(replica, moved_to=home)
         record: PartitionRecord = replica.record
+        # Who led without what it had would have the others drop what they have, and who led last may lead again.
+        may_begin_anew = len(record.replicas) <= 1 or record.leader not in (self.node_id, NO_LEADER)
         found, high_watermark = self._directories.open_partition(
-            path, replica.topic, replica.index, topic_id, replica.settings.log
+            path,
+            replica.topic,
+            replica.index,
+            topic_id,
+            replica.settings.log,
+            may_begin_anew=may_begin_anew,
         )
         if record.leader == self.node_id:
             found.assign_epoch_start(record.leader_epoch)

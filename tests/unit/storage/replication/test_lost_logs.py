@@ -1,42 +1,214 @@
-"""A log that is not there is begun: the controller knows by the log directories who may lead (KIP-966)."""
+"""A log that is not there is begun (the controller knows who may lead, KIP-966), but for one that had records: its node
+leads nothing that others have a copy of.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import uuid
 from pathlib import Path
 
 import pytest
-from leader_and_followers import EPOCHS, node_record
-from storage_harness import batch, run_node, topic_records
+from leader_and_followers import EPOCHS, change, node_record
+from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.files import SystemFiles
+from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.metadata.image import NO_LEADER
+from barnabas.storage import limits
 
 TOPIC = uuid.UUID(int=7)
+KEY = ("events", 0)
 
 
-def records_of(replicas: tuple[int, ...], leader: int = 1, leader_epoch: int = 0) -> list[MetadataRecord]:
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REOPEN_SECONDS_MIN", 0.01)
+
+
+def records_of(
+    replicas: tuple[int, ...], leader: int = 1, leader_epoch: int = 0, topic_id: uuid.UUID = TOPIC
+) -> list[MetadataRecord]:
     nodes = [node_record(each, epoch) for each, epoch in EPOCHS.items()]
-    topic = topic_records("events", TOPIC, replicas=replicas, leader=leader, leader_epoch=leader_epoch)
+    topic = topic_records("events", topic_id, replicas=replicas, leader=leader, leader_epoch=leader_epoch)
     return [*nodes, *topic]
 
 
-@pytest.mark.parametrize("replicas", [(1,), (1, 2, 3)])
-@pytest.mark.parametrize("was_made", [False, True])
-async def test_a_log_that_is_not_there_is_led_as_the_metadata_say(
-    tmp_path: Path, replicas: tuple[int, ...], was_made: bool
+async def began_and_lost(
+    place: tuple[Path, Path], *, crash: bool = True, others: tuple[Path, ...] = ()
 ) -> None:
+    """A log with one record, which the checkpoints name; then its directory is gone."""
+    async with run_node(*place, others, crash=crash) as node:
+        node.apply(*records_of((1, 2, 3)))
+        await node.until_open()
+        await node.append(TOPIC, batch(b"a"), acks=1)
+        for path in node.directories.paths:
+            node.directories.write_checkpoints(path, {KEY: 1})
+        home = Path(node.directories.path_of(KEY))
+    shutil.rmtree(home / "events-0")
+    assert home == place[0]
+
+
+def named(directory: Path) -> bool:
+    """Whether a checkpoint on the disk says that there are records."""
+    files = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
+    return any(read_offsets(SystemFiles(), str(directory / each)).get(KEY, 0) > 0 for each in files)
+
+
+async def until_followed(node: StorageHarness) -> None:
+    replica = node.replica(TOPIC)
+    async with asyncio.timeout(5):
+        while replica.log is None:
+            await asyncio.sleep(0.01)
+    assert not replica.is_offline
+    assert not replica.is_leader
+    assert replica.log.log_end_offset == 0
+
+
+async def assert_not_led(node: StorageHarness) -> None:
+    await node.until_open()
+    await asyncio.sleep(0.05)  # it is tried again meanwhile
+    assert node.replica(TOPIC).is_offline
+    assert (await node.append(TOPIC, batch(b"b"), acks=1)).error_code == ErrorCode.kafka_storage_error
+    assert not (node.directory / "events-0").exists()
+
+
+@pytest.mark.parametrize("leader", [1, NO_LEADER])
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
+async def test_a_lost_log_is_not_led_also_after_further_starts(
+    tmp_path: Path, crash: bool, leader: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a leader either: who led last may be elected again, and would then have an empty log."""
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place, crash=crash)
+    for again in (False, True):
+        async with run_node(*place, crash=again) as node:
+            node.snapshot(*records_of((1, 2, 3), leader, leader_epoch=1))
+            await assert_not_led(node)
+            node.directories.write_checkpoints(str(place[0]), node.replicas.high_watermarks())
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1, 2, 3), leader, leader_epoch=1))
+        await assert_not_led(node)
+        change(node, TOPIC, leader=2, leader_epoch=2)
+        await until_followed(node)
+    assert not named(place[0])
+    reasons = [getattr(line, "fields", {}).get("reason", "") for line in caplog.records]
+    assert any("--election-type unclean" in reason for reason in reasons)
+
+
+async def test_a_lost_log_follows_at_once_where_another_leads(tmp_path: Path) -> None:
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place)
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1, 2, 3), 2, leader_epoch=1))
+        await until_followed(node)
+
+
+async def test_a_lost_log_that_is_brought_back_is_led(tmp_path: Path) -> None:
+    place = (tmp_path / "a", tmp_path / "s")
+    async with run_node(*place, crash=True) as node:
+        node.apply(*records_of((1, 2, 3)))
+        await node.until_open()
+        await node.append(TOPIC, batch(b"a"), acks=1)
+        node.directories.write_checkpoints(str(place[0]), {KEY: 1})
+    (place[0] / "events-0").rename(tmp_path / "aside")
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
+        await assert_not_led(node)
+        (tmp_path / "aside").rename(place[0] / "events-0")
+        change(node, TOPIC, leader_epoch=2)
+        async with asyncio.timeout(5):
+            while node.replica(TOPIC).log is None:
+                await asyncio.sleep(0.01)
+        assert (await node.append(TOPIC, batch(b"b"), acks=1)).base_offset == 1
+
+
+async def test_a_lost_log_is_missed_also_where_there_are_several_directories(tmp_path: Path) -> None:
+    place = (tmp_path / "a", tmp_path / "s")
+    others = (tmp_path / "b",)
+    await began_and_lost(place, others=others)
+    async with run_node(*place, others) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
+        await assert_not_led(node)
+        change(node, TOPIC, leader=2, leader_epoch=2)
+        await until_followed(node)
+    async with run_node(*place, others) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=3))
+        await node.until_open()
+        assert not node.replica(TOPIC).is_offline
+
+
+async def test_one_that_was_moved_to_another_directory_is_not_lost(tmp_path: Path) -> None:
+    place = (tmp_path / "a", tmp_path / "s")
+    others = (tmp_path / "b",)
+    async with run_node(*place, others) as node:
+        node.apply(*records_of((1, 2, 3)))
+        await node.until_open()
+        await node.append(TOPIC, batch(b"a"), acks=1)
+    (place[0] / "events-0").rename(others[0] / "events-0")
+    async with run_node(*place, others) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
+        await node.until_open()
+        assert (await node.append(TOPIC, batch(b"b"), acks=1)).base_offset == 1
+    assert not named(place[0])
+
+
+async def test_what_no_metadata_give_to_the_node_is_not_missed_any_more(tmp_path: Path) -> None:
+    """A deletion that a crash came into: another topic of the name begins."""
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place)
+    async with run_node(*place) as node:
+        pass
+    assert named(place[0]), "nothing was heard of it"
+    async with run_node(*place) as node:
+        node.snapshot(revision=1)
+        node.apply(*records_of((1, 2, 3), topic_id=uuid.UUID(int=8)))
+        await node.until_open()
+        taken = await node.append(uuid.UUID(int=8), batch(b"b"), acks=1)
+        assert (taken.error_code, taken.base_offset) == (ErrorCode.none, 0)
+    await began_and_lost((tmp_path / "b", tmp_path / "s"))
+    async with run_node(tmp_path / "b", tmp_path / "s") as node:
+        node.snapshot(revision=1)
+    assert not named(tmp_path / "b")
+
+
+async def test_a_lost_log_whose_topic_is_deleted_is_not_missed_any_more(tmp_path: Path) -> None:
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place)
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
+        await assert_not_led(node)
+        node.snapshot(node.deletion(TOPIC), revision=2_000)
+        async with asyncio.timeout(5):
+            while not node.replicas.is_idle:
+                await asyncio.sleep(0.01)
+    assert not named(place[0])
+
+
+@pytest.mark.parametrize("was_made", [False, True])
+async def test_a_log_without_records_is_led_as_the_metadata_say(tmp_path: Path, was_made: bool) -> None:
     """Also under a later leader epoch: the whole cluster may have been stopped before the log was made."""
     place = (tmp_path / "a", tmp_path / "s")
     if was_made:
         async with run_node(*place) as node:
-            node.apply(*records_of(replicas))
+            node.apply(*records_of((1, 2, 3)))
             await node.until_open()
-            await node.append(TOPIC, batch(b"a"), acks=1)
         shutil.rmtree(place[0] / "events-0")
     async with run_node(*place) as node:
-        node.snapshot(*records_of(replicas, leader_epoch=3))
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=3))
+        await node.until_open()
+        taken = await node.append(TOPIC, batch(b"b"), acks=1)
+        assert (taken.error_code, taken.base_offset) == (ErrorCode.none, 0)
+
+
+async def test_a_lost_log_that_nobody_else_has_is_begun_anew(tmp_path: Path) -> None:
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place)
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1,), leader_epoch=3))
         await node.until_open()
         taken = await node.append(TOPIC, batch(b"b"), acks=1)
         assert (taken.error_code, taken.base_offset) == (ErrorCode.none, 0)
