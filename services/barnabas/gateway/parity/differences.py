@@ -360,6 +360,21 @@ BY_DESIGN: Final = (
         "A broker that still runs registers again at once, with a new epoch; Kafka's stays away until it is started "
         "anew. While it alone could lead a partition that has other replicas it is not forgotten (INVALID_REQUEST).",
     ),
+    (
+        "DeleteRecords",
+        "Eligible leader replicas (KIP-966) are waited for while their brokers are away (REQUEST_TIMED_OUT), for they "
+        "may be elected with what was deleted; Kafka waits only for brokers that are there.",
+    ),
+    (
+        "Produce",
+        "Replicas that a reassignment is adding count for min.insync.replicas once it ends; Kafka counts them at once, "
+        "and refuses acks=all (NOT_ENOUGH_REPLICAS) while a topic with fewer replicas than that grows.",
+    ),
+    (
+        "AlterPartitionReassignments",
+        "Where a reassignment is replaced by another, a replica that the first was adding and that is not in sync goes "
+        "at once; Kafka has it copy until the second ends.",
+    ),
     ("DescribeClientQuotas", "The values of an entity come in another order; neither promises one."),
     ("DescribeConfigs", "What a setting means (`include_documentation`) is said in other words."),
     (
