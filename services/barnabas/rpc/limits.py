@@ -48,5 +48,8 @@ RECONNECT_BACKOFF_MS_MAX: Final = 500
 CONNECT_TIMEOUT_MS: Final = 2_000
 """How long one attempt to connect may take: a machine out of breath gets there, a frozen peer is given up."""
 
+LAST_ANSWERS_SECONDS: Final = 0.1
+"""How long a stream that has written its last answers stays open, so that the peer reads them."""
+
 LAST_RESULTS_SECONDS_MAX: Final = 1.0
 """How long results are still read from a peer that takes no more requests, because it has ended the stream."""

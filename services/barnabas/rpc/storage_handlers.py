@@ -107,6 +107,8 @@ async def _serve_appends(
         if ending.is_set():
             # What was appended and is not answered would have an unknown outcome.
             await answers.wait_until_written()
+            # gRPC resets a stream that ends while its peer writes, and the peer drops answers that it has not read yet.
+            await asyncio.sleep(limits.LAST_ANSWERS_SECONDS)
 
     await _until_done(take_until_the_end(), answers.write_forever(write))
 
