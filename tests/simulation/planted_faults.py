@@ -285,7 +285,7 @@ PLANTED: Final[dict[str, Plant]] = {
         in_sync,
         "_decided",
         _of_whichever_process,
-        18,
+        231,
         3,
         also=((LeaderState, "_may_join", lambda _: lambda _self, _node, _eligible: True),),
     ),
