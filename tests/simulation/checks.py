@@ -8,19 +8,17 @@ from typing import Final
 
 from fault_plan import Plan
 from history import History, Place
+from log_checks import Log, check_agreement, check_log
 from machines import NodeMachine
 from world import World
 
-from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
+from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import MetadataImage
 from barnabas.records.batch import crc_is_valid, iterate_headers
 from barnabas.records.record import decode_records
 from barnabas.storage.replica.replica import Replica
 
 LOOK_SECONDS: Final = 0.01
-
-Log = dict[int, tuple[bytes, int]]
-"""Value and leader epoch, by offset."""
 
 
 class Watch:
@@ -148,59 +146,9 @@ def check_logs(
             assert replica is not None
             logs[node.name] = read_log(world, node.name, replica)
             high_watermarks[node.name] = replica.high_watermark
-        _check_partition(world, plan, history, place, record, logs)
-        _check_agreement(world, place, logs, high_watermarks)
-
-
-def _check_partition(
-    world: World, plan: Plan, history: History, place: Place, record: PartitionRecord, logs: dict[str, Log]
-) -> None:
-    for node, log in logs.items():
-        values = {value: offset for offset, (value, _) in log.items()}
-        where = f"{place} at {node} (ISR {list(record.isr)}, epoch {record.leader_epoch}, {len(log)} records)"
-        for offset, promise in history.promised(place, plan.replication_factor).items():
-            found = log.get(offset)
-            if found is None or found[0] != promise.value:
-                world.violate(
-                    f"LOST: {promise.producer} was told that {promise.value!r} is at {offset} (acks={promise.acks}); "
-                    f"{where} has {found and found[0]!r} there, and it {_place_of(promise.value, values)}"
-                )
-        for value, producer in history.landed.get(place, {}).items():
-            if value not in values:
-                world.violate(f"LOST: {value!r} of {producer} was acknowledged and is not in {where}")
-        for offset, value in history.read.get(place, {}).items():
-            if offset not in log or log[offset][0] != value:
-                world.violate(f"READ AND LOST: {value!r} was read at {offset}, {where} has {log.get(offset)}")
-        _check_order(world, where, log)
-
-
-def _place_of(value: bytes, values: dict[bytes, int]) -> str:
-    return f"is at {values[value]}" if value in values else "is nowhere"
-
-
-def _check_order(world: World, where: str, log: Log) -> None:
-    """Each producer's records in their order; an idempotent one's once."""
-    last: dict[str, int] = {}
-    epoch = -1
-    for offset, (value, leader_epoch) in log.items():
-        if leader_epoch < epoch:
-            world.violate(f"{where}: leader epoch {leader_epoch} at {offset} follows {epoch}")
-        epoch = leader_epoch
-        producer, number = value.decode().split(":")[:2]
-        before = last.get(producer, -1)
-        if producer.startswith("idempotent") and int(number) != before + 1:
-            what = "DOUBLED" if int(number) <= before else "OUT OF ORDER"
-            world.violate(f"{what}: {where}: {producer} has {number} after {before} at {offset}")
-        last[producer] = max(before, int(number))
-
-
-def _check_agreement(
-    world: World, place: Place, logs: dict[str, Log], high_watermarks: dict[str, int]
-) -> None:
-    committed = min(high_watermarks.values(), default=0)
-    names = list(logs)
-    for offset in range(committed):
-        there = {logs[name].get(offset) for name in names}
-        if len(there) > 1:
-            world.violate(f"{place}: {names} differ at {offset}: {there}")
-            return
+        for name, log in logs.items():
+            described = (
+                f"{place} at {name} (ISR {list(record.isr)}, epoch {record.leader_epoch}, {len(log)} records)"
+            )
+            check_log(world, history, place, log, described, plan.replication_factor)
+        check_agreement(world, place, logs, min(high_watermarks.values(), default=0))

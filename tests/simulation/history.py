@@ -1,10 +1,15 @@
-"""What clients of a simulated cluster did and saw: what is held against the logs in the end."""
+"""What clients of a cluster did and saw, a simulated one or a real one: what is held against the logs in the end."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from world import World
+
+class Judge(Protocol):
+    """Who is told of what must not be."""
+
+    def violate(self, what: str) -> None:
+        """A broken promise, in words."""
 
 
 class Place(NamedTuple):
@@ -28,8 +33,8 @@ class Promise(NamedTuple):
 class History:
     """Owner of what was sent, acknowledged and read. Values of records are unlike one another."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
         self.acknowledged: dict[Place, dict[int, Promise]] = {}
         """By offset; where the offset was not told, nothing is here, and the value is in `landed`."""
         self.landed: dict[Place, dict[bytes, str]] = {}
@@ -53,7 +58,7 @@ class History:
                 continue
             known = promises.get(offset + number)
             if known is not None and known.value != value and acks != 1 and known.acks != 1:
-                self._world.violate(
+                self._judge.violate(
                     f"{place}: offset {offset + number} was acknowledged to {known.producer} for {known.value!r} and "
                     f"to {producer} for {value!r}"
                 )
@@ -68,7 +73,7 @@ class History:
     def on_read(self, place: Place, offset: int, value: bytes, consumer: str) -> None:
         known = self.read.setdefault(place, {}).setdefault(offset, value)
         if known != value:
-            self._world.violate(
+            self._judge.violate(
                 f"{place}: {consumer} read {value!r} at offset {offset}, where {known!r} was read"
             )
 
@@ -76,7 +81,7 @@ class History:
         """With what a fetch was answered. A new leader may not know yet how far the one before it was."""
         known = self._by_epoch.get((place, leader_epoch), 0)
         if offset < known:
-            self._world.violate(
+            self._judge.violate(
                 f"{place}: {consumer} was told the high watermark {offset} in epoch {leader_epoch}, which was {known} "
                 "before"
             )
@@ -86,7 +91,7 @@ class History:
     def on_latest_offset(self, place: Place, known: int, offset: int, consumer: str) -> None:
         """With what ListOffsets was answered; `known` was the high watermark before it was asked (KIP-207)."""
         if offset < known:
-            self._world.violate(
+            self._judge.violate(
                 f"{place}: {consumer} was told the latest offset {offset}, and {known} before"
             )
         self.high_watermarks[place] = max(self.high_watermarks.get(place, 0), offset)

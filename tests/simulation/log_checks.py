@@ -1,0 +1,64 @@
+"""What must hold of a replica's log: what clients were told is there, in order, once, and replicas agree.
+
+Of a simulated cluster's logs and of a real one's (`tests/chaos`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from history import History, Judge, Place
+
+Log = dict[int, tuple[bytes, int]]
+"""Value and leader epoch, by offset."""
+
+
+def check_log(
+    judge: Judge, history: History, place: Place, log: Log, described: str, replication_factor: int
+) -> None:
+    """Hold what clients were told against the log of one in-sync replica, `described` for whoever reads of it."""
+    values = {value: offset for offset, (value, _) in log.items()}
+    for offset, promise in history.promised(place, replication_factor).items():
+        found = log.get(offset)
+        if found is None or found[0] != promise.value:
+            judge.violate(
+                f"LOST: {promise.producer} was told that {promise.value!r} is at {offset} (acks={promise.acks}); "
+                f"{described} has {found and found[0]!r} there, and it {_place_of(promise.value, values)}"
+            )
+    for value, producer in history.landed.get(place, {}).items():
+        if value not in values:
+            judge.violate(f"LOST: {value!r} of {producer} was acknowledged and is not in {described}")
+    for offset, value in history.read.get(place, {}).items():
+        if offset not in log or log[offset][0] != value:
+            judge.violate(f"READ AND LOST: {value!r} was read at {offset}, {described} has {log.get(offset)}")
+    _check_order(judge, described, log)
+
+
+def _place_of(value: bytes, values: Mapping[bytes, int]) -> str:
+    return f"is at {values[value]}" if value in values else "is nowhere"
+
+
+def _check_order(judge: Judge, described: str, log: Log) -> None:
+    """Each producer's records in their order; an idempotent one's once."""
+    last: dict[str, int] = {}
+    epoch = -1
+    for offset, (value, leader_epoch) in log.items():
+        if leader_epoch < epoch:
+            judge.violate(f"{described}: leader epoch {leader_epoch} at {offset} follows {epoch}")
+        epoch = leader_epoch
+        producer, number = value.decode().split(":")[:2]
+        before = last.get(producer, -1)
+        if producer.startswith("idempotent") and int(number) != before + 1:
+            what = "DOUBLED" if int(number) <= before else "OUT OF ORDER"
+            judge.violate(f"{what}: {described}: {producer} has {number} after {before} at {offset}")
+        last[producer] = max(before, int(number))
+
+
+def check_agreement(judge: Judge, place: Place, logs: Mapping[str, Log], committed: int) -> None:
+    """Below `committed` all have the same."""
+    names = list(logs)
+    for offset in range(committed):
+        there = {logs[name].get(offset) for name in names}
+        if len(there) > 1:
+            judge.violate(f"{place}: {names} differ at {offset}: {there}")
+            return
