@@ -177,6 +177,27 @@ class Project(DockerCompose):
         container.start()
         self.wait_ready(service)
 
+    def begin_anew(self, service: str) -> None:
+        """Delete a container and the volume of its name, start another with an empty one, wait until it is ready."""
+        self.save_logs()
+        self.container(service).remove(force=True)
+        self.engine.volumes.get(f"{self.project_name}_{service}").remove()
+        self.compose("up", "--detach", "--no-build", "--no-deps", service)
+        self.wait_ready(service)
+
+    @contextmanager
+    def stopped(self, *services: str) -> Iterator[None]:
+        """While the context is open these containers are stopped, in their order."""
+        containers = [self.container(service) for service in services]
+        for container in containers:
+            container.stop(timeout=60)
+        try:
+            yield
+        finally:
+            for container in containers:
+                container.start()
+            self.wait_ready(*services)
+
     @contextmanager
     def cut_off(self, service: str) -> Iterator[None]:
         """While the context is open nothing reaches the container over its network, nor the other way round."""

@@ -165,12 +165,14 @@ class Load:
 
 
 def create_topic(bootstrap: str, name: str) -> None:
-    """Create a topic, asking again while the controller changes, as Java's client does by itself."""
+    """Create a topic with as many replicas as the cluster gives, asking again while the controller changes, as Java's
+    client does by itself.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + CATCH_UP_SECONDS
     while True:
         try:
-            admin.create_topics([NewTopic(name, PARTITIONS, 1)], request_timeout=30)[name].result(60)
+            admin.create_topics([NewTopic(name, PARTITIONS)], request_timeout=30)[name].result(60)
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.TOPIC_ALREADY_EXISTS:  # the attempt before, of which nobody knew

@@ -47,6 +47,7 @@ from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.storage.metrics import StorageCollector
+from barnabas.storage.replica.caught_up import CaughtUp
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.replication.fetchers import ReplicaFetchers
 from barnabas.storage.replication.follower_session import ReplicationHandler
@@ -408,6 +409,13 @@ class StorageNode:
         self._context.health.add_condition(
             "logs have seen no newer leader epochs", lambda: newer_epochs.is_empty
         )
+        caught_up = CaughtUp(self._config.node_id, self.replicas.by_partition)
+
+        def is_caught_up() -> bool:
+            own = self._registered()
+            return own is not None and not own.fenced and caught_up.holds(own.node_epoch)
+
+        self._context.health.add_condition("in sync with the leaders that it follows", is_caught_up)
 
 
 def _without_secrets(settings: Mapping[str, str]) -> dict[str, str]:

@@ -43,8 +43,14 @@ NODE_EPOCH = 40
 class FakeController:
     """Registers whoever comes, and streams one snapshot with one topic."""
 
-    def __init__(self, *, refuse: bool = False, silent: bool = False, replicated: bool = False) -> None:
+    def __init__(
+        self, *, refuse: bool = False, silent: bool = False, replicated: bool = False, ahead: bool = False
+    ) -> None:
         self.refuse = refuse
+        self.goes_on = asyncio.Event()
+        """Set once the node that comes is in sync; until then another one leads (`ahead`)."""
+        if not ahead:
+            self.goes_on.set()
         self.silent = silent
         self.replicas = (1, 2) if replicated else (1,)
         self.hand_overs = 0
@@ -62,9 +68,20 @@ class FakeController:
             known.CopyFrom(request.node)
             known.node_epoch = NODE_EPOCH + len(self.registered)
             records.append(MetadataRecord(key="nodes/1", node=known))
-            records += topic_records("events", TOPIC, 2, replicas=self.replicas)
+            records += self._topic()
         yield MetadataDelta(revision=1, snapshot=True, records=records)
+        if request.HasField("node"):
+            await self.goes_on.wait()
+            yield MetadataDelta(revision=2, records=self._topic())
         await asyncio.Event().wait()
+
+    def _topic(self) -> list[MetadataRecord]:
+        if self.goes_on.is_set():
+            return topic_records("events", TOPIC, 2, replicas=self.replicas)
+        records = topic_records("events", TOPIC, 2, replicas=(1, 2), leader=2)
+        for record in records[:2]:
+            record.partition.isr[:] = [2]
+        return records
 
     async def HandOver(self, _: HandOverRequest) -> HandOverResponse:
         """Somebody could lead what the node leads, and does not come to."""
@@ -176,6 +193,22 @@ async def test_a_node_is_not_ready_while_it_recovers_whoever_else_is_in_its_proc
                 await asyncio.sleep(0)
         assert context.health.unmet() == ["logs are recovered"]
         go_on.set()
+        async with asyncio.timeout(20):
+            while not context.health.is_ready():
+                await asyncio.sleep(0)
+        context.stopping.set()
+        await running
+
+
+async def test_a_node_is_not_ready_before_it_is_in_sync(config: StorageConfig) -> None:
+    async with controller(config.controllers[0], ahead=True) as fake:
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = asyncio.ensure_future(serve(config, context))
+        async with asyncio.timeout(20):
+            while context.health.unmet() != ["in sync with the leaders that it follows"]:
+                assert not running.done()
+                await asyncio.sleep(0)
+        fake.goes_on.set()
         async with asyncio.timeout(20):
             while not context.health.is_ready():
                 await asyncio.sleep(0)
