@@ -19,7 +19,7 @@ CHECKS := tests/test_tidy.py tests/test_programs.py tests/test_makefile.py
 ALL_TESTS := -n 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(CHECKS))
 COMPOSE_IMAGES := etcd redis prometheus collector grafana
 
-.PHONY: help run test fresh check demo bench simulate simulate-mutants suites chart images containers kubernetes protos format lock clean check-protos
+.PHONY: help run test fresh check demo bench simulate simulate-mutants chaos suites chart images containers kubernetes protos format lock clean check-protos
 
 help: ## List the verbs
 	@echo "make VERB [ARGS=\"...\"]"
@@ -59,6 +59,10 @@ simulate: .setup/dev ## Run a whole cluster in one process under seeds (ARGS="--
 
 simulate-mutants: .setup/dev ## Look for planted faults in the simulation: each is found, or it has a hole (ARGS="--seeds 0-99 --seconds 600")
 	@exec python tests/simulation/mutants.py $(ARGS)
+
+chaos: .setup/dev .setup/programs ## Do faults to clusters of real processes under real clients (ARGS="--faults 1000"); see tests/chaos
+	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
+	@exec python tests/chaos/run_chaos.py $(ARGS)
 
 suites: .setup/dev ## Run other clients' own test suites against a cluster (tests/suites)
 	@deploy/setup/programs.sh go java mvn

@@ -12,7 +12,7 @@ from test_tidy import ROOT, python_files, relative, tracked_files
 
 ESSENTIAL: Final = words(
     "apt-get awk basename bash cat chmod chroot cksum cp cut date diff dirname env expand find"
-    " grep head id install ln ls mkdir mktemp mv nohup rm sed seq setpriv setsid sha256sum sleep"
+    " grep head id install ln ls mkdir mktemp mv nohup nsenter rm sed seq setpriv setsid sha256sum sleep"
     " sort tail tar timeout touch tr umount unshare update-ca-certificates xargs"
 )
 """Debian's essential packages have these, and a machine with ca-certificates."""

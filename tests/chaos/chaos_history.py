@@ -1,0 +1,119 @@
+"""What real clients did and saw: the history that is checked, and when each partition was served."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from history import History, Place
+
+ACKS_ALL = -1
+
+
+class Judge:
+    """Owner of the violations."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+
+    def violate(self, what: str) -> None:
+        if what not in self.violations:
+            self.violations.append(what)
+
+
+class Recorder:
+    """Owner of a run's history, written down as it happens. Clients tell it from their threads."""
+
+    def __init__(self, judge: Judge, file: Path) -> None:
+        self.judge = judge
+        self.history = History(judge)
+        self._lock = threading.Lock()
+        self._file = file.open("w")
+        self.acknowledged_at: defaultdict[Place, list[float]] = defaultdict(list)
+        self.read_at: dict[Place, float] = {}
+        self.committed_at: dict[Place, float] = {}
+        self.committed: dict[Place, int] = {}
+        """The highest that was acknowledged; each topic has one group."""
+        self.errors: defaultdict[str, int] = defaultdict(int)
+        """What clients were told and went on after: how often."""
+        self.high_watermarks_seen = self.commits_seen = 0
+
+    def on_acknowledged(self, place: Place, offset: int, value: bytes) -> None:
+        producer = value.partition(b":")[0].decode()
+        with self._lock:
+            self._write("acknowledged", place, offset, value)
+            self.acknowledged_at[place].append(time.monotonic())
+            self.history.on_acknowledged(place, offset, [value], producer, ACKS_ALL)
+
+    def on_read(self, place: Place, offset: int, value: bytes, consumer: str) -> None:
+        with self._lock:
+            self._write("read", place, offset, value)
+            self.read_at[place] = time.monotonic()
+            self.history.on_read(place, offset, value, consumer)
+            known = self.history.high_watermarks.get(place, 0)
+            self.history.high_watermarks[place] = max(known, offset + 1)
+
+    def on_committed(self, place: Place, offset: int, known: int) -> None:
+        """A commit was acknowledged; `known` was the highest before it was sent."""
+        with self._lock:
+            self._write("committed", place, offset, b"")
+            self.committed_at[place] = time.monotonic()
+            if offset < known:
+                self.judge.violate(
+                    f"WENT BACK: {place}: a member commits {offset}, and {known} was committed before"
+                )
+            self.committed[place] = max(self.committed.get(place, 0), offset)
+
+    def on_committed_offset(self, place: Place, known: int, offset: int) -> None:
+        """Somebody asked for the committed offset; `known` was acknowledged before that."""
+        with self._lock:
+            self.commits_seen += 1
+            if offset < known:
+                self.judge.violate(f"WENT BACK: {place}: {offset} is committed, and {known} was before")
+
+    def known_high_watermark(self, place: Place) -> int:
+        """How far clients know for sure that the partition is committed."""
+        with self._lock:
+            acknowledged = self.history.acknowledged.get(place, {})
+            last = next(reversed(acknowledged), -1)
+            return max(self.history.high_watermarks.get(place, 0), last + 1)
+
+    def on_latest_offset(self, place: Place, known: int, offset: int, consumer: str) -> None:
+        with self._lock:
+            self.high_watermarks_seen += 1
+            self._write("latest", place, offset, b"")
+            self.history.on_latest_offset(place, known, offset, consumer)
+
+    def on_error(self, what: str) -> None:
+        """Nothing that is wrong by itself."""
+        with self._lock:
+            self.errors[what] += 1
+
+    def on_failure(self, what: str) -> None:
+        """What no client may be told."""
+        with self._lock:
+            self.judge.violate(f"FAILED: {what}")
+
+    def note(self, what: str) -> None:
+        """A line between the others, such as a fault."""
+        with self._lock:
+            self._file.write(json.dumps([round(time.monotonic(), 4), what]) + "\n")
+            self._file.flush()
+
+    def unread(self) -> int:
+        """How many acknowledged records no consumer has read."""
+        with self._lock:
+            return sum(
+                len(promised.keys() - self.history.read.get(place, {}).keys())
+                for place, promised in self.history.acknowledged.items()
+            )
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, what: str, place: Place, offset: int, value: bytes) -> None:
+        row = [round(time.monotonic(), 4), what, str(place), offset, value.decode().rstrip("x")]
+        self._file.write(json.dumps(row) + "\n")

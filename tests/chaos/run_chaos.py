@@ -1,0 +1,85 @@
+"""Does faults to clusters of real processes under real clients.
+
+    make chaos ARGS="--faults 1000"                      in rounds of 50, each with a cluster of its own
+    make chaos ARGS="--faults 50 --seed 7"               one round: the same faults in the same order
+    make chaos ARGS="--faults 50 --form separate"        gateways and storage nodes as processes of their own
+    make chaos ARGS="--faults 1000 --docs"               and what they came to, into docs/durability.md
+
+It exits with 1 when a promise was broken, and says by which command the same faults are done again. Logs, histories and
+the nodes' files are kept then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "simulation"), str(HERE.parent / "integration")]
+
+from chaos_plan import FORMS, make_plan  # noqa: E402
+from chaos_round import Outcome, run_round  # noqa: E402
+from chaos_table import describe, write_into_page  # noqa: E402
+
+FOLDER: Final = HERE.parents[1] / "build" / "chaos"
+FAULTS_A_ROUND: Final = 50
+
+
+def form_of(seed: int) -> str:
+    """Rounds take turns."""
+    return FORMS[seed % len(FORMS)]
+
+
+def run_seed(seed: int, form: str, count: int) -> Outcome:
+    """One round; what it leaves behind is removed where nothing is wrong."""
+    folder = FOLDER / f"{form}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"seed {seed}, {form}: {count} faults", flush=True)
+    outcome = run_round(
+        seed, form, make_plan(seed, form, count), folder, lambda line: print(line, flush=True)
+    )
+    if outcome.violations:
+        print(f"\nseed {seed} FAILED")
+        for violation in outcome.violations[:20]:
+            print(f"  {violation}")
+        print(f'  make chaos ARGS="--faults {count} --seed {seed} --form {form}"')
+        print(f"  what is left of it: {folder}\n", flush=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--faults", type=int, default=FAULTS_A_ROUND, help="how many in all")
+    parser.add_argument(
+        "--seed", type=int, help="of the first round; further ones count on; a fresh one by itself"
+    )
+    parser.add_argument("--form", choices=FORMS, help="by itself, rounds take turns")
+    parser.add_argument("--failures", type=int, default=3, help="stop after so many rounds that fail")
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/durability.md")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
+    began, left, outcomes = time.monotonic(), options.faults, []
+    while left > 0 and sum(bool(each.violations) for each in outcomes) < options.failures:
+        count = min(left, FAULTS_A_ROUND)
+        outcomes.append(run_seed(seed, options.form or form_of(seed), count))
+        seed, left = seed + 1, left - count
+    table = describe(outcomes)
+    print(f"\n{table}\n\n{time.monotonic() - began:.0f} s")
+    for outcome in outcomes:
+        print(f"seed {outcome.seed}: clients tried again after {outcome.errors}")
+    if options.docs:
+        write_into_page(table)
+    sys.exit(any(outcome.violations for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""The checks find what they are for: in files of nodes, and in what clients are told."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from chaos_history import Judge, Recorder
+from chaos_logs import check_files
+from chaos_round import _longest_pause
+from history import Place
+
+from barnabas.records.record import encode_batch
+
+PLACE = Place("topic", 0)
+VALUES = [f"idempotent-a:{number}:x".encode() for number in range(4)]
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    recorder = Recorder(Judge(), tmp_path / "history.jsonl")
+    yield recorder
+    recorder.close()
+
+
+def write_log(folder: Path, values: Sequence[bytes], first_offset: int = 0) -> None:
+    folder = folder / str(PLACE)
+    folder.mkdir(parents=True)
+    log = bytearray()
+    for offset, value in enumerate(values, start=first_offset):
+        batch = encode_batch([(1, None, value, ())])
+        log += struct.pack(">q", offset) + batch[8:]  # the CRC does not cover it
+    (folder / "00000000000000000000.log").write_bytes(log)
+
+
+def check(recorder: Recorder, tmp_path: Path, *logs: Sequence[bytes]) -> str:
+    nodes = {f"node-{number}": tmp_path / f"node-{number}" for number in range(len(logs))}
+    for folder, values in zip(nodes.values(), logs, strict=True):
+        write_log(folder, values)
+    check_files(recorder.judge, recorder.history, nodes, [PLACE])
+    return "\n".join(recorder.judge.violations)
+
+
+def test_equal_logs_with_all_that_was_acknowledged_are_right(recorder: Recorder, tmp_path: Path) -> None:
+    for offset, value in enumerate(VALUES):
+        recorder.on_acknowledged(PLACE, offset, value)
+        recorder.on_read(PLACE, offset, value, "a consumer")
+    assert check(recorder, tmp_path, VALUES, VALUES) == ""
+    assert recorder.unread() == 0
+
+
+def test_a_lost_record_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    for offset, value in enumerate(VALUES):
+        recorder.on_acknowledged(PLACE, offset, value)
+    assert "LOST" in check(recorder, tmp_path, VALUES[:3], VALUES)
+
+
+def test_a_record_at_another_offset_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.on_acknowledged(PLACE, 1, VALUES[0])
+    assert "LOST" in check(recorder, tmp_path, VALUES, VALUES)
+
+
+def test_a_record_that_was_read_and_is_gone_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.on_read(PLACE, 3, VALUES[3], "a consumer")
+    assert "READ AND LOST" in check(recorder, tmp_path, VALUES[:3], VALUES[:3])
+
+
+def test_a_doubled_record_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    assert "DOUBLED" in check(recorder, tmp_path, [*VALUES, VALUES[3]], [*VALUES, VALUES[3]])
+
+
+def test_another_order_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    other = [VALUES[0], VALUES[2], VALUES[1], VALUES[3]]
+    assert "OUT OF ORDER" in check(recorder, tmp_path, other, other)
+
+
+def test_replicas_that_differ_are_found(recorder: Recorder, tmp_path: Path) -> None:
+    assert "differ" in check(recorder, tmp_path, VALUES, VALUES[:3])
+
+
+def test_a_damaged_batch_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    write_log(tmp_path / "node-0", VALUES)
+    file = tmp_path / "node-0" / str(PLACE) / "00000000000000000000.log"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    check_files(recorder.judge, recorder.history, {"node-0": tmp_path / "node-0"}, [PLACE])
+    assert "damaged" in recorder.judge.violations[0]
+
+
+def test_two_values_read_at_one_offset_are_found(recorder: Recorder) -> None:
+    recorder.on_read(PLACE, 0, VALUES[0], "one consumer")
+    recorder.on_read(PLACE, 0, VALUES[1], "another one")
+    assert recorder.judge.violations
+
+
+def test_a_committed_offset_that_goes_back_is_found(recorder: Recorder) -> None:
+    recorder.on_committed(PLACE, 10, 0)
+    recorder.on_committed_offset(PLACE, recorder.committed[PLACE], 10)
+    assert recorder.judge.violations == []
+    recorder.on_committed_offset(PLACE, recorder.committed[PLACE], 9)
+    assert "WENT BACK" in recorder.judge.violations[0]
+
+
+def test_a_high_watermark_that_goes_back_is_found(recorder: Recorder) -> None:
+    recorder.on_acknowledged(PLACE, 9, VALUES[0])
+    known = recorder.known_high_watermark(PLACE)
+    assert known == 10
+    recorder.on_latest_offset(PLACE, known, 10, "an onlooker")
+    assert recorder.judge.violations == []
+    recorder.on_latest_offset(PLACE, known, 9, "an onlooker")
+    assert recorder.judge.violations
+
+
+def test_a_pause_begins_with_the_last_acknowledgement_before_the_fault() -> None:
+    assert _longest_pause([1.0, 5.0, 5.1, 6.0, 6.1], began=5.05) == pytest.approx(0.9)
+    assert _longest_pause([1.0, 5.0], began=6.0) == 0.0
+    assert _longest_pause([], began=6.0) == 0.0
