@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from barnabas.controller.core.cordons import uncordoned_nodes
 from barnabas.controller.core.decision import NOT_SET, ClusterDefaults, Decision
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.messages.controller_pb2 import AlterPartitionReassignmentsRequest, PartitionReassignment
@@ -102,7 +103,7 @@ def _chosen(name: str, defaults: ClusterDefaults) -> int:
 
 def _takers(image: MetadataImage) -> dict[int, NodeRecord]:
     """The nodes that new replicas may go to."""
-    return {node.node_id: node for node in image.live_nodes() if not node.stopping}
+    return {node.node_id: node for node in uncordoned_nodes(image) if not node.fenced and not node.stopping}
 
 
 def _further(

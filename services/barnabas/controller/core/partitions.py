@@ -10,6 +10,7 @@ from collections import Counter
 
 from barnabas.controller import limits
 from barnabas.controller.core.assignments import manual_replicas, new_partitions
+from barnabas.controller.core.cordons import uncordoned_nodes
 from barnabas.controller.core.decision import (
     Decision,
     failure,
@@ -87,7 +88,7 @@ def _replicas(image: MetadataImage, topic: TopicImage, wanted: NewPartitions, ad
     factor = len(first.replicas) - len(first.adding_replicas)
     present = len(topic.partitions)
     if not wanted.assignments:
-        return place_replicas(image.nodes.values(), added, factor, _next_start(image, topic))
+        return place_replicas(uncordoned_nodes(image), added, factor, _next_start(image, topic))
     if len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,

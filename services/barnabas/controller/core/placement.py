@@ -25,12 +25,15 @@ def place_replicas(
     candidates = [node for node in nodes if not node.stopping]
     live = [node for node in candidates if not node.fenced]
     if not live:
-        raise _cannot_replicate(replication_factor, "All brokers are currently fenced.")
+        raise _cannot_replicate(
+            replication_factor,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(candidates):
         raise _cannot_replicate(
             replication_factor,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(candidates)} broker(s) are registered.",
+            f"{len(candidates)} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     leaders, ring = _ring(live), _ring(candidates)
     return [

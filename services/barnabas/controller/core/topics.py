@@ -10,6 +10,7 @@ from typing import Final
 from barnabas.controller import limits
 from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
 from barnabas.controller.core.coordinator_assignment import owned_from_the_start
+from barnabas.controller.core.cordons import uncordoned_nodes
 from barnabas.controller.core.decision import (
     ClusterDefaults,
     Decision,
@@ -175,7 +176,7 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
             f"Excessively large number of partitions per request: at most {limits.PARTITIONS_PER_REQUEST_MAX}.",
         )
     start = draft.partitions_before + draft.partitions_created
-    return place_replicas(draft.image.nodes.values(), count, factor, start)
+    return place_replicas(uncordoned_nodes(draft.image), count, factor, start)
 
 
 def _not_both(what: str) -> KafkaError:

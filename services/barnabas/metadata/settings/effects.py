@@ -61,6 +61,7 @@ CONTROLLER: Final = frozenset(
     (
         "auto.leader.rebalance.enable",
         "broker.session.timeout.ms",
+        "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
         "leader.imbalance.check.interval.seconds",
