@@ -101,6 +101,7 @@ class LocalNode:
         max_bytes: int,
         committed: bool,
         max_wait_ms: int,
+        rack_id: str = "",
         wait: ReadWait | None = None,
     ) -> list[Read] | ReadWait | None:
         """See `LocalStorage`."""
@@ -112,6 +113,7 @@ class LocalNode:
             max_bytes=max_bytes,
             committed=committed,
             max_wait_ms=max_wait_ms,
+            rack_id=rack_id,
             wait=wait,
         )
 

@@ -86,12 +86,14 @@ class LocalStorage(StorageLink, Protocol):
         max_bytes: int,
         committed: bool,
         max_wait_ms: int,
+        rack_id: str = "",
         wait: ReadWait | None = None,
     ) -> list[Read] | ReadWait | None:
         """Read for a client, where all of it is in memory and at least `min_bytes` are there.
 
         Where less is there it waits for `max_wait_ms`; `wait` is that of a read that is made again. None, with nothing
         counted, where there is anything else to tell of a partition: it is not led here, its log has another history
-        than the client's, the disk has to be waited for.
+        than the client's, the disk has to be waited for. A client with a `rack_id` means this very node (KIP-392): it
+        is read for where this node is an in-sync follower, too, and not where as leader it knows a nearer one.
         """
         ...

@@ -341,6 +341,8 @@ class FetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    RACK_ID_FIELD_NUMBER: _builtins.int
+    FROM_FOLLOWER_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Chosen by the sender, unique on its stream."""
     max_wait_ms: _builtins.int
@@ -353,6 +355,10 @@ class FetchRequest(_message.Message):
     """Kafka's isolation level: 0 read uncommitted, 1 read committed."""
     traceparent: _builtins.str
     """W3C trace context of the client's request; empty when it is not traced."""
+    rack_id: _builtins.str
+    """The consumer's rack (KIP-392): the leader may answer with a replica that is nearer to it. Empty: it is not to."""
+    from_follower: _builtins.bool
+    """Whether partitions that this node follows are read as well, up to its own high watermark (KIP-392)."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionFetch]:
         """In the order in which they are read until max_bytes is reached."""
@@ -367,10 +373,12 @@ class FetchRequest(_message.Message):
         max_bytes: _builtins.int = ...,
         isolation_level: _builtins.int = ...,
         traceparent: _builtins.str = ...,
+        rack_id: _builtins.str = ...,
+        from_follower: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "from_follower", b"from_follower", "isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "rack_id", b"rack_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -485,6 +493,7 @@ class PartitionFetchResult(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     DIVERGING_FIELD_NUMBER: _builtins.int
+    PREFERRED_READ_REPLICA_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Kafka's error code; 0 when all is well."""
     high_watermark: _builtins.int
@@ -495,6 +504,8 @@ class PartitionFetchResult(_message.Message):
     """The log's first offset; -1 on error."""
     records: _builtins.bytes
     """Whole record batches as they are on disk."""
+    preferred_read_replica: _builtins.int
+    """The node that the consumer is to read this partition from (KIP-392), with no records; absent: this one."""
     @_builtins.property
     def aborted_transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AbortedTransaction]:
         """Transactions aborted in the range read, under read committed."""
@@ -513,14 +524,20 @@ class PartitionFetchResult(_message.Message):
         records: _builtins.bytes = ...,
         aborted_transactions: _abc.Iterable[Global___AbortedTransaction] | None = ...,
         diverging: Global___EpochEndOffset | None = ...,
+        preferred_read_replica: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_diverging", b"_diverging", "diverging", b"diverging"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_diverging", b"_diverging", "_preferred_read_replica", b"_preferred_read_replica", "diverging", b"diverging", "preferred_read_replica", b"preferred_read_replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_diverging", b"_diverging", "aborted_transactions", b"aborted_transactions", "diverging", b"diverging", "error_code", b"error_code", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_diverging", b"_diverging", "_preferred_read_replica", b"_preferred_read_replica", "aborted_transactions", b"aborted_transactions", "diverging", b"diverging", "error_code", b"error_code", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "preferred_read_replica", b"preferred_read_replica", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__diverging: _TypeAlias = _typing.Literal["diverging"]  # noqa: Y015
     _WhichOneofArgType__diverging: _TypeAlias = _typing.Literal["_diverging", b"_diverging"]  # noqa: Y015
+    _WhichOneofReturnType__preferred_read_replica: _TypeAlias = _typing.Literal["preferred_read_replica"]  # noqa: Y015
+    _WhichOneofArgType__preferred_read_replica: _TypeAlias = _typing.Literal["_preferred_read_replica", b"_preferred_read_replica"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__diverging) -> _WhichOneofReturnType__diverging | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__preferred_read_replica) -> _WhichOneofReturnType__preferred_read_replica | None: ...
 
 Global___PartitionFetchResult: _TypeAlias = PartitionFetchResult  # noqa: Y015
 

@@ -39,6 +39,7 @@ from barnabas.storage.directories.disk_metrics import DiskCollector, DiskUsage
 from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
+from barnabas.storage.fetching.replica_selector import selector_of
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -177,7 +178,11 @@ class StorageNode:
         )
         self.fetchers = ReplicaFetchers(self.replicas, context.environment.network)
         self.appends = AppendHandler(self.replicas)
-        reader = FetchReader(self.replicas, bytes_max=config.fetch_max_bytes)
+        reader = FetchReader(
+            self.replicas,
+            bytes_max=config.fetch_max_bytes,
+            selector=selector_of(self.replicas.broker_value("replica.selector.class")),
+        )
         self.fetches = FetchHandler(reader, self.purgatory, self.replicas.counts)
         self.upkeep = Upkeep(config, self.replicas, directories, lanes, clock)
         self.cleaning = Cleaning(self.replicas, directories, lanes, clock)

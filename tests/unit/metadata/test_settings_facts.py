@@ -38,8 +38,12 @@ ONLY_DYNAMIC: Final = {
 }
 """Broker settings that no file can have, only a change while brokers run; the definition of files lacks them."""
 
-CHECKED_BY_KAFKA_ELSEWHERE: Final = {"controller.quorum.bootstrap.servers", "controller.quorum.voters"}
-"""Lists of addresses, which mean nothing here."""
+CHECKED_BY_KAFKA_ELSEWHERE: Final = {
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "replica.selector.class",
+}
+"""Lists of addresses, which mean nothing here, and a class, which Kafka looks for when it starts."""
 
 
 class Fact(NamedTuple):

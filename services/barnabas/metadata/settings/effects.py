@@ -53,6 +53,7 @@ STORAGE: Final = frozenset(
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
+        "replica.selector.class",
         "replica.high.watermark.checkpoint.interval.ms",
     )
 )

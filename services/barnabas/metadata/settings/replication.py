@@ -17,6 +17,10 @@ from barnabas.metadata.settings.row import (
     STRING,
     Row,
 )
+from barnabas.metadata.validators import OneOf
+
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one selector that Kafka has (KIP-392)."""
 
 SETTINGS: Final[tuple[Row, ...]] = (
     ("min.insync.replicas", INT, "1", POSITIVE, HIGH, CLUSTER,
@@ -37,8 +41,8 @@ SETTINGS: Final[tuple[Row, ...]] = (
      "Bytes of a whole answer to a follower's fetch."),
     ("replica.high.watermark.checkpoint.interval.ms", LONG, "5000", None, HIGH, FIXED,
      "Milliseconds between two checkpoints of the high watermarks."),
-    ("replica.selector.class", STRING, None, None, MEDIUM, FIXED,
-     "A class that picks the replica from which a consumer reads."),
+    ("replica.selector.class", STRING, None, OneOf((RACK_AWARE,)), MEDIUM, FIXED,
+     "What picks the replica from which a consumer reads: the leader when not set, else a replica in its rack."),
     ("replica.socket.receive.buffer.bytes", INT, "65536", None, HIGH, FIXED,
      "SO_RCVBUF of a follower's sockets in bytes."),
     ("replica.socket.timeout.ms", INT, "30000", None, HIGH, FIXED,

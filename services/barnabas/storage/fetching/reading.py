@@ -22,6 +22,7 @@ from barnabas.messages.storage_pb2 import (
 from barnabas.storage import limits
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.fetching.replica_selector import ReplicaSelector
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
@@ -30,8 +31,8 @@ OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.offset_out_of_range)
 
 @dataclass(slots=True)
 class ReadOutcome:
-    """What was read so far, in the order of the request. `is_final` means: answer at once, for there is an error or a
-    divergence in it.
+    """What was read so far, in the order of the request. `is_final` means: answer at once, for there is an error, a
+    divergence or a nearer replica in it.
     """
 
     answers: list[PartitionFetched] = field(default_factory=list)
@@ -63,9 +64,13 @@ class TooLittle(NamedTuple):
 class FetchReader:
     """Reads for fetches. Changes nothing but counts, those on the event loop only."""
 
-    def __init__(self, replicas: Replicas, *, bytes_max: int) -> None:
+    def __init__(
+        self, replicas: Replicas, *, bytes_max: int, selector: ReplicaSelector | None = None
+    ) -> None:
+        """`selector` sends consumers from this node as leader to replicas nearer to them; None: it never does."""
         self._replicas = replicas
         self._bytes_max = bytes_max
+        self._selector = selector
 
     def enough_bytes(self, min_bytes: int, max_bytes: int) -> int:
         """How many bytes a fetch waits for: no more than an answer to it holds in any case.
@@ -92,7 +97,13 @@ class FetchReader:
                 return
 
     def read_at_once(
-        self, sought: Sequence[Sought], *, min_bytes: int, max_bytes: int, committed: bool
+        self,
+        sought: Sequence[Sought],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        committed: bool,
+        rack_id: str = "",
     ) -> list[Read] | TooLittle | None:
         """See `LocalStorage`. What is asked for is found first, and read once there proves to be enough."""
         enough = self.enough_bytes(min_bytes, max_bytes)
@@ -102,7 +113,7 @@ class FetchReader:
         try:
             for item in sought:
                 replica = self._replicas.find(item.topic_id, item.partition)
-                if replica is None or replica.check_epoch(item.current_leader_epoch):
+                if replica is None or not self._may_be_read(replica, item, rack_id):
                     return None
                 left, first = budget - size_bytes, size_bytes == 0
                 got = _locate(replica, item, left, committed=committed, first=first, nowait=True)
@@ -181,7 +192,7 @@ class FetchReader:
         if replica is None:
             error = self._replicas.absence(item.topic_id, item.partition)
         else:
-            error = replica.check_epoch(item.current_leader_epoch)
+            error = replica.check_epoch(item.current_leader_epoch, from_follower=request.from_follower)
             # A read that is left to a thread was tried here first.
             replica.counts.reads += nowait
         if replica is None or error:
@@ -190,6 +201,12 @@ class FetchReader:
             outcome.answers.append(_failure(error))
             outcome.is_final = True
             return
+        if request.rack_id:
+            nearer = self._nearer(replica, item.fetch_offset, request.rack_id)
+            if nearer is not None:
+                outcome.answers.append(_elsewhere(replica, nearer))
+                outcome.is_final = True
+                return
         left = min(request.max_bytes, self._bytes_max, limits.FETCH_ANSWER_BYTES_TARGET) - outcome.size_bytes
         answer = _read_partition(
             replica,
@@ -207,6 +224,23 @@ class FetchReader:
         elif answer.fields.error_code or answer.fields.HasField("diverging"):
             outcome.is_final = True
 
+    def _may_be_read(self, replica: Replica, item: Sought, rack_id: str) -> bool:
+        if not rack_id:
+            return not replica.check_epoch(item.current_leader_epoch)
+        if replica.check_epoch(item.current_leader_epoch, from_follower=True):
+            return False
+        if replica.is_leader:
+            return self._nearer(replica, item.fetch_offset, rack_id) is None
+        return self._replicas.node_id in replica.record.isr
+
+    def _nearer(self, replica: Replica, offset: int, rack_id: str) -> int | None:
+        """The follower that a consumer in `rack_id` is to read from, where this node leads; None: it reads here."""
+        leader, opened = replica.leader, replica.log
+        if self._selector is None or leader is None or opened is None:
+            return None  # a follower sends nobody elsewhere (KAFKA-13778)
+        readable = leader.readable_from(offset, opened.log_end_offset)
+        return self._selector(rack_id, self._replicas.image, self._replicas.node_id, readable)
+
     def is_outdated(self, request: FetchRequest, outcome: ReadOutcome) -> bool:
         """Whether a read in a thread found too little, and a partition has changed since: read again, do not wait."""
         if outcome.is_final or outcome.size_bytes >= request.min_bytes:
@@ -215,7 +249,7 @@ class FetchReader:
             replica = self._replicas.find(item.topic_id, item.partition)
             if (
                 replica is None
-                or replica.check_epoch(item.current_leader_epoch)
+                or replica.check_epoch(item.current_leader_epoch, from_follower=request.from_follower)
                 or replica.high_watermark != answer.fields.high_watermark
             ):
                 return True
@@ -290,9 +324,9 @@ def _locate(
     first: bool,
     nowait: bool,
 ) -> _Located:
-    """Find what a partition that is led here has for a fetch with `left` bytes to spare."""
+    """Find what the replica of a partition has for a fetch with `left` bytes to spare."""
     opened = replica.log
-    assert opened is not None, "a leader has its log"
+    assert opened is not None, "who is read from has its log"
     high_watermark, stable, start = ends = _ends(replica, opened)
     upper_bound = stable if committed else high_watermark
     offset = item.fetch_offset
@@ -324,6 +358,14 @@ def _ends(replica: Replica, opened: PartitionLog) -> tuple[int, int, int]:
     # The high watermark first: it may move while this runs in a thread.
     high_watermark = replica.high_watermark
     return high_watermark, replica.last_stable_offset, opened.log_start_offset
+
+
+def _elsewhere(replica: Replica, node: int) -> PartitionFetched:
+    """The consumer is to read from the replica on `node`."""
+    assert replica.log is not None, "a leader has its log"
+    fields = _Located(0, *_ends(replica, replica.log)).fields()
+    fields.preferred_read_replica = node
+    return PartitionFetched(fields)
 
 
 def _failed_read(replica: Replica, error: KafkaError | OSError) -> PartitionFetched:

@@ -1,4 +1,4 @@
-"""Storage.Fetch: record batches of partitions that this node leads; a request may wait for data.
+"""Storage.Fetch: record batches of partitions that this node leads, or follows (KIP-392); a request may wait for data.
 
 Requests are answered out of order, each once it has min_bytes, or an error, or its time is over, or its sender
 hurries it; one that its sender withdraws is forgotten. What is in memory is read on the event loop, the rest in
@@ -55,6 +55,7 @@ class FetchHandler:
         max_bytes: int,
         committed: bool,
         max_wait_ms: int,
+        rack_id: str = "",
         wait: ReadWait | None = None,
     ) -> list[Read] | ReadWait | None:
         """Read for a gateway in the same process, or let it wait for more; see `LocalStorage.read_at_once`."""
@@ -63,7 +64,7 @@ class FetchHandler:
             min_bytes = 0
         began = perf_counter()
         found = self.reader.read_at_once(
-            sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed
+            sought, min_bytes=min_bytes, max_bytes=max_bytes, committed=committed, rack_id=rack_id
         )
         if isinstance(found, TooLittle):
             if wait is None:
@@ -71,7 +72,9 @@ class FetchHandler:
             if self.purgatory.wait(wait, found.size_bytes, found.watched):
                 return wait
             # Too many wait already: it is answered with what there is.
-            found = self.reader.read_at_once(sought, min_bytes=0, max_bytes=max_bytes, committed=committed)
+            found = self.reader.read_at_once(
+                sought, min_bytes=0, max_bytes=max_bytes, committed=committed, rack_id=rack_id
+            )
             assert not isinstance(found, TooLittle), "it asks for nothing"
         if found is not None:
             self.read_times.observe(perf_counter() - began)

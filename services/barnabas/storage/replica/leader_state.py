@@ -11,7 +11,8 @@ Kafka's `Partition`, `PartitionState` and `Replica` in one. Times are millisecon
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -257,6 +258,18 @@ class LeaderState:
 
     def _may_join(self, node: int, eligible: Mapping[int, int]) -> bool:
         return node not in self._offline and eligible.get(node) == self._followers[node].broker_epoch
+
+    def readable_from(self, offset: int, log_end_offset: int) -> Iterator[tuple[int, int, float]]:
+        """(node, its log end, when it last had everything) of each in-sync follower that has a stream, and `offset`."""
+        for node in self._isr:
+            follower = self._followers.get(node)
+            if (
+                follower is not None
+                and follower.broker_epoch != UNKNOWN_EPOCH
+                and follower.log_start_offset <= offset <= follower.log_end_offset
+            ):
+                has_all = follower.log_end_offset >= log_end_offset  # it need not fetch again to be so
+                yield node, follower.log_end_offset, math.inf if has_all else follower.caught_up_ms
 
     # -- other in-sync replicas ----------------------------------------------------------------------------------
 

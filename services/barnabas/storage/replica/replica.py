@@ -305,9 +305,12 @@ class Replica:
                 self.leader.set_min_insync_replicas(settings.min_insync_replicas)
                 self.advance_high_watermark()
 
-    def check_epoch(self, leader_epoch: int) -> int:
-        """Kafka's error code for a sender that knows `leader_epoch` (-1: does not say), 0 when it may go on."""
-        if self.error:
+    def check_epoch(self, leader_epoch: int, *, from_follower: bool = False) -> int:
+        """Kafka's error code for a sender that knows `leader_epoch` (-1: does not say), 0 when it may go on.
+
+        `from_follower`: for a consumer, whom a follower serves up to its own high watermark (KIP-392).
+        """
+        if self.error and not (from_follower and self.error == NOT_LEADER and self.log is not None):
             return self.error
         if leader_epoch == self.leader_epoch or leader_epoch == NO_EPOCH:
             return 0
