@@ -122,6 +122,22 @@ def fetch_as_replica(run: Run) -> None:
 
 
 @scenario(FETCH)
+def fetch_with_rack(run: Run) -> None:
+    """Without a selector a leader sends nobody elsewhere."""
+    if run.version < 11:
+        return
+    topic = run.topic()
+    produce(run, topic, {0: batch(b"a", b"b")})
+    for rack in ("", "east", "é" * 200):
+        run.ask(f"rack {rack[:4]!r}", fetch_body(wanted(topic, {0: 0}), rack_id=rack))
+    run.ask("rack, beyond the end", fetch_body(wanted(topic, {0: 9}), rack_id="east"))
+    run.ask("rack, other epoch", fetch_body(wanted(topic, {0: 0}, current_leader_epoch=7), rack_id="east"))
+    opened = run.ask("rack, session", fetch_body(wanted(topic, {0: 0}), rack_id="east", session_epoch=0))
+    session = {"session_id": opened.session_id, "session_epoch": 1}
+    run.ask("rack, nothing new", fetch_body(wanted(topic, {0: 2}), rack_id="east", **session))
+
+
+@scenario(FETCH)
 def fetch_session(run: Run) -> None:
     """Incremental fetch sessions (KIP-227)."""
     if run.version < SESSIONS_FROM:

@@ -23,6 +23,7 @@ from barnabas.gateway.clients.fetch_sessions import (
     WantedPartition,
 )
 from barnabas.gateway.clients.later import Pieces
+from barnabas.gateway.clients.listeners import PORT_PER_NODE
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers.fetch import by_topic, for_session
 from barnabas.gateway.isolation import IsolationLevel
@@ -52,6 +53,9 @@ class PlainFetches:
         self._read = local.read_at_once
         self._observe = metrics.observe_at_once
         self._faults = faults
+        self._shows_nodes = parts.config.advertise == PORT_PER_NODE
+        self._is_addressed = parts.config.own_position_only >= 0
+        """Whether all clients here mean the node of this process, where they tell nodes apart."""
 
     def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | LaterFetch | None:
         """The pieces of the answer to the request in `frame`, which was read at `received` (perf_counter), or the wait
@@ -70,6 +74,8 @@ class PlainFetches:
         plain = read_plain_fetch(frame)
         if plain is None or plain.isolation_level not in _ISOLATION_LEVELS:
             return None
+        if plain.rack and self._shows_nodes and not self._is_addressed:
+            return None  # which node it means decides which one is read from (KIP-392)
         # Of a partition that is named twice the last counts, as in Kafka; any negative epoch means that none is known.
         named = {
             (topic, index): WantedPartition(topic, index, offset, max_bytes, max(-1, epoch), last_epoch)
@@ -136,6 +142,7 @@ class PlainFetches:
             max_bytes=min(plain.max_bytes, self._parts.config.fetch_max_bytes, bytes_max),
             committed=plain.isolation_level == IsolationLevel.READ_COMMITTED,
             max_wait_ms=plain.max_wait_ms,
+            rack_id=plain.rack.decode(errors="replace") if plain.rack and self._shows_nodes else "",
             wait=wait,
         )
 

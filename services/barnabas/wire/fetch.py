@@ -46,6 +46,8 @@ class FetchedPartition(NamedTuple):
     """(epoch, end offset) where the client's log and this one part (KIP-595)."""
     current_leader: tuple[int, int] | None = None
     """(leader id, leader epoch) when the client asked the wrong one (KIP-951)."""
+    preferred_read_replica: int = -1
+    """The broker that the client is to read from instead (KIP-392), with no records; -1 is this one."""
 
 
 FetchedTopics = Sequence[tuple[str | bytes, Sequence[FetchedPartition]]]
@@ -85,7 +87,7 @@ def _add_legacy_topics(pieces: list[Piece], version: int, topics: FetchedTopics)
         assert isinstance(name, str)
         pieces += (legacy_string(name), _INT32.pack(len(partitions)))
         for partition in partitions:
-            index, error, high, stable, start, records, aborted, _, _ = partition
+            index, error, high, stable, start, records, aborted, _, _, preferred = partition
             if version >= 5:
                 pieces.append(_PARTITION_V5.pack(index, error, high, stable, start))
             else:
@@ -94,7 +96,7 @@ def _add_legacy_topics(pieces: list[Piece], version: int, topics: FetchedTopics)
             if aborted:
                 pieces += (_ABORTED.pack(*transaction) for transaction in aborted)
             if version >= 11:
-                pieces.append(b"\xff\xff\xff\xff")  # no preferred read replica
+                pieces.append(_INT32.pack(preferred))
             pieces += (_INT32.pack(len(records)), records)
 
 
@@ -108,12 +110,12 @@ def _add_flexible_topics(pieces: list[Piece], topics: FetchedTopics) -> None:
             pieces += (unsigned_varint(len(data) + 1), data)
         pieces.append(unsigned_varint(len(partitions) + 1))
         for partition in partitions:
-            index, error, high, stable, start, records, aborted, diverging, leader = partition
+            index, error, high, stable, start, records, aborted, diverging, leader, preferred = partition
             pieces.append(_PARTITION_V5.pack(index, error, high, stable, start))
             pieces.append(b"\0" if aborted is None else unsigned_varint(len(aborted) + 1))
             if aborted:
                 pieces += (_ABORTED_FLEXIBLE.pack(*transaction, 0) for transaction in aborted)
-            pieces += (b"\xff\xff\xff\xff", unsigned_varint(len(records) + 1), records)
+            pieces += (_INT32.pack(preferred), unsigned_varint(len(records) + 1), records)
             pieces.append(_partition_tags(diverging, leader))
         pieces.append(b"\0")
 

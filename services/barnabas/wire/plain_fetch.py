@@ -55,6 +55,8 @@ class PlainFetch(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: list[WantedFields]
+    rack: bytes
+    """The client's, as it stands there; empty when it has none (KIP-392)."""
 
 
 def read_plain_fetch(frame: bytes) -> PlainFetch | None:
@@ -83,6 +85,7 @@ def read_plain_fetch(frame: bytes) -> PlainFetch | None:
         return None
     if partitions is None:
         return None
+    wanted, rack = partitions
     return PlainFetch(
         version,
         correlation_id,
@@ -92,12 +95,15 @@ def read_plain_fetch(frame: bytes) -> PlainFetch | None:
         isolation_level,
         session_id,
         session_epoch,
-        partitions,
+        wanted,
+        rack,
     )
 
 
-def _read_flexible(frame: bytes, at: int, version: int) -> list[WantedFields] | None:
-    """The partitions of a request whose topics start at `at`; None when something else is in the request as well."""
+def _read_flexible(frame: bytes, at: int, version: int) -> tuple[list[WantedFields], bytes] | None:
+    """The partitions of a request whose topics start at `at`, and the client's rack; None when something else is in the
+    request as well.
+    """
     wanted: list[WantedFields] = []
     topics, at = read_unsigned_varint(frame, at)
     items_left = ITEMS_MAX - (topics - 1)
@@ -129,10 +135,10 @@ def _read_flexible(frame: bytes, at: int, version: int) -> list[WantedFields] | 
     end = rack_at + rack_bytes - 1
     if topics < 1 or frame[at] != 1 or rack_bytes < 1 or frame[end] != _NO_TAGS:
         return None
-    return wanted
+    return wanted, frame[rack_at:end]
 
 
-def _read_legacy(frame: bytes, at: int, version: int) -> list[WantedFields] | None:
+def _read_legacy(frame: bytes, at: int, version: int) -> tuple[list[WantedFields], bytes] | None:
     """As `_read_flexible`, for the versions before it."""
     fields = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
     wanted: list[WantedFields] = []
@@ -163,8 +169,11 @@ def _read_legacy(frame: bytes, at: int, version: int) -> list[WantedFields] | No
         at += _INT32.size
         if forgotten:
             return None
+    rack = b""
     if version >= 11:
         (size,) = _INT16.unpack_from(frame, at)
-        if size < 0 or at + _INT16.size + size > len(frame):
+        rack_at = at + _INT16.size
+        if size < 0 or rack_at + size > len(frame):
             return None
-    return wanted
+        rack = frame[rack_at : rack_at + size]
+    return wanted, rack

@@ -7,6 +7,7 @@ import random
 import struct
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,23 @@ from barnabas.records.control import encode_marker
 FETCH = 1
 VERSIONS = range(4, 19)
 SESSIONS_FROM, IDS_FROM = 7, 13
-ORDERS, BILLS, ELSEWHERE = (uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "bills", "elsewhere"))
-NAMES = {"orders": ORDERS, "bills": BILLS, "elsewhere": ELSEWHERE, "unknown": uuid.UUID(int=9)}
+ORDERS, BILLS, ELSEWHERE, FOLLOWED = (
+    uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "bills", "elsewhere", "followed")
+)
+NAMES = {
+    "orders": ORDERS,
+    "bills": BILLS,
+    "elsewhere": ELSEWHERE,
+    "followed": FOLLOWED,
+    "unknown": uuid.UUID(int=9),
+}
 LEADER_EPOCH = 2
 
 
 class Broker:
-    """One storage node under two gateways: `general` knows no short way, `plain` tries it first."""
+    """One storage node under two gateways: `general` knows no short way, `plain` tries it first. Clients reach them by
+    the port of this node alone.
+    """
 
     def __init__(self, node: StorageHarness) -> None:
         self.node = node
@@ -50,10 +61,13 @@ class Broker:
         records += topic_records("orders", ORDERS, 4, leader_epoch=LEADER_EPOCH)
         records += topic_records("bills", BILLS, 1, leader_epoch=LEADER_EPOCH)
         records += topic_records("elsewhere", ELSEWHERE, 1, leader=2, replicas=(2,))
+        records += topic_records("followed", FOLLOWED, 1, leader=2, replicas=(2, 1))
         node.apply(*records)
         self.general, self.plain = Gateway(records), Gateway(records)
         for gateway in (self.general, self.plain):
             gateway.links.nodes[1] = self.local
+            config = replace(gateway.parts.config, own_position_only=0)
+            object.__setattr__(gateway.parts, "config", config)
         self.faults = Faults()
         self.fetches = PlainFetches(self.plain.parts, self.local, self.metrics, self.faults)
 
@@ -119,6 +133,7 @@ def fetch_frame(
     *,
     session: tuple[int, int] = (0, -1),
     forgotten: dict[str, list[int]] | None = None,
+    rack: str = "",
     **limits: int,
 ) -> bytes:
     """A Fetch request, which waits for nothing unless it is given `max_wait_ms`.
@@ -140,7 +155,7 @@ def fetch_frame(
             named(version, topic) | {"partitions": rows} for topic, rows in (forgotten or {}).items()
         ]
     if version >= 11:
-        body["rack_id"] = ""
+        body["rack_id"] = rack
     return request_frame(FETCH, version, body)
 
 
@@ -202,6 +217,7 @@ async def test_both_ways_give_the_same_bytes(broker: Broker, seed: int) -> None:
             min_bytes=mostly(chance, [-1, 0, 1, 500], [50_000, 1 << 30]),
             max_bytes=mostly(chance, [1, 5_000, 1 << 20, 1 << 30], [-1, 0]),
             isolation_level=mostly(chance, [0, 1], [2]),
+            rack="east" if chance.random() < 0.3 else "",
         )
         answer, is_plain = await broker.ask(frame)
         plain += is_plain
@@ -222,6 +238,25 @@ async def test_a_consumer_that_reads_what_is_there_is_answered_on_the_spot(
     assert is_plain
     assert len(answer) > 50_000
     assert broker.node.replica(ORDERS).counts.bytes_out > 100_000  # the two answers were counted
+
+
+async def test_a_consumer_with_a_rack_is_read_for_by_a_follower_on_the_spot(broker: Broker) -> None:
+    """It was sent here (KIP-392); one without a rack is read for by the leader, which is not there."""
+    wanted = {"orders": [want(17, 0)], "followed": [want(17)]}
+    assert (await broker.ask(fetch_frame(17, wanted, rack="east")))[1]
+    _, is_plain = await broker.ask(fetch_frame(17, wanted))
+    assert not is_plain
+    replica = broker.node.replica(FOLLOWED)
+    replica.record.isr[:] = [2]
+    assert broker.fetches.answer(fetch_frame(17, wanted, rack="east"), 0.0) is None
+
+
+async def test_a_rack_is_left_to_the_general_way_where_clients_mean_any_node(broker: Broker) -> None:
+    object.__setattr__(broker.plain.parts, "config", replace(broker.plain.parts.config, own_position_only=-1))
+    fetches = PlainFetches(broker.plain.parts, broker.local, broker.metrics, broker.faults)
+    wanted = {"orders": [want(17, 0)]}
+    assert fetches.answer(fetch_frame(17, wanted, rack="east"), 0.0) is None
+    assert fetches.answer(fetch_frame(17, wanted), 0.0) is not None
 
 
 async def test_a_session_goes_on(broker: Broker) -> None:

@@ -44,6 +44,7 @@ fetched = st.builds(
     st.none() | st.lists(st.tuples(int64s, int64s), max_size=3),
     st.none() | st.tuples(int32s, int64s),
     leaders,
+    int32s,
 )
 endpoints = st.lists(
     st.builds(LeaderEndpoint, int32s, st.text(max_size=50), int32s, st.none() | st.text(max_size=5)),
@@ -141,6 +142,7 @@ def kio_fetch(version: int, partitions: list[FetchedPartition], nodes: list[Lead
             aborted_transactions=None
             if aborted is None
             else tuple(module.AbortedTransaction(producer_id=a, first_offset=b) for a, b in aborted),
+            preferred_read_replica=p.preferred_read_replica,
             records=p.records,
             **tags,
         )

@@ -106,6 +106,7 @@ def read_generally(frame: bytes) -> PlainFetch:
         getattr(body, "session_id", 0),
         getattr(body, "session_epoch", -1),
         wanted,
+        getattr(body, "rack_id", "").encode(),
     )
 
 

@@ -127,7 +127,11 @@ def for_session(
         if got is None:
             continue
         offsets = (got.high_watermark, got.last_stable_offset, got.log_start_offset)
-        has_news = bool(got.records or got.error_code or got.diverging_epoch) or offsets != want.told
+        has_news = (
+            bool(got.records or got.error_code or got.diverging_epoch)
+            or got.preferred_read_replica >= 0
+            or offsets != want.told
+        )
         if is_full or has_news:
             told.append((key, got))
         # An error is told again until it is gone.
@@ -164,5 +168,5 @@ HANDLER = Handler(
     handle=handle,
     may_wait=True,
     unanswered=NOBODY_LEADS,
-    lacks="Leaders alone are read from, not the nearest replica (KIP-392); replica ids of followers are ignored.",
+    lacks="Replica ids of followers are ignored.",
 )

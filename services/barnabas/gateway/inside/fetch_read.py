@@ -2,6 +2,9 @@
 
 The fetch belongs to its client: it is answered within its max_wait and a grace with what the healthy leaders have, and
 when the client is gone it is withdrawn from all of them.
+
+Where a follower is read from (`read_sources`) and has anything but records to tell, the leader is asked at once: a
+client hears of no error that is only the follower's, such as that its log does not reach that far yet.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.fetch_sessions import FINAL_EPOCH, NO_SESSION, PartitionKey, WantedPartition
+from barnabas.gateway.inside.read_sources import ReadSources
 from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.request import Request, milliseconds
@@ -21,6 +25,7 @@ from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
 from barnabas.links.storage_link import Fetches
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
+from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import FetchRequest, PartitionFetch
 from barnabas.metadata.leaders import LEADER_ERRORS, NOBODY_LEADS, current_leader, led_partition
 from barnabas.wire.fetch import FetchedPartition
@@ -53,6 +58,9 @@ class FetchRead:
         self._request = request
         self._wanted = wanted
         self._image = request.image
+        self._sources = ReadSources(request)
+        self._refused: list[int] = []
+        """Wanted partitions that a follower could not be read for."""
         self._unread = request.parts.unread_answers
         self._held_bytes = 0
         """Of results that are there while others are waited for."""
@@ -63,7 +71,7 @@ class FetchRead:
 
         None for a partition whose leader said nothing in time: nothing is known of it, good or bad.
         """
-        reads = self._split_by_leader()
+        reads = self._split_by_node()
         if any(result is not None for result in self._results):
             # Errors are told at once, with whatever the others have.
             for read in reads:
@@ -71,6 +79,12 @@ class FetchRead:
         elif not reads and not self._closes_session():
             # A session without partitions waits like any other, or its client would ask in a tight loop.
             await asyncio.sleep(self._max_wait_ms() / 1000)
+        await self._read_all(reads)
+        if self._refused:
+            await self._read_all(self._split_by_leader(self._refused))
+        return [(want.key, result) for want, result in zip(self._wanted, self._results, strict=True)]
+
+    async def _read_all(self, reads: list[_NodeRead]) -> None:
         for read in reads:
             self._start(read)
         self._request.wait.on_hurry(partial(_hurry, reads))
@@ -86,7 +100,6 @@ class FetchRead:
             raise
         finally:
             self._request.wait.on_hurry(None)
-        return [(want.key, result) for want, result in zip(self._wanted, self._results, strict=True)]
 
     def not_answered(self, want: WantedPartition) -> FetchedPartition:
         """What is said of a partition whose leader said nothing, where something must be: clients look for it again."""
@@ -98,30 +111,60 @@ class FetchRead:
         session_epoch: int = self._request.get("session_epoch", FINAL_EPOCH)
         return session_id != NO_SESSION and session_epoch == FINAL_EPOCH
 
-    def _split_by_leader(self) -> list[_NodeRead]:
+    def _split_by_node(self) -> list[_NodeRead]:
         reads: dict[int, _NodeRead] = {}
+        sources = self._sources
         for index, want in enumerate(self._wanted):
             record = led_partition(self._image, want.topic, want.partition)
             if isinstance(record, ErrorCode):
                 self._results[index] = self._failed(want, record)
                 continue
-            leader = record.leader
-            if leader not in reads:
-                reads[leader] = _NodeRead(self._message())
-            reads[leader].indexes.append(index)
-            reads[leader].message.partitions.append(
-                PartitionFetch(
-                    topic_id=record.topic_id,
-                    partition=want.partition,
-                    fetch_offset=want.fetch_offset,
-                    max_bytes=want.max_bytes,
-                    current_leader_epoch=want.current_leader_epoch,
-                    last_fetched_epoch=want.last_fetched_epoch,
-                )
+            node = sources.node_for(record)
+            read = self._add(reads, node, index, record)
+            if node == sources.addressed:
+                read.message.rack_id, read.message.from_follower = sources.rack_id, True
+            elif node != record.leader:
+                read.message.from_follower = True
+        return self._connect(reads)
+
+    def _split_by_leader(self, indexes: Sequence[int]) -> list[_NodeRead]:
+        """For what followers had no records of, at once; the image may be a newer one."""
+        reads: dict[int, _NodeRead] = {}
+        for index in indexes:
+            want = self._wanted[index]
+            record = led_partition(self._request.image, want.topic, want.partition)
+            if isinstance(record, ErrorCode):
+                self._results[index] = self._failed(want, record)
+            else:
+                self._add(reads, record.leader, index, record)
+        read_bytes = sum(len(result.records) for result in self._results if result is not None)
+        for read in reads.values():
+            read.message.max_wait_ms = 0
+            read.message.max_bytes = max(0, read.message.max_bytes - read_bytes)
+        return self._connect(reads)
+
+    def _add(self, reads: dict[int, _NodeRead], node: int, index: int, record: PartitionRecord) -> _NodeRead:
+        read = reads.get(node)
+        if read is None:
+            read = reads[node] = _NodeRead(self._message())
+        want = self._wanted[index]
+        read.indexes.append(index)
+        read.message.partitions.append(
+            PartitionFetch(
+                topic_id=record.topic_id,
+                partition=want.partition,
+                fetch_offset=want.fetch_offset,
+                max_bytes=want.max_bytes,
+                current_leader_epoch=want.current_leader_epoch,
+                last_fetched_epoch=want.last_fetched_epoch,
             )
-        for leader, read in reads.items():
+        )
+        return read
+
+    def _connect(self, reads: dict[int, _NodeRead]) -> list[_NodeRead]:
+        for node, read in reads.items():
             read.message.max_bytes = max(1, read.message.max_bytes // len(reads))
-            connection = self._request.parts.links.storage(leader)
+            connection = self._request.parts.links.storage(node)
             read.stream = connection.fetches if connection is not None else None
         return list(reads.values())
 
@@ -157,10 +200,16 @@ class FetchRead:
             return
         except (Unreachable, OutcomeUnknown):
             for index in read.indexes:
-                self._results[index] = self._failed(self._wanted[index], NOBODY_LEADS)
+                if read.message.from_follower:
+                    self._refused.append(index)
+                else:
+                    self._results[index] = self._failed(self._wanted[index], NOBODY_LEADS)
         else:
             for index, got in zip(read.indexes, result.partitions, strict=True):
-                self._results[index] = self._fetched(self._wanted[index], got)
+                if read.message.from_follower and (got.fields.error_code or got.fields.HasField("diverging")):
+                    self._refused.append(index)
+                else:
+                    self._results[index] = self._fetched(self._wanted[index], got)
 
     async def _finish_several(self, reads: list[_NodeRead]) -> None:
         """The first node that has something to say ends the wait for the others, which answer with what they have.
@@ -219,6 +268,7 @@ class FetchRead:
             aborted,
             diverging,
             None,
+            got.preferred_read_replica if got.HasField("preferred_read_replica") else -1,
         )
 
     def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:
