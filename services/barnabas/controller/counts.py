@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
@@ -29,9 +29,15 @@ class ControllerCounts:
         self.unclean_elections = 0
         self.timed_out_nodes = 0
 
-    def on_stored(self, before: MetadataImage, records: Iterable[MetadataRecord], elapsed_ms: float) -> None:
-        """`records` were stored over the image `before`: count the leaders that changed."""
+    def on_stored(
+        self, before: MetadataImage, records: Iterable[MetadataRecord], elapsed_ms: float
+    ) -> Sequence[PartitionRecord]:
+        """`records` were stored over the image `before`: count the leaders that changed.
+
+        Returns the partitions whose new leaders may lack committed records.
+        """
         elected = 0
+        unclean = []
         for record in records:
             if record.WhichOneof("value") != "partition":
                 continue
@@ -40,10 +46,13 @@ class ControllerCounts:
             if known is None or after.leader in (known.leader, NO_LEADER):
                 continue
             elected += 1
-            self.unclean_elections += _is_unclean(known, after)
+            if _is_unclean(known, after):
+                unclean.append(after)
         if elected:
             self.elected_partitions += elected
             self.election_times.observe(elapsed_ms)
+        self.unclean_elections += len(unclean)
+        return unclean
 
 
 def _is_unclean(before: PartitionRecord, after: PartitionRecord) -> bool:

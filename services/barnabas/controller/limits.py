@@ -101,3 +101,6 @@ SQLITE_HISTORY_REVISIONS_MAX: Final = 10_000
 
 SQLITE_WATCH_READ_REVISIONS_MAX: Final = 256
 """Revisions that one watch reads from the file at a time."""
+
+UNCLEAN_LEADERS_TOLD_MAX: Final = 100
+"""Partitions of one decision whose leaders may lack records, a line of the log each; of more only the number."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.counts import ControllerCounts
 from barnabas.controller.election import Leadership, LeadershipLost
-from barnabas.controller.limits import WAITING_REQUESTS_MAX
+from barnabas.controller.limits import UNCLEAN_LEADERS_TOLD_MAX, WAITING_REQUESTS_MAX
 from barnabas.controller.store.protocol import (
     TRANSACTION_OPERATIONS_MAX,
     CompareFailed,
@@ -26,9 +26,12 @@ from barnabas.controller.whole_decisions import (
     plan_decision,
 )
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.logs import get_logger
 from barnabas.messages.controller_pb2 import MetadataDelta
-from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import MetadataImage
+
+log = get_logger("controller.writer")
 
 T = TypeVar("T")
 Decide = Callable[[MetadataImage], Decision[T]]
@@ -160,9 +163,22 @@ class MetadataWriter:
         started = perf_counter()
         revision = await decide(self._store, self._leadership.compare, planned)
         self._check_continues(revision)
-        self._counts.on_stored(self._image, planned.records, (perf_counter() - started) * 1000)
+        unclean = self._counts.on_stored(self._image, planned.records, (perf_counter() - started) * 1000)
         self._image = self._image.apply(planned.records, revision)
+        self._tell_of_unclean_leaders(unclean)
         self._publish(MetadataDelta(revision=revision, records=planned.records))
+
+    def _tell_of_unclean_leaders(self, partitions: Sequence[PartitionRecord]) -> None:
+        for partition in partitions[:UNCLEAN_LEADERS_TOLD_MAX]:
+            topic = self._image.topics_by_id.get(partition.topic_id)
+            log.warning(
+                "a leader may lack records that were acknowledged: nobody could lead who was known to have all",
+                partition=f"{topic.name if topic else partition.topic_id.hex()}-{partition.partition}",
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+            )
+        if len(partitions) > UNCLEAN_LEADERS_TOLD_MAX:
+            log.warning("so may the leaders of others", partitions=len(partitions) - UNCLEAN_LEADERS_TOLD_MAX)
 
     async def _is_confirmed(self, decided: Sequence[tuple[_Waiting, Decision[Any]]]) -> bool:
         """Whether nothing is to be stored and the answers hold; while the store is silent nobody can say."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from barnabas.controller import fanout as fanout_module
+from barnabas.controller import limits
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.election import ELECTION_KEY, Election, Leadership, LeadershipLost
 from barnabas.controller.fanout import Fanout, Receiver, StreamEnded
@@ -20,8 +21,8 @@ from barnabas.controller.writer import MetadataWriter
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import KafkaError
 from barnabas.messages.controller_pb2 import MetadataDelta
-from barnabas.messages.metadata_pb2 import GatewayRecord, MetadataRecord
-from barnabas.metadata.image import MetadataImage
+from barnabas.messages.metadata_pb2 import GatewayRecord, MetadataRecord, PartitionRecord, TopicRecord
+from barnabas.metadata.image import MetadataImage, partition_key, topic_key
 
 StoreFactory = Callable[[], Awaitable[Store]]
 
@@ -51,6 +52,34 @@ async def writing(
         task.cancel()
         with suppress(asyncio.CancelledError, LeadershipLost):
             await task
+
+
+async def test_leaders_that_may_lack_records_are_named(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    def partitions(leader: int, count: int) -> list[MetadataRecord]:
+        return [
+            MetadataRecord(
+                key=partition_key(b"t" * 16, index),
+                partition=PartitionRecord(
+                    topic_id=b"t" * 16, partition=index, leader=leader, replicas=(1, 2), isr=(leader,)
+                ),
+            )
+            for index in range(count)
+        ]
+
+    count = limits.UNCLEAN_LEADERS_TOLD_MAX + 3
+    topic = MetadataRecord(
+        key=topic_key("t"), topic=TopicRecord(name="t", topic_id=b"t" * 16, partition_count=count)
+    )
+    async with writing(store, await elected(store)) as (writer, _):
+        await writer.submit(storing(topic, *partitions(1, count)))
+        assert not caplog.records
+        await writer.submit(storing(*partitions(2, count)))
+    told = [vars(record)["fields"] for record in caplog.records]
+    assert len(told) == limits.UNCLEAN_LEADERS_TOLD_MAX + 1
+    assert told[0] == {"partition": "t-0", "leader": 2, "leader_epoch": 0}
+    assert told[-1] == {"partitions": 3}
 
 
 async def test_what_waits_together_is_stored_together_and_in_order(store: Store) -> None:
