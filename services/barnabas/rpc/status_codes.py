@@ -54,8 +54,13 @@ never makes itself, or only for a call that it did not pass on (UNIMPLEMENTED)."
 _NOT_CONNECTED: Final = "failed to connect to all addresses"
 """So gRPC begins what it says of a call that found no connection, and was not sent."""
 
-_NOBODY_THERE: Final = (os.strerror(errno.ECONNREFUSED), os.strerror(errno.ENOENT))
-"""And so it ends, with the kernel's words, where no process has the TCP address, or the path of the socket."""
+_NOBODY_THERE: Final = tuple(
+    words
+    for number in (errno.ECONNREFUSED, errno.ENOENT)
+    for words in (os.strerror(number), f"{os.strerror(number)} ({number})")
+)
+"""And so it ends, with the kernel's words, where no process has the TCP address, or the path of the socket. Of gRPC's
+two ways to connect one adds the number: `kernel.service.GRPC_EXPERIMENTS` has services take that one."""
 
 Ending = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
 """Status, reason and trailing metadata."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +16,7 @@ import grpc.aio
 import pytest
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.service import GRPC_EXPERIMENTS
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.errors import (
     ConnectionRefused,
@@ -208,6 +212,39 @@ async def test_nobody_at_a_socket_is_a_refused_connection_whether_its_file_is_th
         ended.bind(f"{tmp_path}/ended")
     assert (tmp_path / "ended").exists()
     assert await refuses(f"unix:{tmp_path}/ended")
+
+
+REFUSED_BY = """
+import asyncio, sys
+from barnabas.links.errors import LinkError
+from barnabas.messages.controller_pb2 import CreateTopicsRequest
+from barnabas.rpc.network import GrpcNetwork
+
+async def main():
+    for address in sys.argv[1:]:
+        link = GrpcNetwork().connect_controller(address)
+        try:
+            await link.CreateTopics(CreateTopicsRequest(), timeout=10)
+        except LinkError as error:
+            print(type(error).__name__, error)
+        await link.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("experiments", ["", GRPC_EXPERIMENTS])
+def test_a_refused_connection_is_known_by_whichever_part_of_grpc_connects(
+    experiments: str, tmp_path: Path
+) -> None:
+    """gRPC has two, with words of their own, and services have it take another than it does by itself."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    addresses = [f"127.0.0.1:{port}", f"unix:{tmp_path}/nobody"]
+    command = [sys.executable, "-c", REFUSED_BY, *addresses]
+    told = {**os.environ, "GRPC_EXPERIMENTS": experiments}
+    done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["ConnectionRefused"] * 2, done.stdout
 
 
 @pytest.mark.parametrize("address", ["nobody.invalid:9", "255.255.255.255:9"])
