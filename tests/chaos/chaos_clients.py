@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import subprocess
 import threading
@@ -15,12 +16,15 @@ from chaos_history import Recorder
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from history import Place
 from kafka_tools import JARS, START_QUICKLY
+from raw_client import LIST_OFFSETS, RawConnection
 
 PARTITIONS: Final = 3
 PAUSE_SECONDS: Final = 0.02
 """Between two records of a producer for each partition."""
 COMMIT_SECONDS: Final = 0.3
 LOOK_SECONDS: Final = 0.2
+LATEST: Final = -1
+ANSWER_SECONDS_MAX: Final = 5.0
 FLUSH_SECONDS_MAX: Final = 90.0
 HERE: Final = Path(__file__).resolve().parent
 
@@ -102,7 +106,9 @@ class LibrdkafkaProducer(Stopped):
         if error is not None:
             self.recorder.on_failure(f"{value[:40]!r} is refused: {error}")
             return
-        self.recorder.on_acknowledged(Place(message.topic(), message.partition()), message.offset(), value)
+        # Of a batch that was written before, librdkafka does not know where.
+        offset = -1 if message.offset() is None else message.offset()
+        self.recorder.on_acknowledged(Place(message.topic(), message.partition()), offset, value)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -191,6 +197,7 @@ class Onlookers(Stopped):
     def __init__(self, recorder: Recorder, bootstrap: str, groups: Mapping[str, str]) -> None:
         """`groups` by topic."""
         super().__init__(recorder)
+        ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
         for topic, group in groups.items():
             settings = {
                 "bootstrap.servers": bootstrap,
@@ -198,22 +205,36 @@ class Onlookers(Stopped):
                 "enable.auto.commit": False,
                 **QUICK,
             }
-            self.run(self._look_at_watermarks, settings, topic)
+            self.run(self._look_at_watermarks, ports, topic)
             self.run(self._look_at_commits, settings, topic)
 
-    def _look_at_watermarks(self, settings: Mapping[str, Any], topic: str) -> None:
-        with _closing(Consumer(dict(settings))) as client:
-            while not self.is_stopping:
-                for partition in range(PARTITIONS):
-                    place = Place(topic, partition)
-                    known = self.recorder.known_high_watermark(place)
-                    try:
-                        _, latest = client.get_watermark_offsets(TopicPartition(*place), timeout=5)
-                    except KafkaException as error:
-                        self.recorder.on_error(f"latest offset: {error.args[0].name()}")
+    def _look_at_watermarks(self, ports: Sequence[int], topic: str) -> None:
+        """Each gateway in turn. A client of their own tells the leader epoch, which librdkafka keeps to itself."""
+        partitions = [
+            {"partition_index": partition, "current_leader_epoch": -1, "timestamp": LATEST}
+            for partition in range(PARTITIONS)
+        ]
+        topics = [{"name": topic, "partitions": partitions}]
+        body = {"replica_id": -1, "isolation_level": 0, "topics": topics}
+        for port in itertools.cycle(ports):
+            known = {p: self.recorder.latest_offsets(Place(topic, p)) for p in range(PARTITIONS)}
+            try:
+                with RawConnection(port, ANSWER_SECONDS_MAX) as connection:
+                    answer = connection.ask(LIST_OFFSETS, 6, body)
+            except OSError as error:
+                self.recorder.on_error(f"latest offset: {type(error).__name__}")
+            else:
+                for each in answer.topics[0].partitions:
+                    place = Place(topic, each.partition_index)
+                    if each.error_code:
+                        self.recorder.on_error(f"latest offset: {each.error_code.name}")
                     else:
-                        self.recorder.on_latest_offset(place, known, latest, "an onlooker")
-                time.sleep(LOOK_SECONDS)
+                        self.recorder.on_latest_offset(
+                            place, known[place.partition], each.leader_epoch, each.offset
+                        )
+            if self.is_stopping:
+                return
+            time.sleep(LOOK_SECONDS)
 
     def _look_at_commits(self, settings: Mapping[str, Any], topic: str) -> None:
         with _closing(Consumer(dict(settings))) as client:

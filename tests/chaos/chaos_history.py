@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from history import History, Place
@@ -40,6 +41,7 @@ class Recorder:
         self.errors: defaultdict[str, int] = defaultdict(int)
         """What clients were told and went on after: how often."""
         self.high_watermarks_seen = self.commits_seen = 0
+        self._latest_offsets: defaultdict[Place, dict[int, int]] = defaultdict(dict)
 
     def on_acknowledged(self, place: Place, offset: int, value: bytes) -> None:
         producer = value.partition(b":")[0].decode()
@@ -53,8 +55,6 @@ class Recorder:
             self._write("read", place, offset, value)
             self.read_at[place] = time.monotonic()
             self.history.on_read(place, offset, value, consumer)
-            known = self.history.high_watermarks.get(place, 0)
-            self.history.high_watermarks[place] = max(known, offset + 1)
 
     def on_committed(self, place: Place, offset: int, known: int) -> None:
         """A commit was acknowledged; `known` was the highest before it was sent."""
@@ -74,18 +74,29 @@ class Recorder:
             if offset < known:
                 self.judge.violate(f"WENT BACK: {place}: {offset} is committed, and {known} was before")
 
-    def known_high_watermark(self, place: Place) -> int:
-        """How far clients know for sure that the partition is committed."""
+    def latest_offsets(self, place: Place) -> dict[int, int]:
+        """By leader epoch, the highest offset that was told as the latest so far."""
         with self._lock:
-            acknowledged = self.history.acknowledged.get(place, {})
-            last = next(reversed(acknowledged), -1)
-            return max(self.history.high_watermarks.get(place, 0), last + 1)
+            return dict(self._latest_offsets[place])
 
-    def on_latest_offset(self, place: Place, known: int, offset: int, consumer: str) -> None:
+    def on_latest_offset(
+        self, place: Place, known: Mapping[int, int], leader_epoch: int, offset: int
+    ) -> None:
+        """A leader said where its partition ends; `known` are the latest offsets before it was asked.
+
+        Its high watermark is not before that of any leader until then (KIP-207). A former one that has not been told
+        yet, as it was frozen or cut off, does not know what a later one has: so it is in Kafka, too.
+        """
         with self._lock:
             self.high_watermarks_seen += 1
-            self._write("latest", place, offset, b"")
-            self.history.on_latest_offset(place, known, offset, consumer)
+            self._write("latest", place, offset, f"epoch {leader_epoch}".encode())
+            before = max((each for epoch, each in known.items() if epoch <= leader_epoch), default=0)
+            if offset < before:
+                self.judge.violate(
+                    f"WENT BACK: the latest offset of {place} is {offset} in epoch {leader_epoch}, and was {before}"
+                )
+            latest = self._latest_offsets[place]
+            latest[leader_epoch] = max(latest.get(leader_epoch, 0), offset)
 
     def on_error(self, what: str) -> None:
         """Nothing that is wrong by itself."""

@@ -14,9 +14,11 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
@@ -54,7 +56,14 @@ def run_seed(seed: int, form: str, count: int) -> Outcome:
     return outcome
 
 
+def stop(number: int, _: FrameType | None) -> None:
+    """What the round started ends with it."""
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

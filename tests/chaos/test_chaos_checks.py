@@ -105,13 +105,16 @@ def test_a_committed_offset_that_goes_back_is_found(recorder: Recorder) -> None:
 
 
 def test_a_high_watermark_that_goes_back_is_found(recorder: Recorder) -> None:
-    recorder.on_acknowledged(PLACE, 9, VALUES[0])
-    known = recorder.known_high_watermark(PLACE)
-    assert known == 10
-    recorder.on_latest_offset(PLACE, known, 10, "an onlooker")
+    def told(leader_epoch: int, offset: int) -> None:
+        recorder.on_latest_offset(PLACE, recorder.latest_offsets(PLACE), leader_epoch, offset)
+
+    told(3, 10)
+    told(4, 10)
+    told(4, 12)
+    told(3, 11)  # a former leader that was not told yet
     assert recorder.judge.violations == []
-    recorder.on_latest_offset(PLACE, known, 9, "an onlooker")
-    assert recorder.judge.violations
+    told(5, 11)
+    assert "WENT BACK" in recorder.judge.violations[0]
 
 
 def test_a_pause_begins_with_the_last_acknowledgement_before_the_fault() -> None:

@@ -49,8 +49,9 @@ def with_length(frame: bytes) -> bytes:
 class RawConnection:
     """Owns one socket."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+    def __init__(self, port: int, seconds: float = WAIT_SECONDS) -> None:
+        """No step of it takes longer than `seconds`."""
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
         self._correlation_ids = itertools.count(1)
 
     def __enter__(self) -> Self:
