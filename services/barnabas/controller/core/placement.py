@@ -18,11 +18,11 @@ def place_replicas(
     the caller moves from topic to topic; followers take the nodes after their leader, first those of racks that
     the partition is not in yet, shifted by one with each round so that one node's followers differ.
 
-    A node that is about to stop gets nothing new. One that is fenced leads nothing, and gets a replica, which it is to
-    copy when it is back, where its rack or the whole cluster has too few others.
+    A node that is about to stop gets nothing new. One that is fenced, be it because it has stopped, leads nothing, and
+    gets a replica, which it is to copy when it is back, where its rack or the whole cluster has too few others.
     Raises KafkaError INVALID_REPLICATION_FACTOR when there are too few nodes.
     """
-    candidates = [node for node in nodes if not node.stopping]
+    candidates = [node for node in nodes if node.fenced or not node.stopping]
     live = [node for node in candidates if not node.fenced]
     if not live:
         raise _cannot_replicate(

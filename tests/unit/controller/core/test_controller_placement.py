@@ -47,9 +47,9 @@ def test_too_few_nodes(count: int, words: str) -> None:
 
 
 def named(**racks: str) -> list[NodeRecord]:
-    """Nodes by name: `n0` is there, `F0` is fenced, `s0` is about to stop."""
+    """Nodes by name: `n0` is there, `F0` is fenced, `s0` is about to stop, `S0` has stopped."""
     return [
-        NodeRecord(node_id=int(name[1:]), rack=rack, fenced=name[0] == "F", stopping=name[0] == "s")
+        NodeRecord(node_id=int(name[1:]), rack=rack, fenced=name[0] in "FS", stopping=name[0] in "sS")
         for name, rack in racks.items()
     ]
 
@@ -58,6 +58,10 @@ def test_a_fenced_node_gets_what_the_others_cannot_take_and_leads_nothing() -> N
     nodes = named(n0="r", n1="r", F2="r")
     assert place_replicas(nodes, 2, 2, 0) == [[0, 1], [1, 0]]
     assert place_replicas(nodes, 3, 3, 0) == [[0, 1, 2], [1, 0, 2], [0, 1, 2]]
+
+
+def test_a_node_that_has_stopped_is_like_any_that_is_fenced() -> None:
+    assert place_replicas(named(n0="r", n1="r", S2="r"), 2, 3, 0) == [[0, 1, 2], [1, 0, 2]]
 
 
 def test_a_fenced_node_stands_for_its_rack() -> None:
