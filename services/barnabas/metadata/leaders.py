@@ -51,9 +51,15 @@ def led_partition(image: MetadataImage, topic: str | bytes, partition: int) -> P
 
 
 def current_leader(image: MetadataImage, topic: str | bytes, partition: int) -> tuple[int, int] | None:
-    """(node id, leader epoch) of who leads, for clients that asked somebody else (KIP-951); None when nobody does."""
-    record = led_partition(image, topic, partition)
-    return None if isinstance(record, ErrorCode) else (record.leader, record.leader_epoch)
+    """(node id, leader epoch) of who leads, for clients that asked somebody else (KIP-951).
+
+    The node is NO_LEADER where nobody does; None for a partition that does not exist.
+    """
+    known = _topic(image, topic)
+    if known is None or not 0 <= partition < len(known.partitions):
+        return None
+    record = known.partitions[partition]
+    return record.leader, record.leader_epoch
 
 
 def _topic(image: MetadataImage, topic: str | bytes) -> TopicImage | None:

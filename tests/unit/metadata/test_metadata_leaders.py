@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
-from barnabas.metadata.image import MetadataImage, partition_key, topic_key
+from barnabas.metadata.image import NO_LEADER, MetadataImage, partition_key, topic_key
 from barnabas.metadata.leaders import NOBODY_LEADS, current_leader, led_partition
 
 TOPIC_ID = b"sixteen bytes id"
@@ -49,4 +49,4 @@ def test_the_leader_by_name_and_by_id(image: MetadataImage, topic: str | bytes) 
 )
 def test_nobody_leads(image: MetadataImage, topic: str | bytes, partition: int, code: ErrorCode) -> None:
     assert led_partition(image, topic, partition) is code
-    assert current_leader(image, topic, partition) is None
+    assert current_leader(image, topic, partition) == ((NO_LEADER, 4) if code is NOBODY_LEADS else None)

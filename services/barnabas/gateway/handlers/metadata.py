@@ -1,6 +1,7 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-v1 adds rack, controller and "no topics" as an empty list (in v0 that means all), v4 the client's say on auto-creation,
+v1 adds rack, controller and "no topics" as an empty list (in v0 that means all), and shows replicas whose brokers are
+away, which v0 leaves out with an error; v4 the client's say on auto-creation,
 v5 offline replicas, v7 leader epochs, v8-10 authorized operations, v10 topic ids, v12 topics by id alone, v13 a
 top-level error.
 """
@@ -119,13 +120,25 @@ def _describe(request: Request, image: MetadataImage, topic: TopicImage) -> dict
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [describe_partition(request, image, record) for record in topic.partitions],
+        "partitions": [_partition(request, image, record) for record in topic.partitions],
         "topic_authorized_operations": _topic_operations(request),
     }
 
 
 def _topic_operations(request: Request) -> int:
     return TOPIC_OPERATIONS if request.get("include_topic_authorized_operations", False) else NOT_ASKED_FOR
+
+
+def _partition(request: Request, image: MetadataImage, record: PartitionRecord) -> dict[str, Any]:
+    described = describe_partition(request, image, record)
+    if request.version > 0:
+        return described
+    there = [node for node in record.replicas if node in image.nodes and not image.nodes[node].fenced]
+    if len(there) < len(record.replicas) and record.leader != NO_LEADER:
+        described["error_code"] = ErrorCode.replica_not_available
+    described["replica_nodes"] = there
+    described["isr_nodes"] = [node for node in record.isr if node in there]
+    return described
 
 
 def describe_partition(request: Request, image: MetadataImage, record: PartitionRecord) -> dict[str, Any]:

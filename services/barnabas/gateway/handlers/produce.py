@@ -143,7 +143,8 @@ class _Produce:
                     continue  # it was refused
                 found = self._find(image, name_or_id, data)
                 if isinstance(found, ErrorCode):
-                    self._results[place] = _failed(data.index, found)
+                    nobody = self._current_leader(name_or_id, data.index) if found is NOBODY_LEADS else None
+                    self._results[place] = _failed(data.index, found)._replace(current_leader=nobody)
                     continue
                 leader, topic_id = found.leader, found.topic_id
                 if leader not in requests:
@@ -312,9 +313,9 @@ class _Produce:
                 place = (topic_index, partition_index)
                 self._results.setdefault(place, _failed(data.index, code, message))
 
-    def _current_leader(self, topic_id: bytes, partition: int) -> tuple[int, int] | None:
+    def _current_leader(self, name_or_id: str | bytes, partition: int) -> tuple[int, int] | None:
         image = self._request.image
-        leads = current_leader(image, topic_id, partition)
+        leads = current_leader(image, name_or_id, partition)
         return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
 
     def _check_unacknowledged(self) -> None:

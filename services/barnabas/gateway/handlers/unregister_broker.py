@@ -22,7 +22,7 @@ async def handle(request: Request) -> Answer:
         ),
     )
     await wait_for_image(request, lambda image: _is_forgotten(image, node_id, response.node_epoch))
-    return {"error_code": ErrorCode.none, "error_message": None}
+    return {"error_code": ErrorCode.none, "error_message": ""}
 
 
 def _is_forgotten(image: MetadataImage, node_id: int, node_epoch: int) -> bool:

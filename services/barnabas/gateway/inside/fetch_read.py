@@ -34,6 +34,9 @@ _LATE: Final = (DeadlinePassed, NotSentInTime)
 _UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
+LEADER_TOLD_FROM: Final = 16
+"""Earlier versions have a place for who leads, which Kafka fills from here on (KIP-951)."""
+
 _REQUEST_BYTES: Final = 64
 _PARTITION_BYTES: Final = 48
 """About how large a FetchRequest is, and each of its partitions."""
@@ -273,7 +276,8 @@ class FetchRead:
 
     def _failed(self, want: WantedPartition, code: ErrorCode) -> FetchedPartition:
         self._request.times.count_error(code)
-        leader = self._current_leader(want) if code in LEADER_ERRORS else None
+        is_told = code in LEADER_ERRORS and self._request.version >= LEADER_TOLD_FROM
+        leader = self._current_leader(want) if is_told else None
         aborted = () if code in _UNKNOWN else None  # nothing more than a habit of Kafka's
         return FetchedPartition(want.partition, code, -1, -1, -1, b"", aborted, None, leader)
 

@@ -24,6 +24,7 @@ from barnabas.metadata.topic_settings import INTERNAL, TOPIC_SETTINGS
 
 SETTINGS = 30
 """A topic has some more."""
+METADATA = 3
 DESCRIBE_CONFIGS, ALTER_CONFIGS, DESCRIBE_CLUSTER, DESCRIBE_PARTITIONS = 32, 44, 60, 75
 
 
@@ -338,6 +339,22 @@ async def test_replicas_that_may_lead_and_those_that_cannot_are_shown() -> None:
     assert list(described.eligible_leader_replicas) == [3]
     assert list(described.last_known_elr) == [2]
     assert list(described.offline_replicas) == [1, 3], "one says so, and one is fenced"
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "replicas"),
+    [(0, ErrorCode.replica_not_available, [1]), (1, ErrorCode.none, [1, 3, 7])],
+)
+async def test_the_first_version_of_metadata_leaves_out_replicas_that_are_away(
+    version: int, code: ErrorCode, replicas: list[int]
+) -> None:
+    record, topic = topic_records("zoo", [1])
+    record.partition.replicas[:] = [1, 3, 7]
+    record.partition.isr[:] = [1, 3]
+    gateway = Gateway([*small_cluster(), record, topic])
+    (described,) = (await gateway.ask(METADATA, version, {"topics": [{"name": "zoo"}]})).topics[0].partitions
+    assert (described.error_code, list(described.replica_nodes)) == (code, replicas)
+    assert list(described.isr_nodes) == [node for node in (1, 3) if node in replicas]
 
 
 async def test_topics_come_page_by_page() -> None:

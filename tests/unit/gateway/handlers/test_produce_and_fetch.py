@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
-from gateway_harness import FakeStream, Gateway, request_frame, topic_id
+from gateway_harness import FakeStream, Gateway, request_frame, small_cluster, topic_id, topic_records
 
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
@@ -171,6 +171,23 @@ async def test_produce_tells_the_new_leader() -> None:
     leader = answer.responses[0].partition_responses[0].current_leader
     assert (leader.leader_id, leader.leader_epoch) == (2, 5)
     assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(2, 9093)]
+
+
+async def test_who_leads_is_nobody() -> None:
+    gateway = Gateway([*small_cluster(), *topic_records("zoo", [-1])])
+    answer = await gateway.ask(PRODUCE, 10, produce_body({"zoo": [0]}))
+    told = answer.responses[0].partition_responses[0]
+    assert told.error_code is ErrorCode.not_leader_or_follower
+    assert (told.current_leader.leader_id, told.current_leader.leader_epoch) == (-1, 5)
+    assert answer.node_endpoints == ()
+
+
+@pytest.mark.parametrize(("version", "leader"), [(15, -1), (16, 1)])
+async def test_fetch_tells_who_leads_from_the_version_on_that_kafka_does(version: int, leader: int) -> None:
+    gateway = Gateway()
+    gateway.node(1, fetches=FakeStream(lambda _: Unreachable("refused")))
+    answer = await gateway.ask(FETCH, version, fetch_body({topic_id("bills"): [0]}))
+    assert answer.responses[0].partitions[0].current_leader.leader_id == leader
 
 
 async def test_produce_without_acknowledgement() -> None:

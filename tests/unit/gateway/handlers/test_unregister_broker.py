@@ -27,7 +27,7 @@ async def test_it_is_answered_once_the_broker_is_not_known_any_more() -> None:
 
     gateway.controller.answers["UnregisterBroker"] = forget
     answer = await gateway.ask(UNREGISTER_BROKER, 0, {"broker_id": 1})
-    assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.none, "")
     assert asked == [1]
     assert 1 not in gateway.metadata.image.nodes
 
