@@ -39,12 +39,25 @@ IDENTITIES: Final = (
 """The fields that say which row of a list a row is, the strongest first: rows are compared by them, not by place."""
 
 
-class Labels:
-    """Owns the labels of one scenario on one cluster. `topic_ids` are the cluster's own, by id."""
+_ORDERED: Final = frozenset({"replica_nodes", "replicas"})
+"""Lists of brokers whose order says something: the first one is the preferred leader."""
 
-    def __init__(self, *, host: str, port: int, topic_ids: Mapping[uuid.UUID, str]) -> None:
+
+class Labels:
+    """Owns the labels of one scenario on one cluster. `topic_ids` are the cluster's own, by id; `ports` those of its
+    brokers, where there are several."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        topic_ids: Mapping[uuid.UUID, str],
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
         self._host = host
         self._port = port
+        self._brokers = {number: broker for broker, number in (ports or {}).items()}
         self._topic_ids = topic_ids
         self._labels: dict[tuple[str, Any], str] = {}
 
@@ -65,6 +78,8 @@ class Labels:
             }
         if isinstance(value, Mapping):
             return {name: self.plain(item, name) for name, item in value.items()}
+        if field in _ORDERED and all(isinstance(broker, int) for broker in value or ()):
+            return None if value is None else ", ".join(map(str, value))
         if field == "entity":
             value = sorted(value, key=lambda part: part.entity_type)
         if isinstance(value, tuple | list):
@@ -86,8 +101,12 @@ class Labels:
         return value
 
     def _number(self, value: int, field: str) -> Plain:
+        if field == "port" and value in self._brokers:
+            return f"<port of {self._brokers[value]}>"
         if field == "port" and value == self._port:
             return "<port>"
+        if field == "controller_id" and value in self._brokers.values():
+            return "<a broker>"  # brokers that cannot be controllers name any of them (KIP-631)
         if field == "producer_id" and value >= 0:
             return self.label("producer", value)
         if field == "subscription_id" and value != 0:

@@ -13,9 +13,13 @@ from golden_answers import Plain, rows_by_identity
 from golden_session import CLOSED, NO_ANSWER, Step
 
 from barnabas.gateway.parity.differences import DIFFERENCES, Difference
+from barnabas.gateway.parity.replicated_differences import REPLICATED_DIFFERENCES
 from barnabas.wire.schema import api_name
 
 ABSENT: Final = "absent"
+
+EXPLAINED_OF_THREE: Final = (*REPLICATED_DIFFERENCES, *DIFFERENCES)
+"""What explains a difference in the session with three brokers."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 
 import golden_scenarios  # noqa: F401  (puts the scenarios on the list)
+import replicated_scenarios  # noqa: F401
 from golden_comparison import Found, as_json, ranges
-from golden_session import Cluster, advertised, play, shared_ranges
+from golden_session import REPLICATED, SCENARIOS, Cluster, Row, advertised, play, shared_ranges
 from real_kafka import RealKafka
+from real_kafka_cluster import RealKafkaCluster
 from running_cluster import Cluster as Barnabas
 
 RECORDINGS: Final = Path(__file__).resolve().parents[2] / "build" / "golden"
@@ -25,6 +28,21 @@ KAFKA_SETTINGS: Final = {
     "log.initial.task.delay.ms": "3600000",
 }
 
+BOTH_REPLICATED: Final = {
+    # A partition's leader changes when the script says so.
+    "auto.leader.rebalance.enable": "false",
+}
+
+KAFKA_REPLICATED: Final = {
+    **KAFKA_SETTINGS,
+    # As `barnabas up --nodes 3` has them.
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    # A broker that is killed is fenced sooner.
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
 
 def record(only: str = "") -> tuple[Cluster, Cluster]:
     """(Kafka's side, ours), each with its recorded answers; of the scenarios whose name contains `only`."""
@@ -32,17 +50,55 @@ def record(only: str = "") -> tuple[Cluster, Cluster]:
         versions = shared_ranges(advertised(kafka.port), advertised(barnabas.port))
         sides = Cluster(kafka.port, versions), Cluster(barnabas.port, versions)
         play_side_by_side(sides, only)
-    RECORDINGS.mkdir(parents=True, exist_ok=True)
-    for name, side in zip((f"kafka-{kafka.version}", "barnabas"), sides, strict=True):
-        (RECORDINGS / f"{name}.json").write_text(as_json(side.answers))
+    _leave(sides, (f"kafka-{kafka.version}", "barnabas"))
     return sides
 
 
-def play_side_by_side(sides: tuple[Cluster, Cluster], only: str) -> None:
+class ThreeNodes:
+    """Stops and starts nodes of a Barnabas of three."""
+
+    def __init__(self, cluster: Barnabas) -> None:
+        self._cluster = cluster
+
+    def stop(self, broker: int, *, kill: bool = False) -> None:
+        self._cluster.stop_service(f"broker-{broker}", kill=kill)
+
+    def start(self, broker: int) -> None:
+        # Not `start_service`, which waits for everything, and another node may be down.
+        self._cluster._ask("POST", f"/services/broker-{broker}/start")
+
+
+def record_replicated() -> tuple[Cluster, Cluster]:
+    """The session with three brokers: (Kafka's side, ours)."""
+    flags = tuple(
+        word for name, value in BOTH_REPLICATED.items() for word in ("--override", f"{name}={value}")
+    )
+    with (
+        RealKafkaCluster(settings={**KAFKA_REPLICATED, **BOTH_REPLICATED}) as kafka,
+        Barnabas(nodes=3, flags=flags) as barnabas,
+    ):
+        versions = shared_ranges(advertised(kafka.port), advertised(barnabas.port))
+        ports = {broker: barnabas.port + broker - 1 for broker in kafka.ports}
+        sides = (
+            Cluster(kafka.port, versions, kafka.ports, kafka),
+            Cluster(barnabas.port, versions, ports, ThreeNodes(barnabas)),
+        )
+        play_side_by_side(sides, "", REPLICATED)
+    _leave(sides, (f"kafka-{kafka.version}-of-three", "barnabas-of-three"))
+    return sides
+
+
+def _leave(sides: tuple[Cluster, Cluster], names: tuple[str, str]) -> None:
+    RECORDINGS.mkdir(parents=True, exist_ok=True)
+    for name, side in zip(names, sides, strict=True):
+        (RECORDINGS / f"{name}.json").write_text(as_json(side.answers))
+
+
+def play_side_by_side(sides: tuple[Cluster, Cluster], only: str, script: Sequence[Row] = SCENARIOS) -> None:
     """Play to both at once. What one player raises is raised here, and ends the other's session too."""
     over = threading.Event()
     with ThreadPoolExecutor(len(sides), "player") as players:
-        playing = [players.submit(play, side, only, over.is_set) for side in sides]
+        playing = [players.submit(play, side, only, over.is_set, script) for side in sides]
         try:
             for player in as_completed(playing):
                 player.result()

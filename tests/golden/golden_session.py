@@ -11,9 +11,9 @@ import functools
 import time
 import typing
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from golden_answers import Labels, Plain
 from kio.index import load_request_schema
@@ -50,13 +50,19 @@ class Row:
 
 
 SCENARIOS: Final[list[Row]] = []
+"""The session with one broker."""
+
+REPLICATED: Final[list[Row]] = []
+"""The session with three brokers, of which some are stopped on the way: see `replicated_session`."""
 
 
-def scenario(api_key: int, *, newest_only: bool = False) -> Callable[[Scenario], Scenario]:
+def scenario(
+    api_key: int, *, newest_only: bool = False, script: list[Row] = SCENARIOS
+) -> Callable[[Scenario], Scenario]:
     """Put a scenario on the list, to be run in every version of `api_key`, or only the newest one."""
 
     def register(function: Scenario) -> Scenario:
-        SCENARIOS.append(Row(function, api_key, newest_only))
+        script.append(Row(function, api_key, newest_only))
         return function
 
     return register
@@ -72,26 +78,43 @@ class Step:
     api_key: int
 
 
+class Brokers(Protocol):
+    """Stops and starts brokers of a cluster, by id."""
+
+    def stop(self, broker: int, *, kill: bool = False) -> None:
+        """End it, in order or with SIGKILL, and leave it down."""
+
+    def start(self, broker: int) -> None:
+        """Start it again on its data, and return when it is there."""
+
+
 @dataclass
 class Cluster:
-    """One side: where it listens, the newest version of each API that is used here, and what was recorded."""
+    """One side: where it listens, the newest version of each API that is used here, and what was recorded.
+
+    `ports` are those of its brokers, where there are several; `port` is the one that is asked if no other is named.
+    """
 
     port: int
     ranges: Ranges
+    ports: Mapping[int, int] = field(default_factory=dict)
+    brokers: Brokers | None = None
     topic_ids: dict[uuid.UUID, str] = field(default_factory=dict)
     has_coordinators: bool = False
     answers: dict[Step, Plain] = field(default_factory=dict)
 
 
 class Run:
-    """One scenario in one version on one cluster: owns a connection and the labels."""
+    """One scenario in one version on one cluster: owns a connection to each broker that it asks, and the labels."""
 
     def __init__(self, cluster: Cluster, row: Row, version: int) -> None:
         self.version = version
         self.cluster = cluster
         self._row = row
-        self._labels = Labels(host="127.0.0.1", port=cluster.port, topic_ids=cluster.topic_ids)
-        self._connection = self.connect()
+        self._labels = Labels(
+            host="127.0.0.1", port=cluster.port, topic_ids=cluster.topic_ids, ports=cluster.ports
+        )
+        self._connections = {0: self.connect()}
         self._settled = 0
 
     @property
@@ -99,7 +122,8 @@ class Run:
         return self.cluster.port
 
     def close(self) -> None:
-        self._connection.__exit__()
+        for connection in self._connections.values():
+            connection.__exit__()
 
     def name(self, what: str) -> str:
         """A name for a topic or group of this scenario in this version, alike on both clusters."""
@@ -117,21 +141,24 @@ class Run:
         api: int | None = None,
         version: int | None = None,
         seconds: float = ANSWER_SECONDS_MAX,
+        at: int = 0,
     ) -> Any:
         """Send a request, record the answer under the name `step`, return it; None where there was none.
 
-        Without `api` it is the scenario's own API in its present version, else `api` in its newest one.
+        Without `api` it is the scenario's own API in its present version, else `api` in its newest one; `at` is the
+        broker that is asked.
         """
-        self._connection._socket.settimeout(seconds)
+        connection = self._connection_to(at)
+        connection._socket.settimeout(seconds)
         key = self._row.api_key if api is None else api
         if version is None:
             version = self.version if api is None else self.newest(key)
         check_fields(key, body)
         try:
-            answer = self._connection.ask(key, version, body)
+            answer = connection.ask(key, version, body)
         except (ConnectionError, TimeoutError) as error:
             self.record(step, CLOSED if isinstance(error, ConnectionError) else NO_ANSWER, key)
-            self.reconnect()
+            self.reconnect(at)
             return None
         self.record(step, answer, key)
         return answer
@@ -149,26 +176,31 @@ class Run:
         assert where not in self.cluster.answers, f"two steps are called {where}"
         self.cluster.answers[where] = self._labels.plain(answer)
 
-    def quietly(self, api: int, body: Mapping[str, Any], *, version: int | None = None) -> Any:
+    def quietly(self, api: int, body: Mapping[str, Any], *, version: int | None = None, at: int = 0) -> Any:
         """Ask without recording: how the ground is prepared, or awaited."""
         check_fields(api, body)
-        return self._connection.ask(api, self.newest(api) if version is None else version, body)
+        return self._connection_to(at).ask(api, self.newest(api) if version is None else version, body)
 
     def post(self, api: int, version: int, body: Mapping[str, Any]) -> None:
         """Send a request that has no answer."""
         check_fields(api, body)
-        self._connection.post(api, version, body)
+        self._connections[0].post(api, version, body)
 
-    def connect(self) -> RawConnection:
+    def connect(self, at: int = 0) -> RawConnection:
         """One more connection, for who asks while another request waits. The caller closes it."""
-        connection = RawConnection(self.port)
+        connection = RawConnection(self.cluster.ports.get(at, self.port))
         connection._socket.settimeout(ANSWER_SECONDS_MAX)
         return connection
 
-    def reconnect(self) -> None:
+    def reconnect(self, at: int = 0) -> None:
         """A new connection in place of one that is of no use any more."""
-        self._connection.__exit__()
-        self._connection = self.connect()
+        self._connections.pop(at).__exit__()
+        self._connections[at] = self.connect(at)
+
+    def _connection_to(self, at: int) -> RawConnection:
+        if at not in self._connections:
+            self._connections[at] = self.connect(at)
+        return self._connections[at]
 
     def topic(self, what: str = "topic", *, partitions: int = 1, **config: str) -> TopicRef:
         """A topic of this run, created and ready; `config` has underscores for dots."""
@@ -296,22 +328,27 @@ def shared_ranges(first: Ranges, second: Ranges) -> Ranges:
     return shared
 
 
-def runs(ranges: Ranges) -> Iterator[tuple[Row, int]]:
+def runs(ranges: Ranges, script: Sequence[Row] = SCENARIOS) -> Iterator[tuple[Row, int]]:
     """Each scenario with each version that it is played in."""
-    for row in SCENARIOS:
+    for row in script:
         if row.api_key in ranges:
             low, high = ranges[row.api_key]
             for version in range(high if row.newest_only else low, high + 1):
                 yield row, version
 
 
-def play(cluster: Cluster, only: str = "", is_over: Callable[[], bool] = lambda: False) -> None:
+def play(
+    cluster: Cluster,
+    only: str = "",
+    is_over: Callable[[], bool] = lambda: False,
+    script: Sequence[Row] = SCENARIOS,
+) -> None:
     """Run every scenario (or those whose name contains `only`) in every version; a fault in one ends only that run.
 
     `is_over` is asked before each run: once it says so, nobody waits for the rest. Raises OSError where the cluster
     takes no connections.
     """
-    for row, version in runs(cluster.ranges):
+    for row, version in runs(cluster.ranges, script):
         if only not in row.name:
             continue
         if is_over():

@@ -70,6 +70,7 @@ class RealKafka:
 
     `settings` are broker settings under Kafka's names, added to ONE_NODE; `jvm_flags` replace START_QUICKLY;
     `folder` is where data and logs go instead of a temporary directory (a folder in it is removed at the end).
+    One that is given another's `controller_port` is a broker of that one's cluster, under a `node_id` of its own.
     """
 
     def __init__(
@@ -78,9 +79,12 @@ class RealKafka:
         settings: Mapping[str, str] | None = None,
         jvm_flags: tuple[str, ...] = START_QUICKLY,
         folder: Path | None = None,
+        node_id: int = NODE_ID,
+        controller_port: int | None = None,
     ) -> None:
         self.version = kafka_version()
         self.port = free_ports(2)
+        self.controller_port = self.port + 1 if controller_port is None else controller_port
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._jvm_flags = jvm_flags
         self._folder = Path(tempfile.mkdtemp(prefix="real-kafka-", dir=folder))
@@ -88,14 +92,18 @@ class RealKafka:
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
         self._settings = {
             **ONE_NODE,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.port + 1}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.port + 1}",
+            "node.id": str(node_id),
+            "listeners": f"{listener},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": listener,
+            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.controller_port}",
             "log.dirs": str(self.data_dir),
-            **(settings or {}),
         }
+        if controller_port is not None:
+            self._settings |= {"process.roles": "broker", "listeners": listener}
+        self._settings |= settings or {}
 
     def __enter__(self) -> Self:
         try:
@@ -109,10 +117,14 @@ class RealKafka:
 
     def start(self) -> Self:
         """Format the data directory if it is new, start, and wait until a client finds the broker."""
+        self.format()
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the process, which ends with the thread that did so."""
         assert self._process is None, "this Kafka runs already"
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-        if not self.data_dir.exists():
-            self._format()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*DIES_WITH_US, *self._java("kafka.Kafka", str(self._properties))],
@@ -121,8 +133,6 @@ class RealKafka:
                 stderr=log,
                 cwd=self._folder,
             )
-        self._wait_ready()
-        return self
 
     @property
     def pid(self) -> int:
@@ -160,7 +170,11 @@ class RealKafka:
             return ""
         return self._log.read_bytes()[-LOG_BYTES_SHOWN:].decode(errors="replace")
 
-    def _format(self) -> None:
+    def format(self) -> None:
+        """Write the settings, and format the data directory if it is new."""
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        if self.data_dir.exists():
+            return
         done = subprocess.run(
             self._java(
                 "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties), quick=True
@@ -176,7 +190,7 @@ class RealKafka:
         flags = START_QUICKLY if quick else self._jvm_flags
         return ["java", *flags, "-cp", f"{JARS}/*", main, *arguments]
 
-    def _wait_ready(self) -> None:
+    def wait_ready(self) -> None:
         """A broker opens its listener when it is caught up and unfenced, so a connection is enough."""
         assert self._process is not None, "this Kafka was not started"
         deadline = time.monotonic() + READY_SECONDS_MAX

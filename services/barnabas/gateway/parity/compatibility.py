@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.parity.differences import BY_DESIGN, DIFFERENCES
+from barnabas.gateway.parity.replicated_differences import REPLICATED_DIFFERENCES
 from barnabas.gateway.request import Handler
 from barnabas.wire.schema import api_name
 
@@ -39,8 +40,9 @@ _DIFFERENCES_INTRODUCTION: Final = """\
 ## Differences from Apache Kafka
 
 `tests/golden` plays one session of requests, errors included, to Apache Kafka 4.3.1 and to Barnabas in every version of
-every API that both have, and compares the answers field by field. These are the differences that are left. The texts
-of error messages are not compared, only whether there is one.
+every API that both have, and compares the answers field by field; and another one to three brokers of each, of which
+some are stopped on the way. These are the differences that are left. The texts of error messages are not compared, only
+whether there is one.
 """
 
 
@@ -88,7 +90,7 @@ def page(handlers: Mapping[int, Handler]) -> str:
 def _reasons() -> dict[str, list[str]]:
     """Each reason once, with the APIs that it is about."""
     reasons: dict[str, list[str]] = {}
-    for difference in DIFFERENCES:
+    for difference in (*DIFFERENCES, *REPLICATED_DIFFERENCES):
         apis = reasons.setdefault(difference.reason, [])
         apis += [api for api in difference.apis if api not in apis]
     return reasons

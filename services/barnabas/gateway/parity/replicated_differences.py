@@ -1,0 +1,109 @@
+"""What the session with three brokers shows besides `differences`: data for tests/golden and docs/compatibility.md."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.gateway.parity.differences import Difference
+
+_ANY_GATEWAY: Final = (
+    "Any gateway serves any request, so one that is sent to another broker than the leader is done; Kafka refuses it "
+    "(NOT_LEADER_OR_FOLLOWER)."
+)
+_ELECTED_ONCE: Final = (
+    "A partition that one request names twice is elected once, and the second time the election is not needed; Kafka "
+    "elects it twice, in two leader epochs."
+)
+_ONLY_REPLICAS: Final = (
+    "An eligible leader replica (KIP-966) is one of the replicas; where a reassignment leaves fewer than "
+    "min.insync.replicas, Kafka goes on showing those that it has removed."
+)
+_REPLACED: Final = (
+    "Where a reassignment is replaced by another, a replica that the first was adding and that is not in sync goes at "
+    "once; Kafka has it copy until the second ends, which never comes while its broker is away."
+)
+_GIVEN_UP_SAFELY: Final = (
+    "A reassignment of a partition that nobody leads can be given up while an eligible leader replica (KIP-966) is "
+    "left, which has all that was acknowledged; Kafka calls that an unclean election."
+)
+_ELIGIBLE_WAITED_FOR: Final = (
+    "Eligible leader replicas (KIP-966) are waited for while their brokers are away (REQUEST_TIMED_OUT), for they may "
+    "be elected with what was deleted; Kafka waits only for brokers that are there."
+)
+_SAYS_WHY: Final = "A refusal says why, also where Kafka gives only the code, or an empty text."
+
+REPLICATED_DIFFERENCES: Final = (
+    Difference(
+        ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "DeleteRecords"),
+        "*",
+        _ANY_GATEWAY,
+        step="*: *at a follower",
+    ),
+    Difference(("Produce",), "*", _ANY_GATEWAY, step="produce_to_three: where no replica is"),
+    Difference(
+        ("ElectLeaders",),
+        "replica_election_results/*",
+        _ELECTED_ONCE,
+        step="elect_in_sync: preferred, twice",
+    ),
+    Difference(
+        ("DescribeTopicPartitions",),
+        "topics/*/leader_epoch",
+        _ELECTED_ONCE,
+        step="elect_in_sync: both elected",
+    ),
+    Difference(
+        ("DescribeTopicPartitions",),
+        "topics/*/eligible_leader_replicas/*",
+        _ONLY_REPLICAS,
+        step="reassign_below_the_minimum: fewer",
+    ),
+    Difference(
+        ("ListPartitionReassignments", "DescribeTopicPartitions"),
+        "topics/*",
+        _REPLACED,
+        step="reassign_with_one_away: replaced by where it was: *",
+    ),
+    Difference(
+        ("DescribeTopicPartitions",),
+        "topics/*",
+        _REPLACED,
+        step="reassign_with_one_away: without the fenced one: after",
+    ),
+    Difference(
+        ("AlterPartitionReassignments", "DescribeTopicPartitions"),
+        "*",
+        _GIVEN_UP_SAFELY,
+        step="reassign_with_two_away: *nobody's, given up",
+    ),
+    Difference(
+        ("DeleteRecords",),
+        "topics/*",
+        _ELIGIBLE_WAITED_FOR,
+        step="delete_with_an_eligible_one_away: to 1",
+    ),
+    Difference(
+        ("Produce",),
+        "responses/*/error_message",
+        _SAYS_WHY,
+        step="produce_to_*: acks -1*",
+        kafka="null",
+        ours="<text>",
+    ),
+    Difference(
+        ("Produce",),
+        "responses/*/error_message",
+        _SAYS_WHY,
+        step="produce_to_two: enough and too few",
+        kafka="null",
+        ours="<text>",
+    ),
+    Difference(
+        ("AlterPartitionReassignments",),
+        "responses/*/error_message",
+        _SAYS_WHY,
+        step="reassign_*: *give* up*",
+        kafka="null",
+        ours="<text>",
+    ),
+)

@@ -1,0 +1,9 @@
+"""The session with three brokers, in the order in which it is played: importing this module puts it on the list."""
+
+from __future__ import annotations
+
+import replicated_all_there  # isort: skip
+import replicated_one_away  # isort: skip
+import replicated_two_away  # isort: skip
+
+__all__ = ["replicated_all_there", "replicated_one_away", "replicated_two_away"]
