@@ -14,6 +14,8 @@ from barnabas.links.local_storage import Placed, Read, ReadWait, Sought
 if TYPE_CHECKING:
     from barnabas.links.storage_link import AnswerRoom
     from barnabas.messages.storage_pb2 import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,
@@ -131,6 +133,11 @@ class LocalNode:
         self, request: DeleteRecordsRequest, *, timeout: float | None = None
     ) -> DeleteRecordsResponse:
         return await _in_time(self._serving().DeleteRecords(request), timeout)
+
+    async def AlterReplicaLogDirs(
+        self, request: AlterReplicaLogDirsRequest, *, timeout: float | None = None
+    ) -> AlterReplicaLogDirsResponse:
+        return await _in_time(self._serving().AlterReplicaLogDirs(request), timeout)
 
     async def DescribeLogDirs(
         self, request: DescribeLogDirsRequest, *, timeout: float | None = None

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from barnabas.links.storage_messages import AppendBatches, FetchedResult, PartitionFetched, ReplicaFetched
     from barnabas.messages.storage_pb2 import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponse,
         AppendRequest,
         AppendResult,
         DeleteRecordsRequest,
@@ -123,6 +125,10 @@ class StorageLink(Protocol):
         self, request: DeleteRecordsRequest, *, timeout: float | None = None
     ) -> Awaitable[DeleteRecordsResponse]: ...
 
+    def AlterReplicaLogDirs(
+        self, request: AlterReplicaLogDirsRequest, *, timeout: float | None = None
+    ) -> Awaitable[AlterReplicaLogDirsResponse]: ...
+
     def DescribeLogDirs(
         self, request: DescribeLogDirsRequest, *, timeout: float | None = None
     ) -> Awaitable[DescribeLogDirsResponse]: ...
@@ -219,6 +225,10 @@ class StorageService(Protocol):
     ) -> OffsetForLeaderEpochResponse: ...
 
     async def DeleteRecords(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse: ...
+
+    async def AlterReplicaLogDirs(
+        self, request: AlterReplicaLogDirsRequest
+    ) -> AlterReplicaLogDirsResponse: ...
 
     async def DescribeLogDirs(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse: ...
 

@@ -32,26 +32,24 @@ from barnabas.log.checkpoints.stray import SUFFIX as STRAY_SUFFIX
 from barnabas.log.checkpoints.stray import (
     StrayFacts,
     StrayKey,
-    parse_stray_name,
-    read_facts,
     remove_facts,
     stray_name,
     write_facts,
 )
+from barnabas.log.closing import close_logs
 from barnabas.log.config import LogConfig
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
+from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.small_files import is_directory, sync_file_system
+from barnabas.log.small_files import is_directory
 
 logger = get_logger("log.directory")
 
 DELETE_SUFFIX = "-delete"
-CLOSING_THREADS = 16
-"""Logs that are closed at once. Closing is waiting for syncs, and one commit of a journal serves all that wait."""
 
 
 class LogDirectory:
@@ -91,8 +89,8 @@ class LogDirectory:
         """Partitions that are gone, or have lost their end, while the checkpoints on disk may say otherwise yet."""
         self._identified: dict[PartitionKey, uuid.UUID] = {}
         """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
-        self._cache = cache
-        self._environment = environment
+        self.cache = cache
+        self.environment = environment
         self.flush_times = FlushTimes()
         self._lock_fd = lock_fd
         self._checkpoint_lock = threading.Lock()
@@ -204,18 +202,18 @@ class LogDirectory:
                 partition,
                 topic_id,
                 config,
-                self._environment,
+                self.environment,
                 recovery_point=self.recovery_points.get(key, 0),
                 log_start_offset=self.log_start_offsets.get(key, 0),
                 clean_shutdown=is_clean,
                 first_dirty_offset=self.cleaner_offsets.get(key, -1),
                 is_identified=self._identified.pop(key, None) == topic_id,
-                cache=self._cache,
+                cache=self.cache,
                 flush_times=self.flush_times,
                 producer_id_expiration_ms=producer_id_expiration_ms,
             )
         except BaseException:
-            self._cache.forget_log(self._file(directory_name(*key)))
+            self.cache.forget_log(self._file(directory_name(*key)))
             raise
         known = self.recovery_points.get(key, 0)
         log.truncator.write_lowered = partial(self._write_lowered, key, log)
@@ -232,6 +230,31 @@ class LogDirectory:
                     self._outdated.add(key)
                 raise
         return log
+
+    def forget_place(self, key: PartitionKey) -> None:
+        """Nothing that the checkpoints on disk say is about what takes the partition's place here next. Raises
+        KAFKA_STORAGE_ERROR.
+        """
+        self._drop_checkpoints(key)
+        if key in self._outdated:
+            self.write_checkpoints()
+
+    def adopt(self, key: PartitionKey, facts: MoveFacts, *, closed_properly: bool) -> None:
+        """The partition has its place here now, and is not open yet: the checkpoints say of it what `facts` say. Raises
+        KAFKA_STORAGE_ERROR where they cannot be written.
+        """
+        if closed_properly:
+            self._closed_properly[key] = True
+        with self._checkpoint_lock, storage_errors(self.path):
+            self.recovery_points[key] = facts.recovery_point
+            self.high_watermarks[key] = facts.high_watermark
+            self.log_start_offsets[key] = facts.log_start_offset
+            if facts.first_dirty_offset >= 0:
+                self.cleaner_offsets[key] = facts.first_dirty_offset
+                write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
+            # Before the recovery point, by whose absence a crash in between is known.
+            write_offsets(self._files, self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
+        self.write_checkpoints()
 
     def _forget_outdated(self, key: PartitionKey) -> None:
         """What is appended from here on must not inherit a recovery point that says its data is safe."""
@@ -267,7 +290,7 @@ class LogDirectory:
         if log is not None:
             log.discard()
         name = directory_name(topic, partition)
-        marked = self._file(f"{name}.{self._environment.new_id().hex}{DELETE_SUFFIX}")
+        marked = self._file(f"{name}.{self.environment.new_id().hex}{DELETE_SUFFIX}")
         with storage_errors(self.path):
             try:
                 self._files.rename(self._file(name), marked)
@@ -310,18 +333,9 @@ class LogDirectory:
             self._outdated.add(key)
             return True
 
-    def strays(self) -> dict[StrayKey, StrayFacts]:
-        """Every partition that is set aside."""
-        found = {}
-        for name in sorted(self._files.listdir(self.path)):
-            key = parse_stray_name(name)
-            if key is not None and is_directory(self._files, self._file(name)):
-                found[key] = read_facts(self._files, self._file(name))
-        return found
-
     def is_over(self, facts: StrayFacts, grace_ms: int) -> bool:
         """Whether a stray partition was set aside `grace_ms` ago or earlier."""
-        return self._environment.clock.now_ms() - facts.since_ms >= grace_ms
+        return self.environment.clock.now_ms() - facts.since_ms >= grace_ms
 
     def set_aside(self, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
         """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
@@ -335,7 +349,7 @@ class LogDirectory:
             return None
         facts = StrayFacts(
             topic,
-            self._environment.clock.now_ms(),
+            self.environment.clock.now_ms(),
             self.recovery_points.get(key, 0),
             self.log_start_offsets.get(key, 0),
             max(high_watermark, self.high_watermarks.get(key, 0)),
@@ -447,31 +461,16 @@ class LogDirectory:
         closed have little to check.
         """
         try:
-            failures = self._close_logs()
+            errors = close_logs(self.path, self.logs, self.environment)
+            self._closed_properly |= {key: error is None for key, error in errors.items()}
             self.write_checkpoints(high_watermarks)
-            if failures:
-                raise failures[0]
+            for error in filter(None, errors.values()):
+                raise error
             with storage_errors(self.path):
                 self._check_all_closed_properly()
                 clean_shutdown.write_marker(self._files, self.path, broker_epoch)
         finally:
             self.abandon()
-
-    def _close_logs(self) -> list[KafkaError]:
-        """Close every log; returns what failed. Several at once, for they mostly wait for syncs, and the file system
-        does those of many files together: thousands have to fit the time that a stop is given. Raises
-        KAFKA_STORAGE_ERROR, with none closed, where the machine grants no thread for it.
-        """
-        with contextlib.suppress(OSError):  # the sync of each log says whether it is on the disk
-            sync_file_system(self._files, self.path)
-        logs = dict(self.logs)
-        with (
-            storage_errors(self.path),
-            self._environment.threads.executor("close", CLOSING_THREADS) as closing,
-        ):
-            errors = list(closing.map(_close_log, list(logs.values())))
-        self._closed_properly |= {key: error is None for key, error in zip(logs, errors, strict=True)}
-        return [error for error in errors if error is not None]
 
     def _check_all_closed_properly(self) -> None:
         for name in self._files.listdir(self.path):
@@ -489,11 +488,3 @@ class LogDirectory:
         if self._lock_fd >= 0:
             self._files.close(self._lock_fd)
             self._lock_fd = -1
-
-
-def _close_log(log: PartitionLog) -> KafkaError | None:
-    try:
-        log.close()
-    except KafkaError as error:
-        return error
-    return None

@@ -70,6 +70,8 @@ class PartitionLog:
         self.directory = state.directory
         self.epochs = state.epochs
         self.recovery_report: RecoveryReport = loaded.report
+        self.vouched_at_opening = loaded.recovery_point
+        """What stood before this offset when the log was opened had been on the disk before, as it is."""
         self._is_closed_properly = False
         self._state = state
         self._trust = trust = Trust(state.directory)
@@ -108,6 +110,7 @@ class PartitionLog:
         clean_shutdown: bool = False,
         first_dirty_offset: int = -1,
         is_identified: bool = False,
+        name: str = "",
         cache: SegmentCache | None = None,
         flush_times: FlushTimes | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
@@ -115,11 +118,12 @@ class PartitionLog:
         """Open `<log_directory>/<topic>-<partition>`, created when absent and recovered when it has to be.
 
         `recovery_point`, `log_start_offset` and `first_dirty_offset` come from the log directory's checkpoints;
-        `is_identified` says that its directory was just seen to be there and of this topic id. May read the whole log:
-        for a thread. Raises LogStoreError when the directory belongs to another topic id,
-        KafkaError(KAFKA_STORAGE_ERROR) when the disk fails.
+        `is_identified` says that its directory was just seen to be there and of this topic id; `name` is that of the
+        directory where it is not the partition's, as of a future replica. May read the whole log: for a thread. Raises
+        LogStoreError when the directory belongs to another topic id, KafkaError(KAFKA_STORAGE_ERROR) when the disk
+        fails.
         """
-        directory = os.path.join(log_directory, directory_name(topic, partition))
+        directory = os.path.join(log_directory, name or directory_name(topic, partition))
         with storage_errors(directory):
             if not is_identified:
                 environment.files.makedirs(directory)
@@ -286,6 +290,17 @@ class PartitionLog:
     def roll(self) -> None:
         """Begin a new segment now, unless the active one is empty. For a thread."""
         self._roller.roll()
+
+    def skip_to(self, offset: int) -> None:
+        """The next record gets `offset`, or a later one. For a thread."""
+        self._roller.skip_to(offset)
+
+    def take_over(self, former: PartitionLog) -> None:
+        """Know of producers, epochs and compaction what `former` knows, which has the same records. For a thread."""
+        with self._locks.hold_log_end():
+            self._producers.take_over(former.producer_state)
+            self.epochs.take_over(former.epochs.entries)
+            self.first_dirty_offset = former.first_dirty_offset
 
     def flush(self) -> int:
         """Make everything up to the present end durable; returns the new recovery point. For a thread."""

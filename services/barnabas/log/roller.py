@@ -42,6 +42,15 @@ class SegmentRoller:
             if self._state.end[1].size:
                 self.roll_at(self._state.end[0])
 
+    def skip_to(self, offset: int) -> None:
+        """The next record gets `offset`, or a later one. For a thread."""
+        with self._locks.hold_log_end(), storage_errors(self._state.directory):
+            state = self._state
+            if offset > state.end[0]:
+                segment = self.roll_at(offset)
+                self._producers.state.end_offset = offset
+                state.end = (offset, segment, segment.size, state.end[3])
+
     def roll_if_at(self, offset: int) -> bool:
         """Roll, so that all there was may go, unless something was appended past `offset` meanwhile."""
         with self._locks.hold_log_end():

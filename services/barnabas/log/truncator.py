@@ -6,6 +6,7 @@ import bisect
 import contextlib
 from collections.abc import Callable, Iterator
 
+from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.log.cleaning.replacement import SegmentReplacement
 from barnabas.log.errors import storage_errors
 from barnabas.log.flusher import LogFlusher
@@ -42,9 +43,18 @@ class LogTruncator:
         self._roller = roller
         self._flusher = flusher
         self._replacement = replacement
+        self._lowest_cut = LONG_MAX
         self.write_lowered: Callable[[int], None] = _nothing_is_written_down
         """Has the directory's checkpoints say no more of the log than its recovery point and its start, and no higher
         watermark than the offset given. Raises KafkaError where the disk refuses."""
+
+    def take_lowest_cut(self) -> int:
+        """Where the log ended at the lowest since this was asked last, for whoever copies it: what he has read before
+        he asks may be gone from there on. LONG_MAX if nothing was taken back.
+        """
+        with self._state.publishing:
+            cut, self._lowest_cut = self._lowest_cut, LONG_MAX
+            return cut
 
     def truncate_to(self, offset: int) -> int:
         """Drop every record from `offset` on; returns the new log end offset. For a thread.
@@ -144,6 +154,7 @@ class LogTruncator:
             replacement.first_dirty_offset = min(replacement.first_dirty_offset, end_offset)
             state.log_start_offset = min(state.log_start_offset, end_offset)
             flusher.recovery_point = min(flusher.recovery_point, end_offset)
+            self._lowest_cut = min(self._lowest_cut, end_offset)
         state.epochs.truncate_from_end(end_offset)
         state.directory_is_dirty = True
 

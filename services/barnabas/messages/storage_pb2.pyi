@@ -1221,6 +1221,7 @@ class LogDirDescription(_message.Message):
     TOTAL_BYTES_FIELD_NUMBER: _builtins.int
     USABLE_BYTES_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    IS_CORDONED_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Kafka's error code; KAFKA_STORAGE_ERROR when the directory failed."""
     path: _builtins.str
@@ -1229,6 +1230,8 @@ class LogDirDescription(_message.Message):
     """The size of its file system in bytes."""
     usable_bytes: _builtins.int
     """What is free of that, in bytes."""
+    is_cordoned: _builtins.bool
+    """Nothing new comes into it (cordoned.log.dirs)."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirPartition]:
         """Those asked for that are in this directory."""
@@ -1241,10 +1244,11 @@ class LogDirDescription(_message.Message):
         total_bytes: _builtins.int = ...,
         usable_bytes: _builtins.int = ...,
         partitions: _abc.Iterable[Global___LogDirPartition] | None = ...,
+        is_cordoned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "partitions", b"partitions", "path", b"path", "total_bytes", b"total_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "is_cordoned", b"is_cordoned", "partitions", b"partitions", "path", b"path", "total_bytes", b"total_bytes", "usable_bytes", b"usable_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1260,6 +1264,7 @@ class LogDirPartition(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     OFFSET_LAG_FIELD_NUMBER: _builtins.int
+    IS_FUTURE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic's name."""
     partition: _builtins.int
@@ -1267,7 +1272,9 @@ class LogDirPartition(_message.Message):
     size_bytes: _builtins.int
     """The size of its segments in bytes."""
     offset_lag: _builtins.int
-    """How far it is behind the high watermark, in records; 0 for a leader."""
+    """How far it is behind the high watermark, in records; 0 for a leader. Of a future replica: behind the current one."""
+    is_future: _builtins.bool
+    """It is a copy on its way here: the partition moves to this directory."""
     def __init__(
         self,
         *,
@@ -1275,14 +1282,93 @@ class LogDirPartition(_message.Message):
         partition: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
         offset_lag: _builtins.int = ...,
+        is_future: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset_lag", b"offset_lag", "partition", b"partition", "size_bytes", b"size_bytes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_future", b"is_future", "offset_lag", b"offset_lag", "partition", b"partition", "size_bytes", b"size_bytes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LogDirPartition: _TypeAlias = LogDirPartition  # noqa: Y015
+
+@_typing.final
+class AlterReplicaLogDirsRequest(_message.Message):
+    """Where replicas are to be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLICAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaLogDir]:
+        """Each partition once."""
+
+    def __init__(
+        self,
+        *,
+        replicas: _abc.Iterable[Global___ReplicaLogDir] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replicas", b"replicas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterReplicaLogDirsRequest: _TypeAlias = AlterReplicaLogDirsRequest  # noqa: Y015
+
+@_typing.final
+class ReplicaLogDir(_message.Message):
+    """Where the node's replica of one partition is to be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name: there may be no such topic yet."""
+    partition: _builtins.int
+    """The partition's index."""
+    path: _builtins.str
+    """The absolute path of the log directory."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "path", b"path", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplicaLogDir: _TypeAlias = ReplicaLogDir  # noqa: Y015
+
+@_typing.final
+class AlterReplicaLogDirsResponse(_message.Message):
+    """What became of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Kafka's error codes, in the order of the request; 0: it is there, or moves there from now on."""
+
+    def __init__(
+        self,
+        *,
+        error_codes: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_codes", b"error_codes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterReplicaLogDirsResponse: _TypeAlias = AlterReplicaLogDirsResponse  # noqa: Y015
 
 @_typing.final
 class DescribeProducersRequest(_message.Message):

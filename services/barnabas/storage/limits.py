@@ -23,6 +23,27 @@ than one partition's producers (`REFUSED_PRODUCERS_MAX`), so that what was refus
 LANE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Record bytes of appends that may wait for one log directory; what comes on top is refused."""
 
+MOVE_STEP_BYTES_MAX: Final = 1024 * 1024
+"""Record bytes that a move between log directories copies at a time, but for a larger batch."""
+
+MOVE_ROUNDS: Final = 3
+"""How often a move copies what came while it made durable what it had, before appends wait for the rest."""
+
+MOVE_HOLD_SECONDS_MAX: Final = 1.0
+"""How long a move waits for appends that are under way, while others wait for it, before it gives way."""
+
+MOVE_AGAIN_SECONDS: Final = 5.0
+"""After this a move that gave way tries again."""
+
+MOVE_PACE_SECONDS_MAX: Final = 1.0
+"""After this a move that is ahead of its rate looks at the rate again."""
+
+FORMER_LOG_SECONDS: Final = 1.0
+"""How long the log that a partition moved away from stays open for reads that had begun."""
+
+PREFERRED_DIRECTORIES_MAX: Final = 100_000
+"""Partitions to come of which a node remembers in which log directory they are wanted; the oldest is forgotten."""
+
 CHECKS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Record bytes of a node's appends that may wait for a look at their records, or behind such of their partition; what
 comes on top is refused. One partition gets a half of it."""

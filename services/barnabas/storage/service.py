@@ -40,6 +40,7 @@ from barnabas.storage.directories.log_directories import LogDirectories, find_cl
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.fetching.replica_selector import selector_of
+from barnabas.storage.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -282,6 +283,7 @@ class StorageNode:
             ListOffsetsHandler(self.replicas),
             OffsetForLeaderEpochHandler(self.replicas),
             DeleteRecordsHandler(self.replicas),
+            AlterReplicaLogDirsHandler(self.replicas, self._lanes),
             DescribeLogDirsHandler(self.replicas, self._lanes, self._context.environment.files),
             DescribeProducersHandler(self.replicas),
         )

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from barnabas.links.storage_messages import ReplicaFetched
 from barnabas.messages.storage_pb2 import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeLogDirsRequest,
@@ -18,6 +20,7 @@ from barnabas.messages.storage_pb2 import (
     OffsetForLeaderEpochResponse,
     ReplicaPositionsFrame,
 )
+from barnabas.storage.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -39,6 +42,7 @@ class StorageServicer:
         list_offsets: ListOffsetsHandler,
         offset_for_leader_epoch: OffsetForLeaderEpochHandler,
         delete_records: DeleteRecordsHandler,
+        alter_replica_log_dirs: AlterReplicaLogDirsHandler,
         describe_log_dirs: DescribeLogDirsHandler,
         describe_producers: DescribeProducersHandler,
     ) -> None:
@@ -48,6 +52,7 @@ class StorageServicer:
         self._list_offsets = list_offsets
         self._offset_for_leader_epoch = offset_for_leader_epoch
         self._delete_records = delete_records
+        self._alter_replica_log_dirs = alter_replica_log_dirs
         self._describe_log_dirs = describe_log_dirs
         self._describe_producers = describe_producers
 
@@ -66,6 +71,9 @@ class StorageServicer:
 
     async def DeleteRecords(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
         return await self._delete_records.handle(request)
+
+    async def AlterReplicaLogDirs(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        return await self._alter_replica_log_dirs.handle(request)
 
     async def DescribeLogDirs(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         return await self._describe_log_dirs.handle(request)

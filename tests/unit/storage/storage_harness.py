@@ -51,6 +51,7 @@ from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.directories.record_checks import RecordChecks
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
+from barnabas.storage.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.delete_records import DeleteRecordsHandler
 from barnabas.storage.handlers.describe_log_dirs import DescribeLogDirsHandler
@@ -305,6 +306,7 @@ def make_servicer(node: StorageHarness) -> StorageServicer:
         ListOffsetsHandler(node.replicas),
         OffsetForLeaderEpochHandler(node.replicas),
         DeleteRecordsHandler(node.replicas),
+        AlterReplicaLogDirsHandler(node.replicas, node.lanes),
         DescribeLogDirsHandler(node.replicas, node.lanes, node.files),
         DescribeProducersHandler(node.replicas),
     )

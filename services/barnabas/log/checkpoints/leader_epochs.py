@@ -111,6 +111,11 @@ class LeaderEpochCache:
             if after:
                 self._entries = (EpochEntry(entries[after - 1].epoch, start_offset), *entries[after:])
 
+    def take_over(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Know these, and nothing else: they are those of a log with the same records."""
+        with self._changing:
+            self._entries = entries
+
     def clear(self) -> None:
         """Know nothing."""
         with self._changing:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from barnabas.kernel.files import Files
 from barnabas.log.segments.segment import LOG_SUFFIX, file_name
-from barnabas.log.small_files import read_whole, remove_quietly, write_atomically
+from barnabas.log.small_files import is_directory, read_whole, remove_quietly, write_atomically
 
 SUFFIX: Final = "-stray"
 FILE_NAME: Final = "stray.properties"
@@ -72,6 +72,16 @@ def read_facts(files: Files, directory: str) -> StrayFacts:
         match = _NAME.match(os.path.basename(directory))
         assert match is not None, f"{directory} is not the directory of a stray partition"
         return StrayFacts(match["topic"], files.stat(directory).st_mtime_ns // 1_000_000)
+
+
+def find_strays(files: Files, path: str) -> dict[StrayKey, StrayFacts]:
+    """Every partition that is set aside in a log directory. Raises OSError."""
+    found = {}
+    for name in sorted(files.listdir(path)):
+        key = parse_stray_name(name)
+        if key is not None and is_directory(files, os.path.join(path, name)):
+            found[key] = read_facts(files, os.path.join(path, name))
+    return found
 
 
 def is_unused(files: Files, directory: str) -> bool:

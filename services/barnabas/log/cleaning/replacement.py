@@ -39,10 +39,22 @@ class SegmentReplacement:
     ) -> None:
         self.first_dirty_offset = first_dirty_offset
         """Up to here the log has been compacted (the cleaner's checkpoint); -1 when it never was."""
+        self._is_paused = False
         self._state = state
         self._locks = locks
         self._trust = trust
         self._producers = producers
+
+    def pause(self) -> None:
+        """Put nothing in until `go_on`: somebody copies the log, and may be between a record and its tombstone. A
+        cleaning that is under way ends with nothing changed. For a thread.
+        """
+        with self._locks.upkeep:
+            self._is_paused = True
+
+    def go_on(self) -> None:
+        """The log may be compacted again."""
+        self._is_paused = False
 
     def begin(self) -> CleaningView:
         """The segments as they are now, and where the producers' sequences stand."""
@@ -61,6 +73,7 @@ class SegmentReplacement:
         segments = self._state.segments
         if (
             self._trust.is_closed
+            or self._is_paused
             or view.truncations != self._state.truncations.count
             or old[0] not in segments
         ):

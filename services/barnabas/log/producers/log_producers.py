@@ -8,6 +8,7 @@ from barnabas.log.log_state import LogState
 from barnabas.log.opening import loader
 from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.producers import producer_snapshot
+from barnabas.log.producers.producer_state import ProducerState
 from barnabas.log.producers.refused_sequences import RefusedSequences
 
 
@@ -44,6 +45,11 @@ class LogProducers:
             entries = list(self.state.producers.values())
             producer_snapshot.write_snapshot(self._log.files, self._log.directory, offset, entries, sync=sync)
             self._snapshot_offset = offset
+
+    def take_over(self, former: ProducerState) -> None:
+        """Know what `former` knows, also of batches that retention has taken: it is the state at the same offset."""
+        self.state.restore(list(former.producers.values()), self._log.end[0])
+        self._snapshot_offset = -1  # one that is there already says less
 
     def rebuild(self, end_offset: int) -> None:
         """The log was truncated to `end_offset`: the state follows. Raises OSError."""

@@ -41,6 +41,7 @@ ELECTIONS: Final = frozenset(("unclean.leader.election.enable",))
 STORAGE: Final = frozenset(
     (
         "broker.rack",
+        "cordoned.log.dirs",
         "fetch.max.bytes",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
@@ -53,8 +54,9 @@ STORAGE: Final = frozenset(
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
-        "replica.selector.class",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.high.watermark.checkpoint.interval.ms",
+        "replica.selector.class",
     )
 )
 

@@ -84,6 +84,7 @@ class DirectoryLane:
         self.read = threads.executor("read", limits.READ_THREADS)
         self.upkeep = threads.executor("upkeep", 1)
         self.cleaner = threads.executor("log-cleaner", 1)
+        self.mover = threads.executor("log-mover", 1)
         self._writer = threads.executor("append", 1)
         self._is_alone = is_alone
         self._now = now
@@ -273,12 +274,20 @@ class DirectoryLane:
     def close(self) -> None:
         """Begin nothing more but what waits for the writer thread; what runs may finish."""
         self._writer.shutdown(wait=False)
-        for pool in (self.opening, self.flush, self.read, self.upkeep, self.cleaner):
+        for pool in (self.opening, self.flush, self.read, self.upkeep, self.cleaner, self.mover):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
         """Wait until nothing runs any more; in a thread, after `close`."""
-        for pool in (self._writer, self.opening, self.flush, self.read, self.upkeep, self.cleaner):
+        for pool in (
+            self._writer,
+            self.opening,
+            self.flush,
+            self.read,
+            self.upkeep,
+            self.cleaner,
+            self.mover,
+        ):
             pool.shutdown()
 
 

@@ -56,6 +56,7 @@ class DirectoryWork:
         self._to_delete: list[Replica] = []
         self._to_set_aside: list[Replica] = []
         self._strays_to_delete: list[StrayKey] = []
+        self._to_clear_up: list[Callable[[], None]] = []
         self._is_removing = False
         self._opening = 0
         """Logs that are being opened for the first time."""
@@ -119,15 +120,23 @@ class DirectoryWork:
         self._strays_to_delete.append(stray)
         self._wake.set()
 
+    def clear_up(self, work: Callable[[], None]) -> None:
+        """Do `work`, which removes what something has left here, before anything that was asked for later is opened."""
+        self._to_clear_up.append(work)
+        self._wake.set()
+
     def _has_removals(self) -> bool:
-        return bool(self._to_delete or self._to_set_aside or self._strays_to_delete)
+        return bool(self._to_delete or self._to_set_aside or self._strays_to_delete or self._to_clear_up)
 
     async def _do_removals(self) -> None:
         doomed, self._to_delete = self._to_delete, []
         aside, self._to_set_aside = self._to_set_aside, []
         strays, self._strays_to_delete = self._strays_to_delete, []
+        left, self._to_clear_up = self._to_clear_up, []
         self._is_removing = True
         loop = asyncio.get_running_loop()
+        for work in left:
+            await loop.run_in_executor(self.lane.opening, work)
         await loop.run_in_executor(self.lane.opening, self._remove_all, doomed, aside, strays)
         self._is_removing = False
         if aside:

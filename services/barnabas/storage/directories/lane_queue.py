@@ -16,14 +16,26 @@ OnWithdrawn = Callable[[KafkaError], None]
 """Told why an append was taken back before it began."""
 
 
+class _Hold:
+    """Owner of whether the one who holds a queue was told that nothing is under way any more."""
+
+    __slots__ = ("is_told", "item", "on_held")
+
+    def __init__(self, item: LaneItem, on_held: Callable[[], None]) -> None:
+        self.item = item
+        """Stands in the queue where what is held back begins."""
+        self.on_held = on_held
+        self.is_told = False
+
+
 class LaneQueue:
     """Owner of one partition's items in `lane`. While there are any, all that follow have to go there too.
 
     An item that has to be checked is so before it goes to the writer thread, which others need, and all behind it are
-    held back meanwhile.
+    held back meanwhile. So is all that comes while the queue is `hold`: it may `go_on` in another lane.
     """
 
-    __slots__ = ("_checking", "_checks", "_held", "_held_bytes", "_lane", "items")
+    __slots__ = ("_checking", "_checks", "_held", "_held_bytes", "_hold", "_lane", "items")
 
     def __init__(self, lane: DirectoryLane) -> None:
         self._lane = lane
@@ -34,6 +46,7 @@ class LaneQueue:
         """Those at the end that are not in the writer thread yet: the first is being checked."""
         self._held_bytes = 0
         self._checking: Future[Any] | None = None
+        self._hold: _Hold | None = None
 
     def submit(
         self,
@@ -52,6 +65,7 @@ class LaneQueue:
         def leave(result: object, error: BaseException | None) -> None:
             del self.items[item]
             on_done(result, error)
+            self._look_at_hold()
 
         item = LaneItem(work, leave, size_bytes)
         if check is None and not self._held:
@@ -66,6 +80,32 @@ class LaneQueue:
             self._go_on()
         return item
 
+    # -- nothing in the writer thread --------------------------------------------------------------------------
+
+    def hold(self, on_held: Callable[[], None]) -> None:
+        """Hold back all that comes from now on; `on_held` is called once nothing from before is under way."""
+        assert self._hold is None, "it is held by one at a time"
+        hold = self._hold = _Hold(LaneItem(_nothing, lambda *_: None, 0), on_held)
+        self.items[hold.item] = None  # so that nobody finds the queue empty
+        self._held[hold.item] = None
+        self._look_at_hold()
+
+    def go_on(self, lane: DirectoryLane) -> None:
+        """What was held back goes its way, which is that of `lane` from now on."""
+        hold, self._hold, self._lane = self._hold, None, lane
+        assert hold is not None, "it was held"
+        is_first = next(iter(self._held)) is hold.item
+        del self._held[hold.item], self.items[hold.item]
+        if is_first:
+            self._go_on()
+
+    def _look_at_hold(self) -> None:
+        hold = self._hold
+        if hold is None or hold.is_told or next(iter(self.items)) is not hold.item:
+            return
+        hold.is_told = True
+        hold.on_held()
+
     # -- before the writer thread -------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
@@ -73,6 +113,8 @@ class LaneQueue:
         self._checking = None
         while self._held:
             item, check = next(iter(self._held.items()))
+            if self._hold is not None and item is self._hold.item:
+                return
             if check is not None:
                 self._checking = self._checks.submit(check, self._on_checked)
                 return
@@ -98,6 +140,7 @@ class LaneQueue:
             on_withdrawn = self.items.pop(item)
             assert on_withdrawn is not None, "what cannot be taken back has no bytes, and is always taken"
             on_withdrawn(refused)
+            self._look_at_hold()
 
     def _release(self, item: LaneItem) -> None:
         del self._held[item]
@@ -117,6 +160,7 @@ class LaneQueue:
         elif not self._lane.withdraw(item):
             return False
         del self.items[item]
+        self._look_at_hold()
         return True
 
     def _withdraw_held(self, item: LaneItem) -> None:
@@ -137,3 +181,7 @@ class LaneQueue:
         withdrawn = [told for item, told in items if told is not None and self.withdraw(item)]
         for on_withdrawn in reversed(withdrawn):
             on_withdrawn(reason)
+
+
+def _nothing() -> None:
+    pass

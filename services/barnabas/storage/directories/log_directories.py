@@ -15,7 +15,6 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -30,8 +29,10 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving.settling import settle_moves
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.small_files import exists, sync_file_system
+from barnabas.storage.directories.found_on_disk import FoundFuture, FoundOnDisk, FoundPartition, find_on_disk
 
 log = get_logger("storage.log_directories")
 
@@ -55,14 +56,6 @@ class DirectoryOffline(KafkaError):
 
     def __init__(self, path: str) -> None:
         super().__init__(ErrorCode.kafka_storage_error, f"{path} is offline until the node is started again")
-
-
-class FoundPartition(NamedTuple):
-    """A partition directory; no topic id where partition.metadata is missing."""
-
-    topic: str
-    partition: int
-    topic_id: uuid.UUID | None
 
 
 def find_cluster_id(files: Files, paths: Sequence[str]) -> str:
@@ -118,6 +111,8 @@ class LogDirectories:
         """Partitions whose records are gone from where the checkpoints name them, until they are begun anew."""
         self.found: list[FoundPartition] = []
         """The partitions that were on disk when the directories were opened."""
+        self.futures: list[FoundFuture] = []
+        """The future replicas that were there then."""
         self.offline: set[str] = set()
         """The paths of those that could not be read then."""
 
@@ -153,35 +148,30 @@ class LogDirectories:
                 RareLines(log, environment.clock.monotonic),
                 producer_id_expiration_ms=producer_id_expiration_ms,
             )
+            found = {}
             for directory in opened:
                 try:
-                    on_disk, strays = directory.partitions_on_disk(), directory.strays()
+                    found[directory] = find_on_disk(environment.files, directory, has_others=len(paths) > 1)
                 except OSError as error:
                     failed[directory.path] = f"{directory.path} cannot be read: {error}"
-                    continue
-                directories._add_found(directory, on_disk, strays)
+            directories._add_found(found, all_there=not failed)
             directories._leave_out(failed)
             directories._find_missing()
             stack.pop_all()
         return directories
 
-    def _add_found(
-        self,
-        directory: LogDirectory,
-        on_disk: Mapping[PartitionKey, uuid.UUID | None],
-        strays: Mapping[StrayKey, StrayFacts],
-    ) -> None:
-        """What is in one directory. Raises LogStoreError when another holds one of its partitions, too."""
-        for key, topic_id in on_disk.items():
-            other = self._places.setdefault(key, directory)
-            if other is not directory:
-                raise LogStoreError(
-                    f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of them away"
-                )
-            self._taken[directory.path] += 1
-            self.found.append(FoundPartition(*key, topic_id))
-        for stray, facts in strays.items():
-            self._strays.setdefault(stray, (directory, facts))
+    def _add_found(self, found: Mapping[LogDirectory, FoundOnDisk], *, all_there: bool) -> None:
+        """What is in the directories. Raises LogStoreError when two hold a partition, and no move says why."""
+        partitions = {directory: on_disk.partitions for directory, on_disk in found.items()}
+        moved = {directory: on_disk.moved for directory, on_disk in found.items()}
+        left = settle_moves(self._files, partitions, moved, all_there=all_there)
+        for directory, on_disk in found.items():
+            for key, topic_id in left[directory].items():
+                self._put(key, directory)
+                self.found.append(FoundPartition(*key, topic_id))
+            for stray, facts in on_disk.strays.items():
+                self._strays.setdefault(stray, (directory, facts))
+            self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
 
     def _leave_out(self, failed: Mapping[str, str]) -> None:
         """Go on without these directories, each of which failed for a reason. Raises LogStoreError if none is left."""
@@ -239,13 +229,21 @@ class LogDirectories:
         return [directory.path for directory in self._directories]
 
     def claim(
-        self, topic: str, index: int, topic_id: uuid.UUID, *, is_new: bool, avoid: Collection[str] = ()
+        self,
+        topic: str,
+        index: int,
+        topic_id: uuid.UUID,
+        *,
+        is_new: bool,
+        avoid: Collection[str] = (),
+        cordoned: Collection[str] = (),
+        preferred: str = "",
     ) -> str:
         """The path of the directory that holds the partition, perhaps as a stray one.
 
-        One that none holds goes where the fewest are, not into one of `avoid` if there is another; but to one that is
-        offline, if any is, unless `is_new` says that nothing of it can be there. It stays there until each claim is
-        released. May be called on an event loop.
+        One that none holds goes to the `preferred` one, else where the fewest are, if possible not into one of `avoid`,
+        still less one that is `cordoned`; but to one that is offline, if any is, unless `is_new` says that nothing of
+        it can be there. It stays there until it moves, or each claim is released. May be called on an event loop.
         """
         key = (topic, index)
         with self._lock:
@@ -256,8 +254,11 @@ class LogDirectories:
                 held = self._strays.get(StrayKey(topic_id, index))
                 if held is None and self.offline and not is_new:
                     return min(self.offline)
-                fewest = min(self._directories, key=lambda each: (each.path in avoid, self._taken[each.path]))
-                self._put(key, held[0] if held else fewest)
+                best = self._by_path.get(preferred) or min(
+                    self._directories,
+                    key=lambda each: (each.path in cordoned, each.path in avoid, self._taken[each.path]),
+                )
+                self._put(key, held[0] if held else best)
             return self._places[key].path
 
     def release(self, topic: str, index: int) -> None:
@@ -267,6 +268,16 @@ class LogDirectories:
             self._claims[key] -= 1
             if not self._claims[key]:
                 del self._claims[key]
+
+    def relocate(self, key: PartitionKey, path: str) -> None:
+        """A partition has moved to another directory, and has its claims there."""
+        with self._lock:
+            self._taken[self._places[key].path] -= 1
+            self._put(key, self._by_path[path])
+
+    def at(self, path: str) -> LogDirectory:
+        """The open directory of the path: for whoever moves partitions."""
+        return self._by_path[path]
 
     def forget_unclaimed(self) -> None:
         """The metadata are known: what is missing of partitions that they do not give to this node nobody asks for."""

@@ -55,11 +55,15 @@ class DeleteRecordsHandler:
                 f"offset {offset} is not in 0 to {replica.high_watermark}, the high watermark",
             )
         assert replica.lane is not None, "a log has its lane"
-        move = partial(replica.log.maybe_increment_log_start_offset, offset)
-        await replica.lane.run(replica.lane.read, move)
+        await replica.lane.run(replica.lane.read, partial(_move_start, replica, offset))
         replica.on_log_start_moved()
         seconds = ends_at - asyncio.get_running_loop().time()
         return await replica.deletions.wait(offset, self._replicas.image.eligible_epochs, seconds)
+
+
+def _move_start(replica: Replica, offset: int) -> bool:
+    assert replica.log is not None, "a leader has its log"
+    return replica.log.maybe_increment_log_start_offset(offset)  # the log that it has now
 
 
 def _check(replica: Replica) -> None:

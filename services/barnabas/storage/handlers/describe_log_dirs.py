@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -46,7 +46,25 @@ class DescribeLogDirsHandler:
                 for lane in self._lanes.values()
             )
         )
+        cordoned = self._replicas.moves.cordoned
+        for lane, description in zip(self._lanes.values(), described, strict=True):
+            if not description.error_code:
+                description.is_cordoned = lane.path in cordoned
+                self._add_futures(lane, set(replicas), description)
         return DescribeLogDirsResponse(log_dirs=described)
+
+    def _add_futures(
+        self, lane: DirectoryLane, replicas: Container[Replica | None], description: LogDirDescription
+    ) -> None:
+        for move in self._replicas.moves.under_way(lane):
+            if move.replica in replicas:
+                description.partitions.add(
+                    topic=move.replica.topic,
+                    partition=move.replica.index,
+                    size_bytes=move.size_bytes,
+                    offset_lag=move.lag,
+                    is_future=True,
+                )
 
     async def _describe(self, lane: DirectoryLane, replicas: Sequence[Replica]) -> LogDirDescription:
         if lane.path in self._replicas.offline_directories:

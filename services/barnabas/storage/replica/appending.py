@@ -12,7 +12,6 @@ nothing on the event loop may take that lock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.kernel.clock import machine_seconds
@@ -215,19 +214,22 @@ class Appending:
         goes to the writer thread only behind appends there: a node that starts comes to lead thousands of partitions at
         once.
         """
-        assert self._log is not None, "a leader has its log"
-        self._in_turn(partial(self._log.assign_epoch_start, leader_epoch))
+        self._in_turn(lambda opened: opened.assign_epoch_start(leader_epoch))
 
     def update_config(self, config: LogConfig) -> None:
         """Obey other settings from the next append on."""
         if self._log is not None:
-            self._in_turn(partial(self._log.update_config, config))
+            self._in_turn(lambda opened: opened.update_config(config))
 
-    def _in_turn(self, change: Callable[[], object]) -> None:
+    def _in_turn(self, change: Callable[[PartitionLog], object]) -> None:
+        def now() -> None:
+            assert self._log is not None, "a log is changed that is there"
+            change(self._log)  # as it is when its turn comes: it may have moved
+
         if self._queue is not None and self._queue.items:
-            self._queue.submit(change, lambda *_: None)
+            self._queue.submit(now, lambda *_: None)
         else:
-            change()
+            now()
 
     # -- the steps of each append -------------------------------------------------------------------------------
 

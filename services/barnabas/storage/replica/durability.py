@@ -65,6 +65,11 @@ class Durability:
         """Nobody is to wait any longer."""
         self._waiting.fail(error_code)
 
+    def end(self, offset: int) -> None:
+        """What is before `offset` is durable by other means, and the log goes on as another one."""
+        self.stop()
+        self._waiting.release(offset)
+
     def stop(self) -> None:
         """The log is served no longer: what becomes of its syncs is nobody's business."""
         self._is_stopped = True

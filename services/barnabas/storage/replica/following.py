@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.kernel.clock import machine_seconds
@@ -106,6 +105,12 @@ class Following:
         """The log is open; `queue` is what the replica has in `lane`."""
         self._log, self._lane, self._queue = opened, lane, queue
 
+    @property
+    def _own_log(self) -> PartitionLog:
+        """As it is when something's turn comes in the writer thread: it may have moved since that was handed over."""
+        assert self._log is not None, "it follows with its log"
+        return self._log
+
     # -- what is known ------------------------------------------------------------------------------------------
 
     @property
@@ -134,7 +139,7 @@ class Following:
         self._pause_seconds = PAUSE_SECONDS_MIN
         self._followed.add(self._replica, leader)
         if queue.items:
-            queue.submit(opened.drop_unwritten_epochs, lambda *_: self._on_begun(state))
+            queue.submit(lambda: self._own_log.drop_unwritten_epochs(), lambda *_: self._on_begun(state))
         else:
             opened.drop_unwritten_epochs()
             self._on_begun(state)
@@ -243,11 +248,16 @@ class Following:
     def _append(
         self, state: FollowerState, records: Buffer, restart_at: int | None
     ) -> asyncio.Future[None] | None:
-        opened, lane = self._log, self._lane
-        assert opened is not None and lane is not None, "it follows with its log"  # noqa: PT018
-        append = partial(opened.append_as_follower, records, leader_epoch=state.leader_epoch)
+        lane = self._lane
+        assert lane is not None, "it follows with its log"
         size_bytes = len(records)
         began = machine_seconds()
+
+        def append(*, may_block: bool = True) -> AppendInfo | None:
+            return self._own_log.append_as_follower(
+                records, leader_epoch=state.leader_epoch, may_block=may_block
+            )
+
         if restart_at is None and self._replica.appending.is_direct(began):
             try:
                 info = append(may_block=False)
@@ -263,12 +273,12 @@ class Following:
 
         def write() -> AppendInfo | None:
             if restart_at is not None:
-                opened.truncate_fully_and_start_at(restart_at)
+                self._own_log.truncate_fully_and_start_at(restart_at)
             return append()
 
         def on_done(result: object, error: BaseException | None) -> None:
             if restart_at is not None:
-                self._replica.on_truncated(opened.log_end_offset if error else restart_at)
+                self._replica.on_truncated(self._own_log.log_end_offset if error else restart_at)
             if error is not None:
                 self._on_refused(state, error)
             else:
@@ -332,7 +342,10 @@ class Following:
             leader=state.leader,
             leader_epoch=state.leader_epoch,
         )
-        truncate = opened.truncate_fully_and_start_at if fully else opened.truncate_to
+
+        def truncate() -> int:
+            own = self._own_log
+            return own.truncate_fully_and_start_at(offset) if fully else own.truncate_to(offset)
 
         def on_done(result: object, error: BaseException | None) -> None:
             if error is not None:
@@ -346,7 +359,7 @@ class Following:
                 self._offer()
 
         replica.on_truncating(offset)
-        return self._in_lane(partial(truncate, offset), on_done, 0, replica.on_not_truncated)
+        return self._in_lane(truncate, on_done, 0, replica.on_not_truncated)
 
     # -- what is under way, and what waits -----------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from functools import partial
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.kafka_values import ALL_REPLICAS, LONG_MAX, NO_EPOCH
@@ -38,6 +38,7 @@ from barnabas.storage.replica.error_codes import (
     UNKNOWN_EPOCH,
 )
 from barnabas.storage.replica.followed import Followed
+from barnabas.storage.replica.follower_listener import FollowerListener
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState, Proposal
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
@@ -47,21 +48,6 @@ from barnabas.storage.replica.topic_settings import TopicSettings
 from barnabas.storage.replica.unseen_bytes import UnseenBytes
 
 log = get_logger("storage.replica")
-
-
-class FollowerListener(Protocol):
-    """A follower's stream, to the replica that leads it."""
-
-    @property
-    def node_id(self) -> int: ...
-    def on_growth(self, replica: Replica) -> None:
-        """Something was appended."""
-
-    def on_news(self, replica: Replica) -> None:
-        """The high watermark moved, or the start of the log."""
-
-    def on_change(self, replica: Replica) -> None:
-        """It does not lead any more as it did."""
 
 
 class Replica:
@@ -94,6 +80,8 @@ class Replica:
         self.log: PartitionLog | None = None
         self.lane: DirectoryLane | None = None
         """The way to the disk of the log directory that holds the log."""
+        self.queue: LaneQueue | None = None
+        """What it has in that lane, or will have in another one."""
         self.record = PartitionRecord(leader=-1, leader_epoch=NO_EPOCH)
         self.settings = settings
         self.leader: LeaderState | None = None
@@ -170,30 +158,42 @@ class Replica:
 
     def on_open(self, opened: PartitionLog, high_watermark: int, lane: DirectoryLane) -> None:
         """The log is open; `high_watermark` is the one written down before the last stop."""
-        self.log = opened
-        self.lane = lane
         self.is_offline = False
         self.error = NOT_LEADER
-        queue = LaneQueue(lane)
-        self.appending.open(opened, lane, queue)
-        self.following.open(opened, lane, queue)
-        self._durability = Durability(
-            self.name,
-            opened,
-            lane,
-            on_synced=self._on_synced,
-            on_failed=self.go_offline,
-        )
-        loop = asyncio.get_running_loop()
-        opened.call_when_distrusted(lambda error: loop.call_soon_threadsafe(self.go_offline, error))
+        self.queue = LaneQueue(lane)
+        self._take(opened, lane, self.queue)
         self._end_offset = opened.log_end_offset
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
         if self.high_watermark < self._end_offset:
             self._unseen.add(self.high_watermark, self._end_offset, opened.size)
-        opened.update_config(self.settings.log)
         self.follow(self.record)
         self._unpark()
         self._reports.look_at(self)
+
+    def _take(self, opened: PartitionLog, lane: DirectoryLane, queue: LaneQueue) -> None:
+        """The log is `opened` from now on, in the directory of `lane`."""
+        self.log, self.lane = opened, lane
+        self.appending.open(opened, lane, queue)
+        self.following.open(opened, lane, queue)
+        self._durability = Durability(
+            self.name, opened, lane, on_synced=self._on_synced, on_failed=self.go_offline
+        )
+        tell, loop = partial(self._on_distrusted, opened), asyncio.get_running_loop()
+        opened.call_when_distrusted(lambda error: loop.call_soon_threadsafe(tell, error))
+        opened.update_config(self.settings.log)
+
+    def on_moved(self, opened: PartitionLog, lane: DirectoryLane) -> None:
+        """The log has moved to the directory of `lane`: it is all there, and durable. Its queue is held meanwhile."""
+        former, durability, queue = self.log, self._durability, self.queue
+        assert former is not None and durability is not None and queue is not None, "it has a log"  # noqa: PT018
+        self._take(opened, lane, queue)
+        opened.maybe_increment_log_start_offset(former.log_start_offset)  # it may have moved meanwhile
+        durability.end(opened.log_end_offset)
+        self._on_synced()
+
+    def _on_distrusted(self, opened: PartitionLog, error: BaseException) -> None:
+        if opened is self.log:
+            self.go_offline(error)
 
     def on_open_failed(self) -> None:
         """The log cannot be opened now: the partition is offline."""

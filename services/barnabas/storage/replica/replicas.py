@@ -34,6 +34,7 @@ from barnabas.storage.directories.directory_work import DirectoryWork, Opened
 from barnabas.storage.directories.failed_openings import is_for_now
 from barnabas.storage.directories.log_directories import DirectoryOffline, LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
+from barnabas.storage.moves.log_moves import LogMoves
 from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.isr_changes import IsrChanges
@@ -92,6 +93,13 @@ class Replicas:
             for path, lane in lanes.items()
         }
         self._places: dict[Replica, DirectoryWork] = {}
+        self.moves = LogMoves(
+            directories,
+            lanes,
+            broker_value=self.broker_value,
+            on_moved=self._on_moved,
+            clear_up=lambda path, work: self._work[path].clear_up(work),
+        )
         self._changed = asyncio.Event()
         """Set when there is other metadata, and when logs were opened."""
 
@@ -209,6 +217,8 @@ class Replicas:
         self._update_all_settings()
         if self.image.revision > 0 and self.image.cluster_id == self._cluster_id:
             self._directories.forget_unclaimed()
+            here = {(replica.topic, replica.index) for replica in self.by_partition.values()}
+            self.moves.forget_unclaimed(here)
 
     def _follow(self, topic_id: bytes, index: int, old: MetadataImage) -> None:
         """Have the partition if the metadata says so, and take the part in it that it gives to this node; `old` is what
@@ -317,6 +327,7 @@ class Replicas:
         del self.by_partition[replica.topic_id, replica.index]
         self.counts.remove_partition(replica.topic)
         self._directories.release(replica.topic, replica.index)
+        self.moves.on_left(replica)
         self.newer_epochs.on_left(replica)
         self.isr_changes.on_left(replica)
         self.reports.on_left(replica)
@@ -363,6 +374,8 @@ class Replicas:
             uuid.UUID(bytes=replica.topic_id),
             is_new=is_new,
             avoid=unwell,
+            cordoned=self.moves.cordoned,
+            preferred=self.moves.take_preferred(replica.topic, replica.index),
         )
         self._places[replica] = work = self._work[path]
         return work
@@ -399,6 +412,7 @@ class Replicas:
         async with asyncio.TaskGroup() as tasks:
             for work in self._work.values():
                 tasks.create_task(work.run(), name="log directory")
+            tasks.create_task(self.moves.run(), name="moves between log directories")
 
     def _open_all(self, path: str, batch: Iterable[Replica]) -> list[Opened]:
         """In a thread: open or create the logs; one that fails does not touch the others."""
@@ -454,7 +468,12 @@ class Replicas:
                 replica.on_open(found, high_watermark, lane)
                 work.on_opened(replica)
                 self.newer_epochs.on_followed(replica)
+                self.moves.on_opened(replica)
         self._changed.set()
+
+    def _on_moved(self, replica: Replica, path: str) -> None:
+        self._directories.relocate((replica.topic, replica.index), path)
+        self._places[replica] = self._work[path]
 
     def _remove_all(
         self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Iterable[StrayKey]

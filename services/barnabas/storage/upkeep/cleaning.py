@@ -122,7 +122,8 @@ class Cleaning:
     def _cleanable(self) -> Iterator[Replica]:
         for replica in self._replicas.by_partition.values():
             opened = replica.log
-            if opened is not None and not replica.is_offline and opened.config.is_compacted:
+            is_free = not replica.is_offline and not self._replicas.moves.is_moving(replica)
+            if opened is not None and is_free and opened.config.is_compacted:
                 yield replica
 
     def _forget_uncleanable(self) -> None:

@@ -97,7 +97,7 @@ def test_a_log_opens_once_the_disk_lets_it(
         if refusal is not None:
             assert refusal.code is ErrorCode.kafka_storage_error
             assert isinstance(refusal.__cause__, OSError), "it says why"
-            assert not len(directory._cache), "nothing holds the files of a log that is not there"
+            assert not len(directory.cache), "nothing holds the files of a log that is not there"
             refusals += 1
         log = directory.open_partition("t", 0, TOPIC_ID, CONFIG)
         assert what_it_holds(log) == expected, disk.refused

@@ -1,0 +1,49 @@
+"""What a log directory holds when the node starts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.kernel.files import Files
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, find_strays
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving.future_directory import MoveFacts
+from barnabas.log.moving.settling import Partitions, find_futures, find_moved
+
+
+class FoundPartition(NamedTuple):
+    """A partition directory; no topic id where partition.metadata is missing."""
+
+    topic: str
+    partition: int
+    topic_id: uuid.UUID | None
+
+
+class FoundFuture(NamedTuple):
+    """The directory `name` of a future replica in the log directory `path`."""
+
+    path: str
+    name: str
+    topic: str
+    partition: int
+
+
+class FoundOnDisk(NamedTuple):
+    """All that is in one log directory."""
+
+    partitions: Partitions
+    strays: Mapping[StrayKey, StrayFacts]
+    moved: Mapping[PartitionKey, MoveFacts]
+    futures: Mapping[str, PartitionKey]
+
+
+def find_on_disk(files: Files, directory: LogDirectory, *, has_others: bool) -> FoundOnDisk:
+    """Raises OSError, and LogStoreError for a file that cannot be read. Without other directories nothing has moved."""
+    path, partitions = directory.path, directory.partitions_on_disk()
+    strays = find_strays(files, path)
+    if not has_others:
+        return FoundOnDisk(partitions, strays, {}, {})
+    return FoundOnDisk(partitions, strays, find_moved(files, path, partitions), find_futures(files, path))

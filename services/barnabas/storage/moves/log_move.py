@@ -1,0 +1,223 @@
+"""One replica moves to another log directory: its log is copied, then the two change places.
+
+Everything that touches the disk is done in the mover's thread of the directory that it moves to, one move at a time.
+Appends wait only while the places change: the replica's queue is held, and goes on in the lane of the other directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.logs import get_logger
+from barnabas.log.errors import LogStoreError
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving.future_directory import remove_future
+from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, SourceFailed
+from barnabas.log.partition_log import PartitionLog
+from barnabas.storage import limits
+from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.moves.pace import Pace
+from barnabas.storage.replica.replica import Replica
+
+log = get_logger("storage.moves")
+
+ResultT = TypeVar("ResultT")
+
+
+class _CalledOff(Exception):
+    """Nobody wants the move any more."""
+
+
+class LogMove:
+    """Owner of one move: its future log, how far it has come, and whether it is still wanted. For the event loop."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        lane: DirectoryLane,
+        home: LogDirectory,
+        name: str,
+        pace: Pace,
+        *,
+        former: LogMove | None = None,
+    ) -> None:
+        """`replica` moves to `home`, the directory of `lane`, by way of the directory `name` there, once its `former`
+        move has ended.
+        """
+        self.replica = replica
+        self.lane = lane
+        self.name = name
+        self.former = former
+        self.is_ready = False
+        """Whether the directory is there: it may begin."""
+        self.is_changing = False
+        """Whether the places are changing, or have changed: it can be called off no longer."""
+        self.moved_from: DirectoryLane | None = None
+        """Where the replica was, once it has moved."""
+        self.is_retired = False
+        """Whether what it left there goes already."""
+        self.ended = asyncio.Event()
+        self.copied_bytes = 0
+        self._home = home
+        self._pace = pace
+        self._future: FutureLog | None = None
+        self._called_off = asyncio.Event()
+
+    @property
+    def is_wanted(self) -> bool:
+        return not self._called_off.is_set()
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the future log."""
+        return 0 if self._future is None else self._future.size
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the future log is behind."""
+        opened = self.replica.log
+        if self._future is not None or opened is None:
+            return 0 if self._future is None else self._future.lag
+        return opened.log_end_offset - opened.log_start_offset
+
+    def call_off(self) -> None:
+        """It is wanted no longer, or its replica is not here any more."""
+        self._called_off.set()
+
+    # -- carrying it out ----------------------------------------------------------------------------------------
+
+    async def carry_out(self, on_moved: Callable[[], None]) -> None:
+        """All of it, with the future log's end whatever comes: it took its place, and `on_moved` was called when its
+        replica had it; or it is gone; or it is left for the next start.
+        """
+        name, lane = self.replica.name, self.lane
+        try:
+            self._check_wanted()
+            current = self.replica.log
+            assert current is not None, "what moves has its log"
+            log.info("a partition moves", partition=name, log_dir=lane.path, bytes=current.size)
+            self._future = future = await self._in_thread(partial(FutureLog, self._home, self.name, current))
+            while not await self._change_places(future, current, on_moved):
+                await self._wait(limits.MOVE_AGAIN_SECONDS)
+            log.info(
+                "a partition has moved", partition=name, log_dir=lane.path, copied_bytes=self.copied_bytes
+            )
+        except _CalledOff:
+            log.info("a move is called off", partition=name, log_dir=lane.path)
+            await self._drop()
+        except SourceFailed as error:
+            log.error("a move ends: the log cannot be read", partition=name, reason=error.message)
+            await self._leave()
+        except PlaceUnclear as error:
+            log.error("the next start says where a partition is", partition=name, reason=error.message)
+        except (KafkaError, LogStoreError) as error:
+            log.error("a move has failed", partition=name, log_dir=lane.path, reason=str(error))
+            await self._drop()
+
+    async def _change_places(
+        self, future: FutureLog, current: PartitionLog, on_moved: Callable[[], None]
+    ) -> bool:
+        """Copy, and have them change places; False where that has to be tried again."""
+        for _ in range(limits.MOVE_ROUNDS):
+            await self._copy(future, current)
+            await self._in_thread(future.flush)
+        replica, queue = self.replica, self.replica.queue
+        assert queue is not None and replica.lane is not None, "what moves has its log"  # noqa: PT018
+        held = asyncio.Event()
+        lane = replica.lane
+        queue.hold(held.set)
+        is_clear = True
+        try:
+            try:
+                async with asyncio.timeout(limits.MOVE_HOLD_SECONDS_MAX):
+                    await held.wait()
+            except TimeoutError:
+                return False
+            self._check_wanted()
+            if replica.is_offline or replica.log is not current:
+                raise _CalledOff
+            self.is_changing, is_clear = True, False
+            high_watermark = replica.high_watermark
+            opened = await self._in_thread(partial(_promote, future, self._pace.step_bytes(), high_watermark))
+            is_clear = True
+            if not self.is_wanted or replica.is_offline:
+                await self._undo()
+                raise _CalledOff
+            replica.on_moved(opened, self.lane)
+            self.moved_from, lane = lane, self.lane
+            on_moved()
+            return True
+        except (KafkaError, LogStoreError) as error:
+            is_clear = True
+            if isinstance(error, PlaceUnclear):
+                replica.go_offline(error)  # before anything that is held goes on
+            raise
+        finally:
+            if is_clear:  # else the node stops in the midst of it: what is held must go into neither log
+                queue.go_on(lane)
+
+    async def _copy(self, future: FutureLog, current: PartitionLog) -> None:
+        """Copy until it has what was there when this began."""
+        end_offset = current.log_end_offset
+        while True:
+            self._check_wanted()
+            copied = await self._in_thread(partial(future.copy, self._pace.step_bytes()))
+            self.copied_bytes += copied
+            self._pace.on_copied(copied)
+            while (seconds := self._pace.seconds_ahead()) > 0:
+                await self._wait(seconds)
+            if future.log_end_offset >= min(end_offset, current.log_end_offset):
+                return
+
+    async def _undo(self) -> None:
+        """The replica was removed, or has failed, while the places changed. What was removed goes from here, too; what
+        has failed is for the next start.
+        """
+        if not self.replica.is_offline:
+            await self._in_thread(
+                partial(self._home.delete_partition, self.replica.topic, self.replica.index)
+            )
+
+    # -- its end ------------------------------------------------------------------------------------------------
+
+    async def _drop(self) -> None:
+        future, self._future = self._future, None
+        try:
+            if future is not None:
+                await self._in_thread(future.drop)
+            else:
+                await self._in_thread(
+                    partial(remove_future, self._home.environment.files, self._home.path, self.name)
+                )
+        except KafkaError as error:
+            self.lane.lines.error("cannot remove a future replica", self.lane.path, reason=error.message)
+
+    async def _leave(self) -> None:
+        future, self._future = self._future, None
+        if future is not None:
+            await self._in_thread(future.leave)
+
+    def _check_wanted(self) -> None:
+        if not self.is_wanted:
+            raise _CalledOff
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait that long. Raises _CalledOff."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._called_off.wait()
+        except TimeoutError:
+            return
+        raise _CalledOff
+
+    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self.lane.mover, work)
+
+
+def _promote(future: FutureLog, step_bytes: int, high_watermark: int) -> PartitionLog:
+    future.complete(step_bytes)
+    return future.promote(high_watermark)

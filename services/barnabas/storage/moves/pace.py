@@ -1,0 +1,36 @@
+"""How fast moves between log directories copy: `replica.alter.log.dirs.io.max.bytes.per.second`, for all of a node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from barnabas.storage import limits
+
+
+class Pace:
+    """Owner of how many bytes were copied ahead of the rate, which `rate` says: bytes a second, as of now."""
+
+    def __init__(self, rate: Callable[[], float]) -> None:
+        self._rate = rate
+        self._ahead_bytes = 0.0
+        self._at = 0.0
+
+    def step_bytes(self) -> int:
+        """How much to copy next, so that no step is worth more than a second."""
+        return max(1, int(min(limits.MOVE_STEP_BYTES_MAX, self._rate())))
+
+    def on_copied(self, size_bytes: int) -> None:
+        """So much was copied."""
+        self._settle()
+        self._ahead_bytes += size_bytes
+
+    def seconds_ahead(self) -> float:
+        """How long to wait before more is copied; ask again after MOVE_PACE_SECONDS_MAX, for the rate may change."""
+        self._settle()
+        return min(self._ahead_bytes / self._rate(), limits.MOVE_PACE_SECONDS_MAX)
+
+    def _settle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._ahead_bytes = max(0.0, self._ahead_bytes - (now - self._at) * self._rate())
+        self._at = now

@@ -1,0 +1,192 @@
+"""A future log follows the current one through whatever becomes of that, and is the same in the end."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.memory_files import MemoryFiles
+from barnabas.log.config import LogConfig
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving.future_directory import (
+    create_future,
+    future_name,
+    is_name_too_long,
+    parse_future_name,
+)
+from barnabas.log.moving.future_log import FutureLog
+from barnabas.log.partition_log import PartitionLog
+from barnabas.records.batch import iterate_headers
+from barnabas.records.record import encode_batch
+
+TOPIC_ID: Final = uuid.UUID(int=7)
+CONFIG: Final = LogConfig(segment_bytes=900, retention_ms=-1, message_timestamp_after_max_ms=2**60)
+
+
+class Move:
+    """A current log that chance changes, and a future one that copies it meanwhile."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock(1_700_000_000_000)
+        self.files = MemoryFiles()
+        self.environment = seeded_environment(seed, self.clock, files=self.files)
+        self.source = LogDirectory.open("/a", "c", 1, self.environment)
+        self.home = LogDirectory.open("/b", "c", 1, self.environment)
+        self.log: PartitionLog = self.source.open_partition("t", 0, TOPIC_ID, CONFIG)
+        self.name = future_name("t", 0, uuid.UUID(int=1))
+        self.epoch = 0
+        self.sequences: dict[int, int] = {}
+        create_future(self.files, "/b", self.name, TOPIC_ID)
+        self.future = FutureLog(self.home, self.name, self.log)
+
+    def append(self) -> None:
+        producer = self.chance.randrange(3)
+        sequence = self.sequences.get(producer, 0)
+        values = [
+            (self.clock.now_ms(), None, self.chance.randbytes(self.chance.choice((3, 90))), ())
+            for _ in range(self.chance.randint(1, 3))
+        ]
+        batch = encode_batch(values, producer_id=producer, producer_epoch=0, base_sequence=sequence)
+        self.log.append_as_leader(batch, self.epoch)
+        self.sequences[producer] = sequence + len(values)
+
+    def elect(self) -> None:
+        self.epoch += self.chance.randint(1, 2)
+        self.log.assign_epoch_start(self.epoch)
+
+    def cut(self) -> None:
+        self.log.truncate_to(self.chance.randint(self.log.log_start_offset, self.log.log_end_offset))
+        self.elect()  # a follower's log; what others wrote instead is of another epoch
+        self.sequences = {
+            producer: entry.last_sequence + 1 for producer, entry in self.log.producer_state.producers.items()
+        }
+
+    def begin_anew(self) -> None:
+        self.log.truncate_fully_and_start_at(self.log.log_end_offset + self.chance.choice((-2, 0, 40)) + 2)
+        self.sequences = {}
+        self.elect()
+
+    def trim(self) -> None:
+        self.log.maybe_increment_log_start_offset(
+            self.chance.randint(self.log.log_start_offset, self.log.log_end_offset)
+        )
+        self.log.delete_old_segments(self.log.log_end_offset)
+
+    def copy(self) -> None:
+        self.future.copy(self.chance.choice((1, 300, 5000)))
+
+    def reopen(self) -> None:
+        """Another process goes on with it."""
+        self.future.leave()
+        self.future = FutureLog(self.home, self.name, self.log)
+
+    def steps(self) -> list[Callable[[], None]]:
+        return (
+            [self.append] * 6
+            + [self.copy] * 6
+            + [self.elect, self.cut, self.trim, self.begin_anew, self.reopen]
+        )
+
+    def promote(self) -> PartitionLog:
+        self.future.complete(500)
+        return self.future.promote(self.log.log_end_offset)
+
+
+def content(log: PartitionLog) -> list[bytes]:
+    """Every batch from the log's start on, as it is."""
+    found, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 2000)
+        if not data:
+            break
+        for position, header in iterate_headers(data):
+            found.append(data[position : position + header.size_in_bytes])
+            offset = header.next_offset
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_is_the_same_log_in_the_end(seed: int) -> None:
+    move = Move(seed)
+    for _ in range(move.chance.randint(5, 120)):
+        move.chance.choice(move.steps())()
+    moved = move.promote()
+    assert content(moved) == content(move.log)
+    assert (moved.log_start_offset, moved.log_end_offset) == (
+        move.log.log_start_offset,
+        move.log.log_end_offset,
+    )
+    assert moved.epochs.entries == move.log.epochs.entries
+    assert {
+        producer: (entry.producer_epoch, list(entry.batches))
+        for producer, entry in moved.producer_state.producers.items()
+    } == {
+        producer: (entry.producer_epoch, list(entry.batches))
+        for producer, entry in move.log.producer_state.producers.items()
+    }
+    expected = content(move.log)
+    move.home.close({("t", 0): moved.log_end_offset})
+    again = LogDirectory.open("/b", "c", 1, move.environment)
+    assert content(again.open_partition("t", 0, TOPIC_ID, CONFIG)) == expected
+
+
+def test_where_compaction_has_left_nothing_the_offsets_go_on() -> None:
+    move = Move()
+    move.append()
+    end = move.log.log_end_offset
+    move.log.skip_to(end + 50)
+    moved = move.promote()
+    assert moved.log_end_offset == end + 50
+    assert moved.append_as_leader(encode_batch([(1, None, b"x", ())]), 0).base_offset == end + 50
+
+
+def test_what_another_process_copied_counts_only_as_far_as_it_was_on_the_disk_here() -> None:
+    """Power was lost: what the future log has from behind the recovery point may have been written anew."""
+    move = Move()
+    for _ in range(4):
+        move.append()
+    flushed = move.log.flush()
+    move.source.write_checkpoints({})
+    for _ in range(4):
+        move.append()
+    while move.future.lag:
+        move.future.copy(10_000)
+    assert move.future.log_end_offset == move.log.log_end_offset > flushed
+    move.future.leave()
+    move.source.abandon()
+    move.source = LogDirectory.open("/a", "c", 1, move.environment)
+    move.log = move.source.open_partition("t", 0, TOPIC_ID, CONFIG)
+    move.future = FutureLog(move.home, move.name, move.log)
+    assert 0 < move.future.log_end_offset <= move.log.vouched_at_opening <= flushed
+
+
+def test_a_damaged_batch_is_not_copied() -> None:
+    move = Move()
+    move.append()
+    path = "/a/t-0/00000000000000000000.log"
+    fd = move.files.open(path, 2)
+    move.files.pwrite(fd, b"\xff", 65)
+    with pytest.raises(KafkaError) as refused:
+        move.future.copy(1000)
+    assert refused.value.code == ErrorCode.corrupt_message
+    assert content(move.log)
+
+
+def test_names_are_kafkas() -> None:
+    unique = uuid.UUID(int=0xABC)
+    name = future_name("a-topic.x", 12, unique)
+    assert name == f"a-topic.x-12.{unique.hex}-future"
+    assert parse_future_name(name) == ("a-topic.x", 12)
+    assert parse_future_name("a-topic.x-12") is None
+    assert parse_future_name(f"t-1.{unique.hex}-stray") is None
+    longest = 255 - len(f"-0.{unique.hex}-future")
+    assert not is_name_too_long("t" * longest, 0)
+    assert is_name_too_long("t" * longest, 10)

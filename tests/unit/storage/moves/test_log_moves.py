@@ -1,0 +1,490 @@
+"""Replicas move between the log directories of one node, as AlterReplicaLogDirs asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_harness import (
+    NODE_ID,
+    StorageHarness,
+    batch,
+    make_cleaning,
+    run_node,
+    topic_config,
+    topic_records,
+)
+
+from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.files import SystemFiles
+from barnabas.kernel.kafka_values import BROKER_RESOURCE
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving.future_log import FutureLog
+from barnabas.messages import storage_pb2 as pb
+from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
+from barnabas.metadata.image import config_key
+from barnabas.records.record import encode_batch
+from barnabas.storage import limits
+
+VALUE = b"v" * 100
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FORMER_LOG_SECONDS", 0)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    return [tmp_path / name for name in ("a", "b", "c")]
+
+
+@pytest.fixture
+async def node(paths: list[Path], tmp_path: Path) -> AsyncIterator[StorageHarness]:
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as harness:
+        yield harness
+
+
+def broker_setting(**values: str) -> MetadataRecord:
+    dotted = {name.replace("_", "."): value for name, value in values.items()}
+    return MetadataRecord(key=config_key(BROKER_RESOURCE, str(NODE_ID)), config=ConfigRecord(values=dotted))
+
+
+def throttled(bytes_per_second: int) -> MetadataRecord:
+    return broker_setting(replica_alter_log_dirs_io_max_bytes_per_second=str(bytes_per_second))
+
+
+async def alter(node: StorageHarness, path: Path, *indexes: int, topic: str = "events") -> list[ErrorCode]:
+    wanted = [pb.ReplicaLogDir(topic=topic, partition=index, path=str(path)) for index in indexes or (0,)]
+    response = await node.connection.AlterReplicaLogDirs(pb.AlterReplicaLogDirsRequest(replicas=wanted))
+    return [ErrorCode(code) for code in response.error_codes]
+
+
+async def described(node: StorageHarness) -> dict[str, list[tuple[int, bool, int]]]:
+    """(partition, whether it is a future replica, lag) by directory."""
+    response = await node.connection.DescribeLogDirs(pb.DescribeLogDirsRequest(all_partitions=True))
+    return {
+        Path(each.path).name: [(one.partition, one.is_future, one.offset_lag) for one in each.partitions]
+        for each in response.log_dirs
+    }
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def until_idle(node: StorageHarness) -> None:
+    await until(lambda: not node.replicas.moves._moves)
+
+
+def place(node: StorageHarness, topic: uuid.UUID, index: int = 0) -> str:
+    lane = node.replica(topic, index).lane
+    assert lane is not None
+    return Path(lane.path).name
+
+
+def on_disk(paths: list[Path]) -> dict[str, list[str]]:
+    return {path.name: sorted(each.name for each in path.iterdir() if each.is_dir()) for path in paths}
+
+
+async def all_values(node: StorageHarness, topic: uuid.UUID) -> list[int]:
+    """The base offsets of all batches that can be read."""
+    found, offset = [], 0
+    while offset < node.replica(topic).high_watermark:
+        answer = await node.fetch(topic, offset)
+        assert answer.error_code == 0
+        first = int.from_bytes(answer.records[:8])
+        found.append(first)
+        offset = first + 1
+    return found
+
+
+async def fill(node: StorageHarness, topic: uuid.UUID, count: int, **options: Any) -> None:
+    for _ in range(count):
+        assert (await node.append(topic, batch(VALUE), **options)).error_code == 0
+
+
+@contextmanager
+def failing_in(path: Path, *calls: str) -> Iterator[None]:
+    """Each of these calls fails in the directory."""
+
+    def broken(real: Callable[..., Any]) -> Callable[..., Any]:
+        def fail(name: str, *arguments: Any) -> Any:
+            if str(name).startswith(f"{path}/"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+            return real(name, *arguments)
+
+        return fail
+
+    with pytest.MonkeyPatch.context() as patch:
+        for call in calls:
+            patch.setattr(SystemFiles, call, staticmethod(broken(getattr(SystemFiles(), call))))
+        yield
+
+
+async def test_a_replica_moves_while_it_is_appended_to(node: StorageHarness, paths: list[Path]) -> None:
+    topic = await node.create_topic()
+    assert place(node, topic) == "a"
+    await fill(node, topic, 20)
+    assert await alter(node, paths[1]) == [ErrorCode.none]
+    appended = 20
+    while node.replicas.moves._moves:
+        await fill(node, topic, 1)
+        appended += 1
+    await fill(node, topic, 3)
+    assert place(node, topic) == "b"
+    assert await all_values(node, topic) == list(range(appended + 3))
+    assert on_disk(paths) == {"a": [], "b": ["events-0"], "c": []}
+    assert await described(node) == {"a": [], "b": [(0, False, 0)], "c": []}
+    assert node.replicas.moves.copied_bytes > 20 * len(VALUE)
+
+
+async def test_any_number_of_replicas_move_and_stay_over_a_start(paths: list[Path], tmp_path: Path) -> None:
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        topic = await node.create_topic(partitions=30)
+        for index in range(30):
+            await fill(node, topic, 2, index=index)
+        assert await alter(node, paths[2], *range(30)) == [ErrorCode.none] * 30
+        await until_idle(node)
+        assert {place(node, topic, index) for index in range(30)} == {"c"}
+    assert set(on_disk(paths)["c"]) == {f"events-{index}" for index in range(30)}
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        node.snapshot(*topic_records("events", topic, 30))
+        await node.until_open()
+        for index in range(30):
+            assert node.replica(topic, index).high_watermark == 2
+            assert (await node.append(topic, batch(VALUE), index=index)).base_offset == 2
+
+
+async def test_what_cannot_be_done_has_kafkas_codes(
+    node: StorageHarness, paths: list[Path], tmp_path: Path
+) -> None:
+    topic = await node.create_topic()
+    assert await alter(node, tmp_path / "other") == [ErrorCode.log_dir_not_found]
+    assert await alter(node, paths[1], 7) == [ErrorCode.unknown_topic_or_partition]
+    assert await alter(node, paths[1], topic="nobody") == [ErrorCode.unknown_topic_or_partition]
+    assert await alter(node, paths[1], topic="x" * 240) == [ErrorCode.invalid_topic_exception]
+    await node.create_topic("elsewhere", leader=2, replicas=(2,))
+    assert await alter(node, paths[1], topic="elsewhere") == [ErrorCode.replica_not_available]
+    node.apply(broker_setting(cordoned_log_dirs=str(paths[1])))
+    assert await alter(node, paths[1]) == [ErrorCode.invalid_replica_assignment]
+    assert await alter(node, paths[1], 0, 7) == [ErrorCode.invalid_replica_assignment] * 2
+    assert await alter(node, paths[0]) == [ErrorCode.none], "it is there"
+    node.replica(topic).go_offline(OSError("gone"))
+    assert await alter(node, paths[2]) == [ErrorCode.kafka_storage_error]
+
+
+async def test_one_that_is_still_to_come_is_created_where_it_is_wanted(
+    node: StorageHarness, paths: list[Path]
+) -> None:
+    assert await alter(node, paths[2], 0, 1) == [ErrorCode.unknown_topic_or_partition] * 2
+    assert await alter(node, paths[1], 1) == [ErrorCode.unknown_topic_or_partition]
+    topic = await node.create_topic(partitions=3)
+    assert [place(node, topic, index) for index in range(3)] == ["c", "b", "a"]
+
+
+async def test_a_cordoned_directory_gets_nothing_new_and_keeps_what_it_has(
+    node: StorageHarness, paths: list[Path]
+) -> None:
+    topic = await node.create_topic(partitions=3)
+    assert sorted(place(node, topic, index) for index in range(3)) == ["a", "b", "c"]
+    node.apply(broker_setting(cordoned_log_dirs=f"{paths[0]},{paths[2]}"))
+    later = await node.create_topic("later", partitions=4)
+    assert {place(node, later, index) for index in range(4)} == {"b"}
+    await fill(node, topic, 1)
+    response = await node.connection.DescribeLogDirs(pb.DescribeLogDirsRequest(all_partitions=True))
+    assert [each.is_cordoned for each in response.log_dirs] == [True, False, True]
+    node.apply(broker_setting(cordoned_log_dirs="*"))
+    last = await node.create_topic("last")
+    assert place(node, last) in "abc", "there is no other"
+    node.apply(broker_setting(cordoned_log_dirs=""))
+    assert node.replicas.moves.cordoned == set()
+
+
+async def test_a_move_is_redirected_and_called_off(node: StorageHarness, paths: list[Path]) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 20)
+    node.apply(throttled(1))
+    assert await alter(node, paths[1]) == [ErrorCode.none]
+    assert (await described(node))["b"] == [(0, True, 20)] or (await described(node))["b"][0][1]
+    assert await alter(node, paths[1]) == [ErrorCode.none], "it is on its way there"
+    assert await alter(node, paths[2]) == [ErrorCode.none]
+    await until(lambda: not on_disk(paths)["b"])
+    assert [each[1] for each in (await described(node))["c"]] == [True]
+    assert (await described(node))["b"] == []
+    assert await alter(node, paths[0]) == [ErrorCode.none], "where it is: the move is called off"
+    await until_idle(node)
+    assert on_disk(paths) == {"a": ["events-0"], "b": [], "c": []}
+    await fill(node, topic, 1)
+    node.apply(throttled(2**62))
+    assert await alter(node, paths[1]) == [ErrorCode.none]
+    await until_idle(node)
+    assert place(node, topic) == "b"
+    assert await all_values(node, topic) == list(range(21))
+
+
+async def test_the_rate_holds_a_move_back(node: StorageHarness, paths: list[Path]) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 50)
+    node.apply(throttled(100))
+    await alter(node, paths[1])
+    await until(lambda: node.replicas.moves.copied_bytes)
+    (move,) = node.replicas.moves.under_way()
+    await asyncio.sleep(0)
+    assert 0 < move.copied_bytes < 10 * len(VALUE), "a second's worth at a time"
+    assert node.replicas.moves.lag_max > 40
+    assert place(node, topic) == "a"
+    node.apply(throttled(2**62))
+    await until_idle(node)
+    assert place(node, topic) == "b"
+
+
+async def test_a_move_goes_on_at_the_next_start(paths: list[Path], tmp_path: Path) -> None:
+    async with run_node(paths[0], tmp_path / "s", paths[1:], crash=True) as node:
+        topic = await node.create_topic()
+        await fill(node, topic, 30)
+        node.apply(throttled(300))
+        await alter(node, paths[1])
+        await until(lambda: node.replicas.moves.copied_bytes)
+    (future,) = on_disk(paths)["b"]
+    assert future.startswith("events-0.")
+    assert future.endswith("-future")
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        node.snapshot(*topic_records("events", topic))
+        await node.until_open()
+        await until_idle(node)
+        assert place(node, topic) == "b"
+        assert await all_values(node, topic) == list(range(30))
+    assert on_disk(paths) == {"a": [], "b": ["events-0"], "c": []}
+
+
+async def test_what_nobody_wants_any_more_is_removed_at_the_next_start(
+    paths: list[Path], tmp_path: Path
+) -> None:
+    unique = uuid.uuid4().hex
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        topic = await node.create_topic()
+    for path, name in ((paths[0], "events-0"), (paths[1], "gone-3"), (paths[2], "events-0")):
+        (path / f"{name}.{unique}-future").mkdir()
+    metadata = f"version: 0\ntopic_id: {'A' * 22}"  # of another topic of the name
+    (paths[2] / f"events-0.{unique}-future" / "partition.metadata").write_text(metadata)
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        node.snapshot(*topic_records("events", topic))
+        await until(lambda: on_disk(paths) == {"a": ["events-0"], "b": [], "c": []})
+        await until_idle(node)
+
+
+async def test_the_topic_may_go_while_its_replicas_move(node: StorageHarness, paths: list[Path]) -> None:
+    topic = await node.create_topic(partitions=3)
+    await fill(node, topic, 20)
+    node.apply(throttled(1))
+    await alter(node, paths[1], 0, 1, 2)
+    node.apply(MetadataRecord(key="topic/events"), node.deletion(topic))
+    node.snapshot(node.deletion(topic))
+    await until_idle(node)
+    await until(lambda: on_disk(paths) == {"a": [], "b": [], "c": []})
+    again = await node.create_topic()
+    await fill(node, again, 1)
+
+
+async def test_a_topic_that_comes_again_as_its_former_one_has_just_moved(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FORMER_LOG_SECONDS", 3600)
+    topic = await node.create_topic()
+    await fill(node, topic, 2)
+    await alter(node, paths[1])
+    await until(lambda: place(node, topic) == "b")
+    assert on_disk(paths) == {"a": ["events-0"], "b": ["events-0"], "c": []}
+    node.snapshot(node.deletion(topic), revision=2_000)
+    later = uuid.uuid4()
+    node.revision = 3_000
+    node.apply(*topic_records("events", later))
+    await node.until_open()
+    assert (await node.append(later, batch(VALUE))).base_offset == 0
+    await until_idle(node)
+    assert [len(names) for names in on_disk(paths).values()].count(1) == 1
+
+
+async def test_a_directory_that_fails_ends_the_move_and_not_the_replica(
+    node: StorageHarness, paths: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    with failing_in(paths[1], "makedirs"):
+        assert await alter(node, paths[1]) == [ErrorCode.kafka_storage_error]
+        await until_idle(node)
+    node.apply(throttled(1))
+    assert await alter(node, paths[1]) == [ErrorCode.none]
+    with failing_in(paths[1], "open"):
+        node.apply(throttled(2**62))
+        await until_idle(node)
+    await fill(node, topic, 1)
+    assert place(node, topic) == "a"
+    assert await alter(node, paths[1]) == [ErrorCode.none]
+    await until_idle(node)
+    assert place(node, topic) == "b"
+    assert await all_values(node, topic) == list(range(6))
+
+
+async def test_a_log_that_cannot_be_read_is_served_as_far_as_it_can_be(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    opened = node.replica(topic).log
+    assert opened is not None
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opened, "locate", fail)
+        assert await alter(node, paths[1]) == [ErrorCode.none]
+        await until_idle(node)
+    assert "a move ends: the log cannot be read" in caplog.text
+    await fill(node, topic, 1)
+    assert place(node, topic) == "a"
+
+
+async def test_a_change_of_places_that_the_disk_does_not_confirm_takes_the_replica_offline(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of the two counts is not known before the next start; so nothing goes into either."""
+    async with run_node(paths[0], tmp_path / "s", paths[1:], crash=True) as node:
+        topic = await node.create_topic()
+        await fill(node, topic, 5)
+
+        def fail(*_: Any) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        with monkeypatch.context() as patch:
+            patch.setattr("barnabas.log.moving.future_log.sync_directory", fail)
+            await alter(node, paths[1])
+            await until_idle(node)
+        assert node.replica(topic).is_offline
+        assert (await node.append(topic, batch(VALUE))).error_code == ErrorCode.kafka_storage_error
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        node.snapshot(*topic_records("events", topic))
+        await node.until_open()
+        assert await all_values(node, topic) == list(range(5))
+        await fill(node, topic, 1)
+    assert on_disk(paths) == {"a": [], "b": ["events-0"], "c": []}
+
+
+async def test_appends_wait_while_the_places_change_and_are_taken_by_the_new_log(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    loop = asyncio.get_running_loop()
+    entered, leave = asyncio.Event(), asyncio.Event()
+    real = FutureLog.promote
+
+    def promote(future: FutureLog, high_watermark: int) -> Any:
+        loop.call_soon_threadsafe(entered.set)
+        asyncio.run_coroutine_threadsafe(leave.wait(), loop).result()
+        return real(future, high_watermark)
+
+    monkeypatch.setattr(FutureLog, "promote", promote)
+    await alter(node, paths[1])
+    await entered.wait()
+    waiting = [node.send_append(topic, batch(VALUE)) for _ in range(3)]
+    node.apply(*topic_records("events", topic, leader_epoch=4))  # an election, in the midst of it
+    later = [node.send_append(topic, batch(VALUE), leader_epoch=4) for _ in range(2)]
+    assert (await node.fetch(topic, 3)).error_code == 0, "reads go on"
+    assert await alter(node, paths[2]) == [ErrorCode.none], "another move begins behind this one"
+    assert not any(each.done() for each in (*waiting, *later))
+    leave.set()
+    results = [(await each).partitions[0] for each in (*waiting, *later)]
+    written = [each.base_offset for each in results if not each.error_code]
+    assert written == list(range(5, 5 + len(written)))
+    assert len(written) >= 2
+    await until_idle(node)
+    assert place(node, topic) == "c"
+    assert await all_values(node, topic) == list(range(5 + len(written)))
+    opened = node.replica(topic).log
+    assert opened is not None
+    assert opened.epochs.latest_epoch == 4
+
+
+async def test_an_epoch_that_has_written_nothing_is_known_in_the_new_place(
+    node: StorageHarness, paths: list[Path]
+) -> None:
+    """KAFKA-15608: followers ask an idle leader for it."""
+    topic = await node.create_topic()
+    await fill(node, topic, 3)
+    node.apply(*topic_records("events", topic, leader_epoch=7))
+    opened = node.replica(topic).log
+    assert opened is not None
+    entries = opened.epochs.entries
+    await alter(node, paths[1])
+    await until_idle(node)
+    moved = node.replica(topic).log
+    assert moved is not None
+    assert moved is not opened
+    assert moved.epochs.entries == entries
+    assert moved.end_offset_for_epoch(7) == (7, 3)
+
+
+async def test_a_log_is_not_compacted_while_it_is_copied(node: StorageHarness, paths: list[Path]) -> None:
+    """Between a record and its tombstone, a copy would keep what was deleted."""
+    compacted = topic_config("events", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    topic = await node.create_topic()
+    node.apply(compacted)
+    opened = node.replica(topic).log
+    assert opened is not None
+    for number in range(12):
+        keyed = encode_batch([(node.clock.now_ms(), b"k", b"%d" % number + VALUE, ())])
+        assert (await node.append(topic, keyed)).error_code == 0
+        if number % 3 == 2:
+            opened.roll()
+    cleaning = make_cleaning(node)
+    node.apply(throttled(1))
+    await alter(node, paths[1])
+    await until(lambda: node.replicas.moves.copied_bytes)
+    assert not await cleaning.clean_dirtiest()
+    assert opened.first_dirty_offset == -1
+    await alter(node, paths[0])
+    await until_idle(node)
+    assert await cleaning.clean_dirtiest()
+    assert opened.first_dirty_offset == 12
+    node.apply(throttled(2**62))
+    await alter(node, paths[1])
+    await until_idle(node)
+    moved = node.replica(topic).log
+    assert moved is not None
+    assert (place(node, topic), moved.first_dirty_offset, moved.log_end_offset) == ("b", 12, 12)
+    assert await all_values(node, topic) == [11]
+
+
+async def test_a_log_directory_that_is_offline_keeps_replicas_where_they_are(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        topic = await node.create_topic()
+        await fill(node, topic, 1)
+    real = LogDirectory.partitions_on_disk
+
+    def fail(directory: LogDirectory) -> Any:
+        if directory.path == str(paths[2]):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(directory)
+
+    monkeypatch.setattr(LogDirectory, "partitions_on_disk", fail)
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        node.snapshot(*topic_records("events", topic))
+        await node.until_open()
+        assert await alter(node, paths[2]) == [ErrorCode.kafka_storage_error]
+        assert await alter(node, paths[1]) == [ErrorCode.kafka_storage_error]
+        assert await alter(node, paths[0]) == [ErrorCode.none]
+        assert on_disk(paths)["b"] == []
