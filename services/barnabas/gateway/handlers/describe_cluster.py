@@ -1,14 +1,17 @@
 """DescribeCluster (key 60): the cluster's id and brokers (KIP-700).
 
-v1 adds the endpoint type (KIP-919), v2 shows fenced brokers to those who ask (KIP-1073).
+v1 adds the endpoint type (KIP-919), v2 shows fenced brokers to those who ask (KIP-1073). Who asks for them looks after
+the cluster: where one broker stands for all nodes, they are shown all the same, each at that broker's address.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from barnabas.gateway.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from barnabas.gateway.clients.listeners import Endpoint
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.metadata_pb2 import NodeRecord
@@ -25,9 +28,10 @@ async def handle(request: Request) -> Answer:
     image = request.image
     live = request.brokers(image)
     shown = live
-    if request.get("include_fenced_brokers", False):
-        shown = request.brokers(_with_all_nodes(image))
-    is_shown_by_node = request.client.listener.port_per_node
+    is_asked_for_all = request.get("include_fenced_brokers", False)
+    if is_asked_for_all:
+        shown = _all_nodes(request, image)
+    is_shown_by_node = is_asked_for_all or request.client.listener.port_per_node
     brokers: list[dict[str, Any]] = [
         {
             "broker_id": endpoint.node_id,
@@ -46,6 +50,16 @@ async def handle(request: Request) -> Answer:
         "cluster_authorized_operations": (
             CLUSTER_OPERATIONS if request.body.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
+    }
+
+
+def _all_nodes(request: Request, image: MetadataImage) -> Mapping[int, Endpoint]:
+    if request.client.listener.port_per_node:
+        return request.brokers(_with_all_nodes(image))
+    (only,) = request.brokers(image).values()
+    return {
+        node_id: only._replace(node_id=node_id, rack=node.rack or None)
+        for node_id, node in sorted(image.nodes.items())
     }
 
 

@@ -296,9 +296,20 @@ async def test_describe_cluster_while_every_broker_is_fenced(include_fenced: boo
 
 
 async def test_describe_cluster_under_one_broker() -> None:
+    """Clients see the one; who asks for fenced brokers too is told of every node, at the address that there is."""
     gateway = Gateway(listener=ONE_BROKER_LISTENER)
-    answer = await gateway.ask(DESCRIBE_CLUSTER, 2, {"endpoint_type": 1, "include_fenced_brokers": True})
+    answer = await gateway.ask(DESCRIBE_CLUSTER, 2, {"endpoint_type": 1, "include_fenced_brokers": False})
     assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [(1, False)]
+    everyone = await gateway.ask(DESCRIBE_CLUSTER, 2, {"endpoint_type": 1, "include_fenced_brokers": True})
+    assert [(broker.broker_id, broker.rack, broker.is_fenced) for broker in everyone.brokers] == [
+        (1, None, False),
+        (2, "east", False),
+        (3, None, True),
+    ]
+    assert {(broker.host, broker.port) for broker in everyone.brokers} == {
+        (answer.brokers[0].host, answer.brokers[0].port)
+    }
+    assert everyone.controller_id == 1
 
 
 @pytest.mark.parametrize(("endpoint_type", "code"), [(2, 114), (0, 115), (9, 115)])
