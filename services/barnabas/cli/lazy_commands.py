@@ -25,6 +25,9 @@ COMMANDS: Final = (
     "dump-log",
     "delete-records",
     "cluster",
+    "nodes",
+    "rebalance",
+    "doctor",
     "perf",
 )
 

@@ -18,7 +18,15 @@ from barnabas.cli.refusal import Refused
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "command-line.md"
 ACTIONS: Final = {"action", "[action]"}
-ABOUT_OTHERS: Final = {"groups": "[GROUP]...", "dump-log": "[FILE]...", "cluster": ""}
+ABOUT_OTHERS: Final = {
+    "groups": "[GROUP]...",
+    "dump-log": "[FILE]...",
+    "cluster": "",
+    "nodes": "NODE",
+    "nodes list": "",
+    "rebalance": "",
+    "doctor": "",
+}
 """What the commands that are not about topics take after the action."""
 
 
@@ -40,14 +48,14 @@ def words_of(command: Any) -> str:
 
 
 def test_the_page_has_the_words_of_every_command() -> None:
-    rows = dict(re.findall(r"^\| `([a-z -]+)` \| `(\[.*)` \|$", PAGE.read_text(), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([a-z -]+)` \| `(\[.*|NODE)` \|$", PAGE.read_text(), re.MULTILINE))
     assert rows == {name: words for name, command in commands() if (words := words_of(command))}
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands()])
 def test_after_the_action_a_word_is_a_topic(name: str) -> None:
     words = words_of(dict(commands())[name]).removeprefix("[ACTION]").strip()
-    about = ABOUT_OTHERS.get(name.split()[0])
+    about = ABOUT_OTHERS.get(name, ABOUT_OTHERS.get(name.split()[0]))
     assert words.startswith("[TOPIC]") if about is None else words == about
 
 

@@ -34,6 +34,10 @@ _HEADER: Final = struct.Struct(">hhih")
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 
 
+class Unanswered(Refused):
+    """A broker that could not be reached, or whose connection broke: what was asked may have been done all the same."""
+
+
 def request_schema(api_key: int, version: int) -> Any:
     """kio's dataclass of a request: its fields differ from version to version."""
     return load_request_schema(api_key, version)
@@ -52,7 +56,7 @@ class PlainConnection:
             self._socket.settimeout(ANSWER_SECONDS_MAX)
             self._secure(host)
         except OSError as error:
-            raise Refused(f"cannot reach {self.address} ({error.strerror or error})") from error
+            raise Unanswered(f"cannot reach {self.address} ({error.strerror or error})") from error
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +93,7 @@ class PlainConnection:
             self._socket.sendall(struct.pack(">i", len(frame)) + frame)
             answer = self._read(*struct.unpack(">i", self._read(4)))
         except OSError as error:
-            raise Refused(f"{self.address} did not answer ({error.strerror or error})") from error
+            raise Unanswered(f"{self.address} did not answer ({error.strerror or error})") from error
         offset = 5 if key != API_VERSIONS_KEY and is_flexible(key, version) else 4
         body, _ = entity_reader(response_schema(key, version))(answer, offset)
         return body

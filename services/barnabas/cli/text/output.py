@@ -90,6 +90,11 @@ def plain_text(value: Any) -> str:
     return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 replica`, `2,000 replicas`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def say(line: str) -> None:
     """A line for the person at the terminal, on stderr: stdout carries results only."""
     sys.stderr.write(f"barnabas: {line}\n")

@@ -1,0 +1,145 @@
+"""Moves carried out for somebody who watches: a progress bar on a terminal, a line from time to time elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from barnabas.cli.balance.cluster_state import Move
+from barnabas.cli.text.output import counted, say
+from barnabas.cli.text.progress import Advance, progress_bar
+
+if TYPE_CHECKING:
+    from barnabas.cli.kafka.administration import Administration
+    from barnabas.cli.kafka.moving import Outcome, Progress
+
+LINE_SECONDS: Final = 10.0
+"""Between two lines about the progress where there is no terminal."""
+
+REORDERED_AT_ONCE: Final = 500
+"""Partitions that change only the order of their replicas, or lose some: that is done at once."""
+
+AtOnce = Annotated[
+    int,
+    typer.Option(
+        "--at-once", min=1, max=10_000, help="Partitions that are copied at the same time, at most."
+    ),
+]
+GiveUpAfter = Annotated[
+    float,
+    typer.Option(
+        "--give-up-after", metavar="SECONDS", min=1, help="Stop waiting when nothing has moved for so long."
+    ),
+]
+AT_ONCE_DEFAULT: Final = 20
+GIVE_UP_SECONDS_DEFAULT: Final = 120.0
+
+
+def carry_out(
+    administration: Administration,
+    moves: Sequence[Move],
+    under_way: Iterable[Move] = (),
+    *,
+    at_once: int,
+    give_up_seconds: float,
+) -> Outcome:
+    """Run the moves to their end. Raises Refused when they stand still."""
+    from barnabas.cli.kafka.moving import ClusterOfMoves, Mover, Outcome
+
+    joined = list(under_way)
+    copying = [move for move in moves if move.added]
+    reordered = [move for move in moves if not move.added]
+    with _told([*copying, *reordered, *joined]) as progress:
+        outcome = Outcome()
+        for some, others, most in ((copying, joined, at_once), (reordered, [], REORDERED_AT_ONCE)):
+            if not some and not others:
+                continue
+            mover = Mover(
+                ClusterOfMoves(administration),
+                at_once=most,
+                give_up_seconds=give_up_seconds,
+                report=progress.report,
+                remark=say,
+            )
+            outcome = outcome.joined(mover.run(some, others))
+            progress.settle()
+    return outcome
+
+
+def tell_outcome(outcome: Outcome) -> bool:
+    """Say what was not done, and why; whether everything was."""
+    if outcome.gone:
+        say(f"{counted(len(outcome.gone), 'partition')} passed over: their topics were deleted meanwhile")
+    if outcome.passed_over:
+        first = outcome.passed_over[0]
+        say(
+            f"{counted(len(outcome.passed_over), 'partition')} such as {first.topic}-{first.number} passed over: "
+            "somebody else reassigned them meanwhile, or gave that up"
+        )
+    for (topic, number), problem in list(outcome.refused.items())[:1]:
+        say(f"{counted(len(outcome.refused), 'partition')} refused, such as {topic}-{number}: {problem}")
+    return not outcome.passed_over and not outcome.refused
+
+
+class _Teller:
+    """Owns what was told last of how far the moves are."""
+
+    def __init__(self, moves: Sequence[Move]) -> None:
+        self._bytes_in_all = sum(move.bytes_moved for move in moves)
+        self._count_in_all = len(moves)
+        self._settled = (0, 0)
+        self._last = (0, 0)
+        self._shown = 0
+        self._advance: Advance = _unseen
+        self._said_at = time.monotonic()
+
+    @property
+    def total(self) -> int:
+        return self._bytes_in_all or self._count_in_all
+
+    @property
+    def unit(self) -> str:
+        return "bytes" if self._bytes_in_all else "partitions"
+
+    def show_with(self, advance: Advance) -> None:
+        self._advance = advance
+
+    def report(self, progress: Progress) -> None:
+        done, bytes_done = self._settled[0] + progress.done, self._settled[1] + progress.bytes_done
+        self._last = (done, bytes_done)
+        shown = bytes_done if self._bytes_in_all else done
+        if shown > self._shown:
+            self._advance(shown - self._shown)
+            self._shown = shown
+        now = time.monotonic()
+        if not sys.stderr.isatty() and now - self._said_at >= LINE_SECONDS:
+            self._said_at = now
+            say(
+                f"{done:,} of {self._count_in_all:,} partitions, {bytes_done:,} of {self._bytes_in_all:,} bytes; "
+                f"{progress.running} under way, {progress.waiting} to come"
+            )
+
+    def settle(self) -> None:
+        """What is reported next comes on top of what was reported so far."""
+        self._settled = self._last
+
+
+def _unseen(_: int) -> None:
+    pass
+
+
+@contextmanager
+def _told(moves: Sequence[Move]) -> Iterator[_Teller]:
+    teller = _Teller(moves)
+    try:
+        with progress_bar("moving replicas", teller.total, unit=teller.unit) as advance:
+            teller.show_with(advance)
+            yield teller
+    except KeyboardInterrupt:
+        say("stopped: what was begun goes on in the cluster; run the same command again to see it through")
+        raise

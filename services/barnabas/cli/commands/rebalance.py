@@ -1,0 +1,199 @@
+"""`barnabas rebalance`: bytes, leaders and racks come to be even, with few bytes moved."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from barnabas.cli.balance.cluster_state import ClusterState, Move
+from barnabas.cli.balance.evenness import Share, after, shares
+from barnabas.cli.balance.planner import TOLERANCE, Plan, plan_rebalance
+from barnabas.cli.commands import carrying_out, flags
+from barnabas.cli.refusal import Refused, usage
+from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_document, show_rows
+
+if TYPE_CHECKING:
+    from barnabas.cli.kafka.administration import Administration
+
+COLUMNS: Final = (
+    Column("node", "NODE", "cyan", is_number=True),
+    Column("rack", "RACK"),
+    Column("replicas", "REPLICAS", is_number=True),
+    Column("replicasAfter", "AFTER", "green", is_number=True),
+    Column("leaders", "LEADERS", is_number=True),
+    Column("leadersAfter", "AFTER", "green", is_number=True),
+    Column("bytes", "BYTES", is_number=True),
+    Column("bytesAfter", "AFTER", "green", is_number=True),
+)
+
+LeadersOnlyFlag = Annotated[
+    bool,
+    typer.Option("--leaders-only", help="Move no replica: change who is preferred to lead, and let them."),
+]
+YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show the plan, change nothing.")]
+CancelFlag = Annotated[
+    bool,
+    typer.Option(
+        "--cancel", help="Give up all that is being reassigned, and take replication throttles away."
+    ),
+]
+ThrottleFlag = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BYTES", min=1, help="Bytes a second that each node may send and receive meanwhile."
+    ),
+]
+ToleranceFlag = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="How far from the mean a node may be, as a share of it, before bytes move."
+    ),
+]
+
+
+def rebalance(
+    leaders_only: LeadersOnlyFlag = False,
+    yes: YesFlag = False,
+    dry_run: DryRunFlag = False,
+    cancel: CancelFlag = False,
+    throttle: ThrottleFlag = None,
+    tolerance: ToleranceFlag = TOLERANCE,
+    at_once: carrying_out.AtOnce = carrying_out.AT_ONCE_DEFAULT,
+    give_up_after: carrying_out.GiveUpAfter = carrying_out.GIVE_UP_SECONDS_DEFAULT,
+    output: flags.Output = OutputFormat.table,
+    bootstrap_server: flags.BootstrapServer = "",
+    command_config: flags.CommandConfig = None,
+    command_property: flags.CommandProperty = None,
+) -> None:
+    """Even out bytes, leaders and racks: show the plan, ask, move. Stopped half way, it goes on when run again."""
+    if cancel and (leaders_only or dry_run or throttle is not None):
+        raise usage("rebalance --cancel begins nothing: it goes with --yes alone")
+    connection = flags.connect(bootstrap_server, command_config, command_property)
+    from barnabas.cli.balance.draining import move_under_way
+    from barnabas.cli.kafka.administration import Administration
+    from barnabas.cli.kafka.cluster_reading import read_state
+
+    with Administration(connection) as administration:
+        state = read_state(administration)
+        if cancel:
+            _cancel(administration, state, is_agreed=yes)
+            return
+        under_way = [move_under_way(part) for part in state.partitions if part.is_moving]
+        plan = plan_rebalance(state, leaders_only=leaders_only, tolerance=tolerance)
+        _show(state, plan, len(under_way), output)
+        if dry_run:
+            return
+        if plan.moves or under_way:
+            _agree(plan, is_agreed=yes)
+        if throttle is not None and plan.bytes_moved:
+            from barnabas.cli.kafka.throttling import set_throttles
+
+            set_throttles(administration, state, plan.moves, throttle)
+        outcome = carrying_out.carry_out(
+            *(administration, plan.moves, under_way), at_once=at_once, give_up_seconds=give_up_after
+        )
+        _finish(administration, state, is_throttled=throttle is not None or bool(under_way))
+        if not carrying_out.tell_outcome(outcome):
+            raise Refused("not all was done: `barnabas rebalance` plans what is left")
+
+
+app = flags.application(rebalance)
+
+
+def plan_rows(state: ClusterState, plan: Plan) -> list[dict[str, Any]]:
+    """A row for each node: what it has and what it is to have."""
+
+    def row(before: Share, then: Share) -> dict[str, Any]:
+        return {
+            "node": before.node_id,
+            "rack": before.rack or None,
+            "replicas": before.replicas,
+            "replicasAfter": then.replicas,
+            "leaders": before.preferred_leaders,
+            "leadersAfter": then.preferred_leaders,
+            "bytes": before.size_bytes,
+            "bytesAfter": then.size_bytes,
+        }
+
+    return [row(*pair) for pair in zip(shares(state), shares(after(state, plan.moves)), strict=True)]
+
+
+def move_data(move: Move) -> dict[str, Any]:
+    """One move as plain data, under the names of Kafka's reassignment files."""
+    return {
+        "topic": move.topic,
+        "partition": move.number,
+        "replicas": list(move.after),
+        "replicasBefore": list(move.before),
+        "bytesMoved": move.bytes_moved,
+    }
+
+
+def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat) -> None:
+    if output is not OutputFormat.table:
+        document = {
+            "nodes": plan_rows(state, plan),
+            "partitions": [move_data(move) for move in plan.moves],
+            "bytesMoved": plan.bytes_moved,
+            "underWay": under_way,
+        }
+        show_document(document, output)
+        return
+    show_rows(plan_rows(state, plan), COLUMNS, output, title="plan")
+    away = [str(node.node_id) for node in state.nodes if not node.is_alive]
+    if away:
+        say(f"what is on node {', '.join(away)}, which is away, stays there")
+    if under_way:
+        say(f"being reassigned already: {counted(under_way, 'partition')}, waited for and not changed")
+    if plan.moves:
+        say(
+            f"{counted(plan.replicas_moved, 'replica')} to be moved, {plan.bytes_moved:,} bytes; "
+            f"{counted(len(plan.moves), 'partition')} to be changed"
+        )
+    else:
+        say("nothing is to be moved")
+
+
+def _agree(plan: Plan, *, is_agreed: bool) -> None:
+    """Ask, unless that was answered. Raises Refused for a no, or where nobody can be asked."""
+    if is_agreed or not plan.moves:
+        return
+    if not sys.stdin.isatty():
+        raise usage("nobody is there to be asked: add --yes, or --dry-run to see the plan alone")
+    if not typer.confirm("carry it out?", err=True):
+        raise Refused("nothing was changed")
+
+
+def _finish(administration: Administration, state: ClusterState, *, is_throttled: bool) -> None:
+    from barnabas.cli.kafka.reassigning import elect_preferred
+    from barnabas.cli.kafka.throttling import remove_throttles
+
+    if is_throttled:
+        remove_throttles(administration, state)
+    # Those that were deleted meanwhile are among them: they are no loss.
+    elect_preferred(administration, [part.place for part in state.partitions])
+
+
+def _cancel(administration: Administration, state: ClusterState, *, is_agreed: bool) -> None:
+    from barnabas.cli.kafka.reassigning import cancel_moves
+    from barnabas.cli.kafka.throttling import remove_throttles
+
+    moving = [part.place for part in state.partitions if part.is_moving]
+    if moving and not is_agreed:
+        if not sys.stdin.isatty():
+            raise usage(f"{counted(len(moving), 'reassignment')} under way: add --yes to give up")
+        if not typer.confirm(f"give up {counted(len(moving), 'reassignment')}?", err=True):
+            raise Refused("nothing was changed")
+    problems = cancel_moves(administration, moving)
+    throttles = remove_throttles(administration, state)
+    say(
+        f"gave up {counted(len(moving) - len(problems), 'reassignment')}, "
+        f"took {counted(throttles, 'throttle')} away"
+    )
+    for (topic, number), problem in list(problems.items())[:1]:
+        raise Refused(
+            f"not given up: {counted(len(problems), 'reassignment')}, such as that of {topic}-{number}: {problem}"
+        )

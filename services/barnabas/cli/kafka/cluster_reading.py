@@ -1,0 +1,254 @@
+"""A cluster's state read for the commands that judge or change where its replicas lie."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Partition, Place
+from barnabas.cli.kafka.administration import Administration
+from barnabas.cli.kafka.plain_connection import Unanswered
+from barnabas.cli.kafka.reassigning import Moving, list_moving
+from barnabas.cli.kafka.requests import (
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    check,
+    nested,
+)
+from barnabas.cli.refusal import Refused
+from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import BROKER_RESOURCE
+
+PAGE_PARTITIONS: Final = 2_000
+"""Partitions an answer describes at most; the broker may have a lower limit."""
+
+CORDONED: Final = "cordoned.log.dirs"
+
+_FENCED_SHOWN_FROM: Final = 2
+"""The version of DescribeCluster that shows fenced brokers."""
+
+
+def read_state(administration: Administration) -> ClusterState:
+    """Nodes with what they say of their disks, partitions with what is known of their replicas."""
+    nodes, is_shown_as_one = read_nodes(administration)
+    moving = list_moving(administration)
+    described = [
+        _partition(topic, part, moving)
+        for topic in describe_partitions(administration)
+        for part in topic.partitions
+    ]
+    nodes = with_unknown_nodes(nodes, described)
+    answers: dict[int, Any] = {}
+    for node in nodes:
+        if node.is_alive and node.host is not None and not (is_shown_as_one and answers):
+            answers[node.node_id] = _describe_log_dirs(administration, node)
+    sizes = sizes_of(answers)
+    partitions = tuple(
+        _with_sizes(part, sizes.get(part.place, {}), is_shown_as_one=is_shown_as_one)
+        for part in sorted(described, key=lambda part: part.place)
+    )
+    if not is_shown_as_one:
+        nodes = [replace(node, directories=_directories(answers.get(node.node_id))) for node in nodes]
+    nodes = [replace(node, cordoned=_cordoned(administration, node)) for node in nodes]
+    return ClusterState(tuple(nodes), partitions, is_shown_as_one)
+
+
+def read_nodes(administration: Administration) -> tuple[list[Node], bool]:
+    """The registered nodes in the order of their ids, and whether clients see one broker for all of them."""
+
+    def make(schema: Any, *, is_with_fenced: bool) -> Any:
+        more = {"include_fenced_brokers": is_with_fenced} if schema.__version__ >= _FENCED_SHOWN_FROM else {}
+        fields: dict[str, Any] = {"include_cluster_authorized_operations": False}
+        return schema(**fields, **({"endpoint_type": 1} if schema.__version__ >= 1 else {}), **more)
+
+    known, shown = (
+        administration.ask(
+            DESCRIBE_CLUSTER, _FENCED_SHOWN_FROM, functools.partial(make, is_with_fenced=is_all)
+        )
+        for is_all in (True, False)
+    )
+    for answer in (known, shown):
+        check(answer.error_code, "cannot describe the cluster", answer.error_message)
+    nodes = [
+        Node(
+            int(broker.broker_id),
+            broker.rack or "",
+            str(broker.host),
+            int(broker.port),
+            is_fenced=getattr(broker, "is_fenced", False),
+        )
+        for broker in sorted(known.brokers, key=lambda broker: int(broker.broker_id))
+    ]
+    administration.brokers = [(str(broker.host), int(broker.port)) for broker in shown.brokers]
+    return nodes, len(shown.brokers) == 1 < sum(node.is_alive for node in nodes)
+
+
+def describe_partitions(administration: Administration, topics: Sequence[str] = ()) -> Iterator[Any]:
+    """Answers about these topics, or all: a topic may come in several pieces. Those that are not there are left out."""
+    cursor: Any = None
+    while True:
+        at = cursor
+
+        def make(schema: Any, at: Any = at) -> Any:
+            place = nested(schema, "cursor") if at is not None else None
+            return schema(
+                topics=tuple(nested(schema, "topics")(name=name) for name in sorted(topics)),
+                response_partition_limit=PAGE_PARTITIONS,
+                cursor=place(topic_name=at.topic_name, partition_index=at.partition_index) if place else None,
+            )
+
+        answer = administration.ask(DESCRIBE_TOPIC_PARTITIONS, 0, make)
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.unknown_topic_or_partition:
+                continue
+            check(topic.error_code, f"cannot describe topic {topic.name}")
+            yield topic
+        cursor = answer.next_cursor
+        if cursor is None:
+            return
+
+
+def with_unknown_nodes(nodes: Sequence[Node], partitions: Sequence[Partition]) -> list[Node]:
+    """The nodes, and those that have replicas though the cluster does not know them."""
+    known = {node.node_id for node in nodes}
+    unknown = {replica for part in partitions for replica in part.replicas} - known
+    more = [Node(node_id, is_registered=False, is_fenced=True) for node_id in unknown]
+    return sorted([*nodes, *more], key=lambda node: node.node_id)
+
+
+def sizes_of(answers: Mapping[int, Any]) -> dict[Place, dict[int, int]]:
+    """Bytes of each partition by the node that said so; what is on its way to another directory counts once."""
+    sizes: dict[Place, dict[int, int]] = {}
+    for node_id, answer in answers.items():
+        for result in () if answer is None else answer.results:
+            for topic in result.topics:
+                for part in topic.partitions:
+                    by_node = sizes.setdefault((str(topic.name), int(part.partition_index)), {})
+                    by_node[node_id] = max(by_node.get(node_id, 0), int(part.partition_size))
+    return sizes
+
+
+def read_sizes(
+    administration: Administration, node: Node, topics: Mapping[str, Sequence[int]]
+) -> dict[Place, int] | None:
+    """Bytes of some partitions on one node; None where it does not answer."""
+    answer = _describe_log_dirs(administration, node, topics)
+    if answer is None:
+        return None
+    return {place: sizes[node.node_id] for place, sizes in sizes_of({node.node_id: answer}).items()}
+
+
+def broker_configs(administration: Administration, node: Node, names: Sequence[str]) -> dict[str, str]:
+    """Which of these settings a broker has of its own, asked at the broker itself, as Kafka wants it."""
+    return own_configs(administration, BROKER_RESOURCE, [str(node.node_id)], names, node).get(
+        str(node.node_id), {}
+    )
+
+
+def own_configs(
+    administration: Administration,
+    resource_type: int,
+    resources: Sequence[str],
+    names: Sequence[str],
+    node: Node | None = None,
+) -> dict[str, dict[str, str]]:
+    """resource -> name -> value, for each of `names` that has one; resources that are not there are left out."""
+
+    def make(schema: Any) -> Any:
+        resource = nested(schema, "resources")
+        wanted = tuple(
+            resource(resource_type=resource_type, resource_name=name, configuration_keys=tuple(names))
+            for name in resources
+        )
+        return schema(resources=wanted, include_synonyms=False, include_documentation=False)
+
+    if node is not None and node.is_alive and node.host is not None and node.port is not None:
+        answer = administration.ask_broker((node.host, node.port), DESCRIBE_CONFIGS, 4, make)
+    else:
+        answer = administration.ask(DESCRIBE_CONFIGS, 4, make)
+    return {
+        result.resource_name: {
+            entry.name: entry.value for entry in result.configs or () if entry.value is not None
+        }
+        for result in answer.results
+        if result.error_code == 0
+    }
+
+
+def _partition(topic: Any, part: Any, moving: Mapping[Place, Moving]) -> Partition:
+    place = (str(topic.name), int(part.partition_index))
+    move = moving.get(place)
+    return Partition(
+        *place,
+        _ids(part.replica_nodes),
+        _ids(part.isr_nodes),
+        int(part.leader_id),
+        move.adding if move else (),
+        move.removing if move else (),
+        _ids(part.eligible_leader_replicas),
+        _ids(part.last_known_elr),
+        bool(topic.is_internal),
+    )
+
+
+def _ids(nodes: Sequence[Any] | None) -> tuple[int, ...]:
+    return tuple(int(node) for node in nodes or ())
+
+
+def _with_sizes(part: Partition, sizes: Mapping[int, int], *, is_shown_as_one: bool) -> Partition:
+    whole = max(sizes.values(), default=0)
+    if is_shown_as_one:
+        return replace(part, leader=None if part.leader != -1 else -1, size_bytes=whole)
+    of_leader = whole if part.leader is None else sizes.get(part.leader, whole)
+    return replace(part, sizes=sizes, size_bytes=of_leader)
+
+
+def _describe_log_dirs(
+    administration: Administration, node: Node, topics: Mapping[str, Sequence[int]] | None = None
+) -> Any:
+    """A node's answer; None where it gives none."""
+
+    def make(schema: Any) -> Any:
+        if topics is None:
+            return schema(topics=None)
+        topic = nested(schema, "topics")
+        return schema(
+            topics=tuple(
+                topic(topic=name, partitions=tuple(numbers)) for name, numbers in sorted(topics.items())
+            )
+        )
+
+    assert node.host is not None
+    assert node.port is not None
+    try:
+        return administration.ask_broker((node.host, node.port), DESCRIBE_LOG_DIRS, 4, make)
+    except Unanswered:
+        return None
+
+
+def _directories(answer: Any) -> Sequence[Directory] | None:
+    if answer is None or (answer.error_code != 0 and not answer.results):
+        return None
+    return tuple(
+        Directory(
+            str(result.log_dir),
+            None if result.error_code == 0 else ErrorCode(int(result.error_code)).name.upper(),
+            int(result.total_bytes) if result.total_bytes >= 0 else None,
+            int(result.usable_bytes) if result.usable_bytes >= 0 else None,
+        )
+        for result in answer.results
+    )
+
+
+def _cordoned(administration: Administration, node: Node) -> tuple[str, ...]:
+    if not node.is_registered:
+        return ()
+    try:
+        value = broker_configs(administration, node, [CORDONED]).get(CORDONED, "")
+    except Refused:
+        return ()  # it does not answer: whether it is cordoned is then the least of it
+    return tuple(word.strip() for word in value.split(",") if word.strip())

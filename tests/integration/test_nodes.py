@@ -1,0 +1,143 @@
+"""A node is emptied, forgotten and comes back, and the cluster is evened out, under an idempotent producer's load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from command_line import CommandLine, executable
+from confluent_kafka.admin import AdminClient, NewTopic
+from test_kill_and_restart import PARTITIONS, WAIT_SECONDS, SteadyProducer, assert_exactly_once, read_all
+
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
+
+NODES: Final = 4
+SETTINGS: Final = {"retry_backoff_ms": 20, "retry_backoff_max_ms": 200, "reconnect_backoff_max_ms": 200}
+BEGUN_SECONDS_MAX: Final = 20.0
+
+
+def make_topic(
+    cluster: Any, name: str, partitions: int, replicas: int = 3, assignment: list[list[int]] | None = None
+) -> str:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    if assignment is None:
+        topic = NewTopic(name, partitions, replicas)
+    else:
+        topic = NewTopic(name, len(assignment), replica_assignment=assignment)
+    admin.create_topics([topic])[name].result(WAIT_SECONDS)
+    return name
+
+
+def node_rows(run: CommandLine) -> dict[int, dict[str, Any]]:
+    return {row["id"]: row for row in run("nodes", "list", "--output", "json").data}
+
+
+def replicas_of(run: CommandLine, topic: str) -> list[list[int]]:
+    (described,) = run("topics", "--describe", "--topic", topic, "--output", "json").data
+    return [part["replicas"] for part in described["partitions"]]
+
+
+def checks(run: CommandLine, status: int) -> list[str]:
+    return [each["check"] for each in run("doctor", "--output", "json", status=status).data]
+
+
+def until(look: Callable[[], Any], wanted: Any) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (seen := look()) != wanted:
+        assert time.monotonic() < deadline, f"{seen}, not {wanted}"
+        time.sleep(0.1)
+
+
+def test_a_node_leaves_and_comes_back_under_load(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=NODES)
+    run = CommandLine(f"127.0.0.1:{cluster.port}")
+    topic = make_topic(cluster, "steady", PARTITIONS)
+    with SteadyProducer(cluster.bootstrap, topic, **SETTINGS) as producer:
+        producer.wait_for_more(500)
+        said = run("nodes", "drain", "2").stderr
+        assert "node 2 has no replicas any more" in said
+        producer.wait_for_more(300)
+        assert (node_rows(run)[2]["state"], node_rows(run)[2]["replicas"]) == ("drained", 0)
+        make_topic(cluster, "new", 8)
+        assert all(2 not in replicas for replicas in replicas_of(run, "new"))
+        assert checks(run, 0) == ["draining"]
+        assert "node 2 is running" in run.refused("nodes", "remove", "2")
+        cluster.stop_service("broker-2")
+        until(lambda: node_rows(run)[2]["state"], "fenced,drained")
+        run("nodes", "remove", "2")
+        assert sorted(node_rows(run)) == [1, 3, 4]
+        refused = run.refused("nodes", "drain", "3")
+        assert "start another node, or let them have one replica less with --fewer-replicas" in refused
+        assert node_rows(run)[3]["state"] == "alive", "what cannot be done is not begun"
+        producer.wait_for_more(300)
+        cluster.start_service("broker-2")
+        until(lambda: node_rows(run).get(2, {}).get("state"), "alive")
+        assert {"no-leaders", "unbalanced"} <= set(checks(run, 1))
+        run("rebalance", "--yes")
+        rows = node_rows(run)
+        assert all(row["leaders"] for row in rows.values()), rows
+        until(lambda: checks(run, 0), [])
+        producer.wait_for_more(300)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
+def test_a_drain_is_interrupted_and_goes_on(make_cluster: Callable[..., Any]) -> None:
+    """Ctrl-C in the middle, and a topic is deleted meanwhile."""
+    cluster = make_cluster(nodes=3)
+    run = CommandLine(f"127.0.0.1:{cluster.port + 1}")
+    many = make_topic(cluster, "many", 60, assignment=[[1, 2]] * 60)
+    make_topic(cluster, "doomed", 20, assignment=[[1]] * 20)
+    drain = subprocess.Popen(
+        [str(executable()), "nodes", "drain", "1", "--at-once", "1"],
+        env=run.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + BEGUN_SECONDS_MAX
+        while node_rows(run)[1]["replicas"] > 75 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(drain.pid, signal.SIGINT)
+        _, said = drain.communicate(timeout=BEGUN_SECONDS_MAX)
+    finally:
+        drain.kill()
+    assert drain.returncode == 130, said
+    assert "run the same command again" in said
+    row = node_rows(run)[1]
+    assert row["state"] == "draining"
+    assert 0 < row["replicas"] <= 75
+    run("topics", "--delete", "--topic", "doomed")
+    run("nodes", "drain", "1")
+    assert node_rows(run)[1]["replicas"] == 0
+    assert {tuple(sorted(replicas)) for replicas in replicas_of(run, many)} == {(2, 3)}
+    run("nodes", "undrain", "1")
+    plan = run("rebalance", "--dry-run", "--output", "json").data
+    assert plan["bytesMoved"] >= 0
+    assert {move["topic"] for move in plan["partitions"]} == {many}
+    assert all(1 in move["replicas"] for move in plan["partitions"] if move["bytesMoved"])
+    assert "add --yes" in run.refused("rebalance", status=2)
+    run("rebalance", "--yes", "--throttle", "50000000")
+    rows = node_rows(run)
+    assert all(abs(row["replicas"] - 40) <= 4 for row in rows.values()), rows
+    assert [row["leaders"] for row in rows.values()] == [20, 20, 20]
+    assert checks(run, 0) == []
+
+
+def test_where_one_broker_stands_for_all(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=3, advertise="one")
+    run = CommandLine(cluster.bootstrap)
+    make_topic(cluster, "orders", 6, assignment=[[1, 2]] * 6)
+    rows = node_rows(run)
+    assert sorted(rows) == [1, 2, 3]
+    assert {row["leaders"] for row in rows.values()} == {None}
+    run("nodes", "drain", "2")
+    assert {tuple(sorted(replicas)) for replicas in replicas_of(run, "orders")} == {(1, 3)}
+    run("nodes", "undrain", "2")
+    run("rebalance", "--yes")
+    assert {row["replicas"] for row in node_rows(run).values()} == {4}
+    assert checks(run, 0) == []

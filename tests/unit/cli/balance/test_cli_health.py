@@ -1,0 +1,190 @@
+"""What `barnabas doctor` finds in clusters in which one thing is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from cluster_states import MEGABYTE, cluster, nodes, partition, states
+from hypothesis import given
+
+from barnabas.cli.balance.cluster_state import ClusterState, Directory
+from barnabas.cli.balance.health import Examined, Finding, Throttle, examine
+
+
+def healthy() -> ClusterState:
+    """Three nodes, as many topics as there are orders, all replicas in sync and led by the preferred ones."""
+    parts = [
+        partition("t", at, *(1 + (at + step) % 3 for step in range(3)), size=MEGABYTE) for at in range(6)
+    ]
+    disk = (Directory("/d", None, 1000, 900),)
+    return cluster(tuple(replace(node, directories=disk) for node in nodes("", "", "")), *parts)
+
+
+def with_partition(state: ClusterState, **changes: object) -> ClusterState:
+    first, *others = state.partitions
+    return replace(state, partitions=(replace(first, **changes), *others))  # type: ignore[arg-type]
+
+
+def with_node(state: ClusterState, **changes: object) -> ClusterState:
+    first, *others = state.nodes
+    return replace(state, nodes=(replace(first, **changes), *others))  # type: ignore[arg-type]
+
+
+def found(state: ClusterState, **more: object) -> list[Finding]:
+    return examine(Examined(state, **more))  # type: ignore[arg-type]
+
+
+def test_a_healthy_cluster_has_no_line() -> None:
+    assert found(healthy(), min_in_sync={"t": 2}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "said", "to_do"),
+    [
+        (
+            lambda state: with_partition(state, leader=-1, isr=(), eligible=(2,)),
+            "offline",
+            "1 partition without a leader: nobody can write to or read from it (t-0)",
+            "(nodes 2): `barnabas topics --describe --unavailable-partitions`",
+        ),
+        (
+            lambda state: with_partition(state, isr=(1,)),
+            "under-min-isr",
+            "1 partition below min.insync.replicas: acks=all is refused (t-0)",
+            "`barnabas topics --describe --under-min-isr-partitions`",
+        ),
+        (
+            lambda state: with_partition(state, isr=(1, 2), sizes={1: 100, 3: 40}, size_bytes=100),
+            "under-replicated",
+            "1 partition out of sync on node 3, about 60 bytes behind (t-0)",
+            "look at node 3's disk",
+        ),
+        (
+            lambda state: with_partition(state, leader=2),
+            "not-preferred-leader",
+            "1 partition not led by the preferred replica, which is in sync (t-0)",
+            "`barnabas rebalance --leaders-only --yes`",
+        ),
+        (
+            lambda state: with_partition(state, adding=(3,), isr=(1, 2)),
+            "reassigning",
+            "1 partition being reassigned (t-0)",
+            "`barnabas rebalance --cancel`",
+        ),
+        (
+            lambda state: with_node(state, directories=(Directory("/d", "KAFKA_STORAGE_ERROR"),)),
+            "directory-failed",
+            "/d of node 1 has failed (KAFKA_STORAGE_ERROR)",
+            "`barnabas nodes drain 1`",
+        ),
+        (
+            lambda state: with_node(state, directories=(Directory("/d", None, 1000, 50),)),
+            "disk-nearly-full",
+            "/d of node 1 has 5.0% of its room left",
+            "`barnabas rebalance`",
+        ),
+        (
+            lambda state: with_partition(state, is_internal=True, replicas=(1,), isr=(1,)),
+            "internal-replicas",
+            "1 partition of internal topics with fewer than 3 replicas (t-0)",
+            "`kafka-reassign-partitions`",
+        ),
+    ],
+)
+def test_one_thing_is_wrong(
+    change: Callable[[ClusterState], ClusterState], check: str, said: str, to_do: str
+) -> None:
+    problems = [
+        each for each in found(change(healthy()), min_in_sync={"t": 2}) if each.check not in _FOLLOWS[check]
+    ]
+    assert [(each.check, each.what) for each in problems if each.is_problem] == [(check, said)]
+    assert to_do in problems[0].to_do
+
+
+_FOLLOWS = {
+    "offline": ("under-replicated",),
+    "under-min-isr": ("under-replicated",),
+    "under-replicated": (),
+    "not-preferred-leader": (),
+    "reassigning": (),
+    "directory-failed": (),
+    "disk-nearly-full": (),
+    "internal-replicas": ("under-min-isr",),
+}
+"""What comes of what is wrong, by necessity."""
+
+
+def test_a_node_is_away() -> None:
+    state = with_node(healthy(), is_fenced=True)
+    survivors = (
+        replace(part, isr=(2, 3), leader=2 if part.leader == 1 else part.leader) for part in state.partitions
+    )
+    state = replace(state, partitions=tuple(survivors))
+    away, behind = found(state, min_in_sync={"t": 2})
+    assert (away.check, away.what) == ("node-fenced", "node 1 is fenced, with 6 replicas")
+    assert "`barnabas nodes drain 1`, then `barnabas nodes remove 1`" in away.to_do
+    assert behind.what.startswith("6 partitions out of sync on node 1, which is away (t-0, t-1, t-2, ...)")
+
+
+def test_a_forgotten_node_still_has_replicas() -> None:
+    state = with_node(healthy(), is_registered=False, is_fenced=True)
+    assert "node-unknown" in [finding.check for finding in found(state)]
+
+
+def test_reassignments_wait_for_a_node_that_is_away() -> None:
+    state = with_partition(with_node(healthy(), is_fenced=True), adding=(1,), isr=(2, 3), leader=2)
+    (stuck,) = [finding for finding in found(state) if finding.check == "reassigning"]
+    assert "waiting for node 1" in stuck.what
+
+
+def test_throttles_are_left_only_when_nothing_moves() -> None:
+    throttles = [Throttle("broker 1", "leader.replication.throttled.rate", "1000")]
+    (left,) = found(healthy(), throttles=throttles)
+    assert left.check == "throttles-left"
+    assert left.subjects == ("broker 1: leader.replication.throttled.rate=1000",)
+    moving = with_partition(healthy(), adding=(3,))
+    assert [finding.check for finding in found(moving, throttles=throttles)] == ["reassigning"]
+
+
+def test_who_has_joined_leads_nothing() -> None:
+    state = healthy()
+    state = replace(state, nodes=nodes("", "", "", ""))
+    idle, uneven = found(state)
+    assert (idle.check, idle.subjects) == ("no-leaders", ("4",))
+    assert uneven.check == "unbalanced"
+    assert "`barnabas rebalance`" in uneven.to_do
+
+
+def test_leaders_are_uneven() -> None:
+    parts = [partition("t", at, 1, 2, 3, size=MEGABYTE) for at in range(12)]
+    checks = [finding.check for finding in found(cluster(nodes("", "", ""), *parts))]
+    assert checks == ["no-leaders", "leaders-uneven"]
+
+
+def test_replicas_share_a_rack() -> None:
+    parts = [partition("t", at, 1 + at % 2, 2 - at % 2) for at in range(4)]
+    parts.append(partition("t", 5, 3, 1))
+    (apart,) = [
+        finding for finding in found(cluster(nodes("a", "a", "b"), *parts)) if finding.check == "racks"
+    ]
+    assert apart.what.startswith("4 partitions with replicas that share a rack")
+
+
+def test_draining_and_single_replicas_are_remarks() -> None:
+    state = with_node(healthy(), cordoned=("*",))
+    (draining,) = found(state)
+    assert (draining.check, draining.is_problem) == ("draining", False)
+    assert "`barnabas nodes undrain 1`" in draining.to_do
+    alone = replace(healthy(), partitions=(*healthy().partitions, partition("u", 0, 2)))
+    (single,) = found(alone)
+    assert (single.check, single.is_problem) == ("one-replica", False)
+
+
+@given(states())
+def test_every_line_says_what_to_do(state: ClusterState) -> None:
+    for finding in examine(Examined(state)):
+        assert finding.to_do
+        assert "\n" not in finding.what + finding.to_do
+        assert len(finding.what) < 300
