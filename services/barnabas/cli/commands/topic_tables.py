@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import TopicCollection
@@ -24,6 +25,8 @@ COLUMNS: Final = (
     Column("leader", "LEADER", "green", is_number=True),
     Column("replicas", "REPLICAS"),
     Column("isr", "ISR"),
+    Column("elr", "ELR"),
+    Column("lastKnownElr", "LAST-KNOWN-ELR"),
 )
 TOPIC_COLUMNS: Final = (
     Column("topic", "TOPIC", "cyan"),
@@ -33,6 +36,10 @@ TOPIC_COLUMNS: Final = (
     Column("configs", "CONFIGS"),
 )
 NO_LEADER: Final = "none"
+
+Place = tuple[str, int]
+Eligible = tuple[list[int] | None, list[int] | None]
+"""The eligible leader replicas of a partition, and those that were known last."""
 
 
 def describe_topics(
@@ -51,7 +58,8 @@ def describe_topics(
         if not names and not more.if_exists:
             raise Refused(f"no topic has the id {more.topic_id}: `barnabas topics --describe` shows the ids")
     settings = configs.topic_configs(admin, names) if names else {}
-    topics = [topic_row(found[name], settings[name]) for name in names]
+    eligible = _eligible_replicas(connection, names) if names else {}
+    topics = [topic_row(found[name], settings[name], eligible) for name in names]
     if OVERRIDES in more.filters:
         topics = [topic for topic in topics if topic["configs"]]
     _apply_filters(topics, more.filters - {OVERRIDES}, settings)
@@ -72,19 +80,47 @@ def url_safe(topic_id: Any) -> str:
     return str(topic_id).translate(str.maketrans("+/", "-_"))
 
 
-def topic_row(description: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """One topic as plain data."""
+def _eligible_replicas(connection: Connection, names: Sequence[str]) -> dict[Place, Eligible]:
+    """Who is eligible to lead without being in sync (KIP-966); nothing where that cannot be asked."""
+    from barnabas.cli.kafka.administration import Administration
+    from barnabas.cli.kafka.cluster_reading import describe_partitions
+
+    try:
+        with Administration(connection) as administration:
+            return {
+                (str(topic.name), int(part.partition_index)): (
+                    ids_of(part.eligible_leader_replicas),
+                    ids_of(part.last_known_elr),
+                )
+                for topic in describe_partitions(administration, names)
+                for part in topic.partitions
+            }
+    except Refused:
+        return {}  # librdkafka has other ways to log in, and older brokers do not have the request
+
+
+def ids_of(nodes: Sequence[Any] | None) -> list[int] | None:
+    return None if nodes is None else [int(node) for node in nodes]
+
+
+def topic_row(
+    description: Any, settings: Mapping[str, Any], eligible: Mapping[Place, Eligible] = MappingProxyType({})
+) -> dict[str, Any]:
+    """One topic as plain data; who is eligible is None where it is not known."""
+    name, unknown = description.name, (None, None)
     partitions = [
         {
             "partition": part.id,
             "leader": NO_LEADER if part.leader is None or part.leader.id < 0 else part.leader.id,
             "replicas": [node.id for node in part.replicas],
             "isr": [node.id for node in part.isr],
+            "elr": eligible.get((name, part.id), unknown)[0],
+            "lastKnownElr": eligible.get((name, part.id), unknown)[1],
         }
         for part in description.partitions
     ]
     return {
-        "topic": description.name,
+        "topic": name,
         "topicId": url_safe(description.topic_id),
         "partitionCount": len(partitions),
         "replicationFactor": max((len(part["replicas"]) for part in partitions), default=0),
