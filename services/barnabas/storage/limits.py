@@ -204,3 +204,12 @@ ANSWERED_BYTES_AT_ONCE: Final = 256 * 1024
 
 ANSWER_COST_BYTES: Final = 4 * 1024
 """What an answer costs beside its records, as bytes of records."""
+
+HELD_BACK_SECONDS_MIN: Final = 0.05
+HELD_BACK_SECONDS_MAX: Final = 1.0
+"""How soon what a replication quota has held back is looked at again."""
+
+THROTTLED_AT_ONCE: Final = 10
+"""How many throttled replicas a follower asks for before it looks again at what came: each may bring
+replica.fetch.max.bytes. Ten are what one fetch of Kafka's brings by default (replica.fetch.response.max.bytes).
+"""

@@ -21,6 +21,8 @@ from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.replica.replication_quota import ReplicationQuotas
+from barnabas.storage.replication.held_back import now_ms
 
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _REPLICAS: Final = "kafka_server_replicamanager_"
@@ -91,6 +93,7 @@ class StorageCollector(Collector):
         yield from _replica_gauges(list(self._replicas.by_partition.values()), self._replicas.node_id)
         yield from _follower_gauges(list(self._replicas.by_partition.values()))
         yield _lag_by_leader(self._replicas.followed)
+        yield from _quota_gauges(self._replicas.quotas)
         yield CounterMetricFamily(
             f"{_REPLICAS}failedisrupdates",
             "Changes of in-sync replicas that the controller refused",
@@ -231,6 +234,14 @@ def _follower_gauges(replicas: Sequence[Replica]) -> Iterator[Metric]:
         family = GaugeMetricFamily(_FETCHERS + name, text, labels=["clientId"])
         family.add_metric([_FOLLOWER_CLIENT], value)
         yield family
+
+
+def _quota_gauges(quotas: ReplicationQuotas) -> Iterator[Metric]:
+    for name, text, quota in (
+        ("leaderreplication", "Record bytes a second sent for throttled replicas", quotas.leader),
+        ("followerreplication", "Record bytes a second copied for throttled replicas", quotas.follower),
+    ):
+        yield GaugeMetricFamily(f"kafka_server_{name}_byte_rate", text, value=quota.rate(now_ms()))
 
 
 def _lag_by_leader(followed: Followed) -> GaugeMetricFamily:

@@ -121,6 +121,7 @@ def test_the_topic_settings_of_kafka_4_are_all_there() -> None:
 def test_settings_with_effect_are_those_that_the_log_its_partitions_and_their_elections_obey() -> None:
     obeyed = {field.name.replace("_", ".") for field in dataclasses.fields(LogConfig)}
     obeyed |= {"min.insync.replicas", "unclean.leader.election.enable"}
+    obeyed |= {f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
     assert {name for name, definition in TOPIC_SETTINGS.items() if definition.has_effect} == obeyed
     assert BROKER_SETTINGS["log.retention.ms"].has_effect
 

@@ -13,7 +13,9 @@ TOPIC: Final = frozenset(
         "delete.retention.ms",
         "flush.messages",
         "flush.ms",
+        "follower.replication.throttled.replicas",
         "index.interval.bytes",
+        "leader.replication.throttled.replicas",
         "max.compaction.lag.ms",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
@@ -43,6 +45,8 @@ STORAGE: Final = frozenset(
         "broker.rack",
         "cordoned.log.dirs",
         "fetch.max.bytes",
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.enable",
@@ -57,6 +61,8 @@ STORAGE: Final = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.high.watermark.checkpoint.interval.ms",
         "replica.selector.class",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
     )
 )
 

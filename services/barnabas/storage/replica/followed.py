@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from barnabas.storage.replica.replication_quota import ReplicationQuota
+
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica
 
@@ -28,8 +30,9 @@ class FollowedNode:
 class Followed:
     """Owner of which replicas follow which node."""
 
-    def __init__(self, backoff_ms: int) -> None:
-        """`backoff_ms` is replica.fetch.backoff.ms."""
+    def __init__(self, backoff_ms: int, quota: ReplicationQuota) -> None:
+        """`backoff_ms` is replica.fetch.backoff.ms; `quota` is that of throttled followers."""
+        self.quota = quota
         self.pause_seconds_max = max(backoff_ms / 1000, PAUSE_SECONDS_MIN)
         self.by_node: dict[int, FollowedNode] = {}
         """A node stays until `ReplicaFetchers` has seen that it is followed no longer."""

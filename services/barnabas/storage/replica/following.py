@@ -38,6 +38,7 @@ from barnabas.storage.replica.follower_state import (
     Step,
     TruncateTo,
 )
+from barnabas.storage.replica.topic_settings import is_throttled
 
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica
@@ -127,6 +128,16 @@ class Following:
     def lag(self) -> int:
         """How many committed offsets are not here yet."""
         return 0 if self._state is None or self._log is None else self._state.lag(self._log)
+
+    @property
+    def is_held_back_by_quota(self) -> bool:
+        """Whether it is throttled (KIP-73), and not known to have all that is committed."""
+        state, opened = self._state, self._log
+        if not is_throttled(self._replica.settings.follower_throttled, self._replica.index):
+            return False
+        return (
+            state is None or opened is None or state.high_watermark == UNKNOWN_OFFSET or state.lag(opened) > 0
+        )
 
     # -- whom it follows ----------------------------------------------------------------------------------------
 
@@ -294,6 +305,8 @@ class Following:
             counts = replica.counts.node
             counts.replicated_bytes_in += size_bytes
             counts.reassigned_bytes_in += size_bytes if replica.is_being_added else 0
+            if is_throttled(replica.settings.follower_throttled, replica.index):
+                self._followed.quota.record(size_bytes, asyncio.get_running_loop().time() * 1000)
             if lane.is_refusing:
                 lane.on_success()
             replica.on_appended(info.last_offset + 1, size_bytes)

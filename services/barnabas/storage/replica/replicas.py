@@ -42,6 +42,7 @@ from barnabas.storage.replica.newer_epochs import NewerEpochs
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replica_reports import ReplicaReports
+from barnabas.storage.replica.replication_quota import ReplicationQuotas
 from barnabas.storage.replica.topic_settings import KEEPS_EVERYTHING, TopicSettings, TopicSettingsReader
 
 log = get_logger("storage.replicas")
@@ -80,7 +81,8 @@ class Replicas:
         self._settings = TopicSettingsReader(node_id, static)
         backoff_ms = self.broker_value("replica.fetch.backoff.ms")
         assert isinstance(backoff_ms, int)
-        self.followed = Followed(backoff_ms)
+        self.quotas = ReplicationQuotas(self.broker_value)
+        self.followed = Followed(backoff_ms, self.quotas.follower)
         self._work = {
             path: DirectoryWork(
                 lane,
@@ -188,6 +190,8 @@ class Replicas:
     def on_image(self, _: MetadataImage, new: MetadataImage) -> None:
         """Follow the newest metadata; for MetadataSubscription.on_change."""
         old, self.image = self.image, new
+        if new.configs is not old.configs:
+            self.quotas.follow(new, self.node_id)
         changes = new.changes_since(old)
         if changes is None:
             self._follow_everything(old)

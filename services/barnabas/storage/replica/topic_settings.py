@@ -18,6 +18,13 @@ LOG_FIELDS: Final = {name.replace("_", "."): name for name in LogConfig.__datacl
 """The fields of LogConfig by Kafka's names."""
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
+THROTTLED_FIELDS: Final = {
+    "leader.replication.throttled.replicas": "leader_throttled",
+    "follower.replication.throttled.replicas": "follower_throttled",
+}
+"""Those of TopicSettings that name replicas, by Kafka's names."""
+ALL_PARTITIONS: Final = -1
+
 log = get_logger("storage.topic_settings")
 
 
@@ -27,8 +34,17 @@ class TopicSettings:
 
     log: LogConfig
     min_insync_replicas: int = 1
+    leader_throttled: frozenset[int] = frozenset()
+    """The partitions whose followers are throttled where this node leads (KIP-73); ALL_PARTITIONS among them: all."""
+    follower_throttled: frozenset[int] = frozenset()
+    """The partitions that are throttled where this node follows."""
     unusable: frozenset[str] = frozenset()
     """Names of those that could not be read, which have the value that they had before."""
+
+
+def is_throttled(throttled: frozenset[int], partition: int) -> bool:
+    """Whether a partition is among those that are throttled."""
+    return bool(throttled) and (partition in throttled or ALL_PARTITIONS in throttled)
 
 
 KEEPS_EVERYTHING: Final = TopicSettings(
@@ -71,7 +87,7 @@ class TopicSettingsReader:
         """The settings without those that cannot be used: their values do not count."""
         values: dict[str, Any] = {}
         unusable = set()
-        for name in (*LOG_FIELDS, MIN_INSYNC_REPLICAS):
+        for name in (*LOG_FIELDS, MIN_INSYNC_REPLICAS, *THROTTLED_FIELDS):
             try:
                 values[name] = self._value(image, topic, name)
             except (KafkaError, ValueError) as error:
@@ -86,7 +102,24 @@ class TopicSettingsReader:
                     reason=reason,
                 )
         of_log = {LOG_FIELDS[name]: value for name, value in values.items() if name in LOG_FIELDS}
-        return TopicSettings(LogConfig(**of_log), values.get(MIN_INSYNC_REPLICAS, 1), frozenset(unusable))
+        throttled = {
+            THROTTLED_FIELDS[name]: self._partitions(value)
+            for name, value in values.items()
+            if name in THROTTLED_FIELDS
+        }
+        return TopicSettings(
+            LogConfig(**of_log),
+            values.get(MIN_INSYNC_REPLICAS, 1),
+            unusable=frozenset(unusable),
+            **throttled,
+        )
+
+    def _partitions(self, named: frozenset[str]) -> frozenset[int]:
+        """The partitions that a list of partition:broker names for this node."""
+        if "*" in named:
+            return frozenset((ALL_PARTITIONS,))
+        pairs = (each.split(":") for each in named)
+        return frozenset(int(partition) for partition, node in pairs if int(node) == self._node_id)
 
     def _value(self, image: MetadataImage, topic: str, name: str) -> Any:
         """Raises KafkaError for a text that is no value of the setting, ValueError for one that the log cannot obey."""
@@ -107,7 +140,10 @@ def _with_last(settings: TopicSettings, last: TopicSettings) -> TopicSettings:
         for name in settings.unusable
         if name in LOG_FIELDS
     }
+    others = [
+        field
+        for name, field in {MIN_INSYNC_REPLICAS: "min_insync_replicas", **THROTTLED_FIELDS}.items()
+        if name in settings.unusable
+    ]
     log_config = replace(settings.log, **of_log)
-    if MIN_INSYNC_REPLICAS in settings.unusable:
-        return replace(settings, log=log_config, min_insync_replicas=last.min_insync_replicas)
-    return replace(settings, log=log_config)
+    return replace(settings, log=log_config, **{field: getattr(last, field) for field in others})

@@ -25,6 +25,8 @@ from barnabas.storage import limits
 from barnabas.storage.replica.followed import PAUSE_SECONDS_MIN, FollowedNode
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.replica.replication_quota import ReplicationQuota
+from barnabas.storage.replication.held_back import HeldBack
 
 log = get_logger("storage.fetchers")
 
@@ -138,7 +140,7 @@ class _Fetcher:
     async def _stream(self, target: _Target) -> None:
         """Raises LinkError."""
         link = self._network.connect_storage(target.address, reads_for_clients=False)
-        stream = _Stream(self._node)
+        stream = _Stream(self._node, self._replicas.followed.quota)
         try:
             stream.begin()
             positions = stream.positions(self._identity(target))
@@ -185,9 +187,11 @@ class _Fetcher:
 class _Stream:
     """Owner of which positions one stream has still to tell. One that is over takes none any more."""
 
-    def __init__(self, node: FollowedNode) -> None:
+    def __init__(self, node: FollowedNode, quota: ReplicationQuota) -> None:
         self.is_over = False
         self._node = node
+        self._held = HeldBack(quota, self._release)
+        """Throttled replicas whose positions the leader is not to hear yet."""
 
     def begin(self) -> None:
         """All that is followed there is to be told anew."""
@@ -198,6 +202,7 @@ class _Stream:
     def end(self) -> None:
         """Whoever writes the positions has no more to wait for: nobody cancels that where the other end broke off."""
         self.is_over = True
+        self._held.close()
         self._node.wake.set()
 
     async def positions(self, follower: FollowerIdentity) -> AsyncIterator[ReplicaPositionsFrame]:
@@ -222,15 +227,26 @@ class _Stream:
     def _waiting(self) -> list[ReplicaPosition]:
         asking = self._node.asking
         positions: list[ReplicaPosition] = []
+        throttled = 0
         while asking and len(positions) < limits.POSITIONS_AT_ONCE:
             replica = next(iter(asking))
             del asking[replica]
+            if replica.following.is_held_back_by_quota:
+                if throttled >= limits.THROTTLED_AT_ONCE or self._held.is_exceeded:
+                    self._held.hold(replica)
+                    continue
+                throttled += 1
             position = replica.following.take_position()
             if position is not None:
                 positions.append(
                     ReplicaPosition(topic_id=replica.topic_id, partition=replica.index, **position._asdict())
                 )
         return positions
+
+    def _release(self, replica: Replica) -> None:
+        if self._node.replicas.get((replica.topic_id, replica.index)) is replica:
+            self._node.asking[replica] = None
+            self._node.wake.set()
 
 
 def _is_stalled(replica: Replica) -> bool:

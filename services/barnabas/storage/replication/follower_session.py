@@ -31,6 +31,8 @@ from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.replica.topic_settings import is_throttled
+from barnabas.storage.replication.held_back import HeldBack, now_ms
 
 NOT_TOLD = (-1, -1)
 OFFSET_OUT_OF_RANGE = int(ErrorCode.offset_out_of_range)
@@ -114,8 +116,13 @@ class FollowerSession:
         self._said: deque[ReplicaFetched] = deque()
         """Answers that wait to be sent."""
         self._reading: set[asyncio.Task[None]] = set()
+        self._throttled_reads: set[asyncio.Task[None]] = set()
+        """Of these, those of throttled replicas: how much they find is not known yet."""
         self._wake = asyncio.Event()
         self._is_over = False
+        self._quota = handler.replicas.quotas.leader
+        self._held = HeldBack(self._quota, self._release)
+        """Of the ready ones those that are throttled and have to wait (KIP-73); they hold up nobody else."""
 
     @property
     def node_id(self) -> int:
@@ -207,7 +214,11 @@ class FollowerSession:
     def on_growth(self, replica: Replica) -> None:
         """Something was appended to the replica."""
         asked = self._asked.get((replica.topic_id, replica.index))
-        if asked is not None and asked.position is not None and not asked.is_being_read:
+        if asked is not None and asked not in self._held:
+            self._release(asked)
+
+    def _release(self, asked: _Asked) -> None:
+        if asked.position is not None and not asked.is_being_read:
             self._ready[asked] = None
             self._wake.set()
 
@@ -256,11 +267,20 @@ class FollowerSession:
             else:
                 asked = next(iter(self._ready))
                 del self._ready[asked]
-                fetched = self._read(asked, min(left, self._follower.partition_bytes_max))
+                bytes_max = min(left, self._follower.partition_bytes_max)
+                if self._is_throttled(asked.replica) and self.node_id not in asked.replica.record.isr:
+                    if self._held.is_exceeded or self._throttled_reads:
+                        self._held.hold(asked)
+                        continue
+                    bytes_max = int(min(bytes_max, self._quota.bound))
+                fetched = self._read(asked, bytes_max)
             if fetched is not None:
                 frame.append(fetched)
                 left -= len(fetched.records)
         return frame
+
+    def _is_throttled(self, replica: Replica) -> bool:
+        return is_throttled(replica.settings.leader_throttled, replica.index)
 
     def _read(self, asked: _Asked, max_bytes: int) -> ReplicaFetched | None:
         """The records behind a position; None when there are none after all, or a thread has to read them."""
@@ -274,6 +294,9 @@ class FollowerSession:
             task = asyncio.create_task(self._read_cold(asked, position, max_bytes), name="cold replica read")
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
+            if self._is_throttled(replica):
+                self._throttled_reads.add(task)
+                task.add_done_callback(self._throttled_reads.discard)
             return None
         except (KafkaError, OSError) as error:
             return self._failed(asked, position, error)
@@ -312,6 +335,8 @@ class FollowerSession:
         self._news.pop(asked, None)
         counts = self._replicas.counts
         counts.replicated_bytes_out += len(records)
+        if self._is_throttled(asked.replica):
+            self._quota.record(len(records), now_ms())
         counts.reassigned_bytes_out += (
             len(records) if self.node_id in asked.replica.record.adding_replicas else 0
         )
@@ -379,6 +404,7 @@ class FollowerSession:
     def close(self) -> None:
         """The follower is gone: nobody is woken for it, and nobody counts on what it would have fetched."""
         self._is_over = True
+        self._held.close()
         if self._news_timer is not None:
             self._news_timer.cancel()
         for task in self._reading:

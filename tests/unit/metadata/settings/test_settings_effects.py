@@ -18,6 +18,7 @@ from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.settings import effects
 from barnabas.metadata.topic_settings import TOPIC_SETTINGS
 from barnabas.storage.config import StorageConfig
+from barnabas.storage.replica.topic_settings import THROTTLED_FIELDS
 
 SERVICES: Final = Path(__file__).parents[4] / "services" / "barnabas"
 
@@ -49,7 +50,7 @@ def test_each_of_kafkas_settings_that_a_service_has_is_said_to_have_an_effect(se
 
 def test_what_topics_obey_is_what_the_log_leaders_and_elections_read() -> None:
     obeyed = {property_name(field.name) for field in dataclasses.fields(LogConfig)}
-    assert obeyed | {"min.insync.replicas", UNCLEAN_ELECTION} == effects.TOPIC
+    assert obeyed | {"min.insync.replicas", UNCLEAN_ELECTION} | THROTTLED_FIELDS.keys() == effects.TOPIC
     assert {name for name, definition in TOPIC_SETTINGS.items() if definition.has_effect} == effects.TOPIC
 
 

@@ -32,6 +32,7 @@ from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replica_reports import ReplicaReports
+from barnabas.storage.replica.replication_quota import ReplicationQuota
 from barnabas.storage.replica.topic_settings import TopicSettings
 
 SIZE: Final = 10
@@ -155,7 +156,7 @@ class Node:
             purgatory=self.purgatory,
             clock=ManualClock(0),
             refused=RefusedSequences(ManualClock(0).monotonic),
-            followed=Followed(1_000),
+            followed=Followed(1_000, ReplicationQuota(11, 1_000)),
             reports=ReplicaReports(1),
         )
         any_replica: Any = replica

@@ -30,10 +30,16 @@ from barnabas.metadata.topic_settings import topic_setting, validate_topic_setti
 from barnabas.metadata.validators import Between, EachOf, OneOf
 from barnabas.records.record import decode_records, encode_batch
 from barnabas.storage.metrics import StorageCollector
-from barnabas.storage.replica.topic_settings import KEEPS_EVERYTHING, TopicSettings, TopicSettingsReader
+from barnabas.storage.replica.topic_settings import (
+    KEEPS_EVERYTHING,
+    THROTTLED_FIELDS,
+    TopicSettings,
+    TopicSettingsReader,
+    is_throttled,
+)
 
-OBEYED: Final = TOPIC - ELECTIONS
-"""What a storage node obeys; the rest is the controller's."""
+OBEYED: Final = TOPIC - ELECTIONS - THROTTLED_FIELDS.keys()
+"""What a log obeys, or its leader; the rest is the controller's, or names replicas."""
 DAY_MS: Final = 86_400_000
 BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
@@ -138,6 +144,42 @@ def test_a_log_works_with_the_least_and_the_greatest(tmp_path: Path, name: str, 
             log.append_as_leader(encode_batch([(environment.clock.now_ms(), key, b"v", ())]), 0)
         assert [log.locate(offset, 1000) is not None for offset in range(3)] == [True] * 3
     log.close()
+
+
+# -- those that name replicas ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "throttled"),
+    [
+        ("", []),
+        ("*", [0, 1, 2]),
+        (" , * ", [0, 1, 2]),
+        ("0:1", [0]),
+        ("0:1,2:1,1:2", [0, 2]),
+        (" 1:1 , 1:2,", [1]),
+        ("0:2,1:11", []),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(THROTTLED_FIELDS))
+def test_a_node_takes_the_partitions_that_are_listed_with_its_id(
+    name: str, text: str, throttled: list[int]
+) -> None:
+    settings = read(image_of((TOPIC_RESOURCE, "events"), {name: text}))
+    assert settings.unusable == frozenset()
+    for field in THROTTLED_FIELDS.values():
+        found = [index for index in range(3) if is_throttled(getattr(settings, field), index)]
+        assert found == (throttled if field == THROTTLED_FIELDS[name] else [])
+
+
+@pytest.mark.parametrize("text", ["0", "0:1:2", "0:1,*", "a:b", "-1:1", "0:1;1:1", "**", "0: 1"])
+@pytest.mark.parametrize("name", sorted(THROTTLED_FIELDS))
+def test_what_names_no_replicas_is_refused_and_changes_nothing(name: str, text: str) -> None:
+    assert refused_by(validate_topic_settings, {name: text})
+    last = read(image_of((TOPIC_RESOURCE, "events"), {name: "2:1"}))
+    settings = read(image_of((TOPIC_RESOURCE, "events"), {name: text}), last=last)
+    assert settings.unusable == {name}
+    assert getattr(settings, THROTTLED_FIELDS[name]) == {2}
 
 
 # -- one that cannot be read --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.record import encode_batch
 from barnabas.storage.metrics import StorageCollector
 from barnabas.storage.replica import followed
+from barnabas.storage.replica.replication_quota import ReplicationQuota
 
 
 async def test_records_come_as_they_are(follower: Follower) -> None:
@@ -409,7 +410,8 @@ async def test_a_fault_of_ours_ends_one_partition_alone(
 
 
 def test_a_rest_is_never_none() -> None:
-    assert followed.Followed(0).pause_seconds_max == followed.PAUSE_SECONDS_MIN
+    made = followed.Followed(0, ReplicationQuota(11, 1000))
+    assert made.pause_seconds_max == followed.PAUSE_SECONDS_MIN
 
 
 async def test_metrics_have_kafkas_names(follower: Follower) -> None:

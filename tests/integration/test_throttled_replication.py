@@ -1,0 +1,100 @@
+"""Kafka's own tool moves replicas at the rate that it is told (KIP-73), and takes the throttle away in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from kafka_tools import ToolsInOneJvm
+
+pytestmark = [pytest.mark.integration, pytest.mark.alone]
+
+WAIT_SECONDS: Final = 30
+RATE: Final = 2_000_000
+SIZE: Final = 12_000_000
+THROTTLES: Final = ("leader.replication.throttled", "follower.replication.throttled")
+
+
+def fill(cluster: Any, topic: str, *, node: int, size: int) -> None:
+    """A topic whose one partition, on `node` alone, has so many bytes."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    made = NewTopic(topic, 1, replica_assignment=[[node]])
+    admin.create_topics([made])[topic].result(WAIT_SECONDS)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for _ in range(size // 100_000):
+        producer.produce(topic, os.urandom(100_000), partition=0)
+    assert producer.flush(WAIT_SECONDS) == 0
+
+
+def plan(folder: Path, topic: str, replicas: list[int]) -> str:
+    file = folder / f"{topic}.json"
+    partition = {"topic": topic, "partition": 0, "replicas": replicas}
+    file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    return str(file)
+
+
+def replicas_of(cluster: Any, topic: str) -> tuple[list[int], list[int]]:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    partition = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions[0]
+    return sorted(partition.replicas), sorted(partition.isrs)
+
+
+def seconds_until_there(cluster: Any, topic: str, nodes: list[int], began: float) -> float:
+    while replicas_of(cluster, topic) != (nodes, nodes):
+        assert time.monotonic() < began + WAIT_SECONDS, replicas_of(cluster, topic)
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def throttles(cluster: Any, topic: str) -> dict[str, str]:
+    """Those of the topic and of both brokers, as they are set."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    resources = [ConfigResource(ResourceType.TOPIC, topic)]
+    resources += [ConfigResource(ResourceType.BROKER, str(node)) for node in (1, 2)]
+    found = {}
+    for resource in resources:
+        (described,) = admin.describe_configs([resource]).values()
+        for name, entry in described.result(WAIT_SECONDS).items():
+            if name.startswith(THROTTLES) and entry.value and not entry.is_default:
+                found[f"{resource.name} {name}"] = entry.value
+    return found
+
+
+def test_a_reassignment_goes_at_its_rate_and_the_throttle_is_taken_away(
+    make_cluster: Callable[..., Any], tmp_path: Path
+) -> None:
+    cluster = make_cluster(nodes=2)
+    fill(cluster, "moved", node=1, size=SIZE)
+    fill(cluster, "other", node=1, size=SIZE)
+    with ToolsInOneJvm(cluster.bootstrap) as tools:
+        file = plan(tmp_path, "moved", [2])
+        began = time.monotonic()
+        flags = ("--reassignment-json-file", file)
+        started = tools("reassign-partitions", "--execute", *flags, "--throttle", str(RATE)).stdout
+        assert f"The inter-broker throttle limit was set to {RATE} B/s" in started
+        assert throttles(cluster, "moved") == {
+            "moved leader.replication.throttled.replicas": "0:1",
+            "moved follower.replication.throttled.replicas": "0:2",
+            **{f"{node} {side}.rate": str(RATE) for node in (1, 2) for side in THROTTLES},
+        }
+        # One that is not throttled is not held up by it.
+        other = ("--reassignment-json-file", plan(tmp_path, "other", [1, 2]))
+        tools("reassign-partitions", "--execute", *other, "--additional")
+        assert seconds_until_there(cluster, "other", [1, 2], began) < SIZE / RATE
+        assert "is still in progress" in tools("reassign-partitions", "--verify", *flags).stdout
+        assert throttles(cluster, "moved") != {}
+        elapsed = seconds_until_there(cluster, "moved", [2], began)
+        # The first second's worth may come at once, and one more at the end.
+        assert (SIZE - 2 * RATE) / RATE <= elapsed < 2 * SIZE / RATE
+        verified = tools("reassign-partitions", "--verify", *flags).stdout
+        assert "Reassignment of partition moved-0 is completed." in verified
+        assert "Clearing broker-level throttles on brokers 1,2" in verified
+        assert "Clearing topic-level throttles on topic moved" in verified
+    assert throttles(cluster, "moved") == {}
