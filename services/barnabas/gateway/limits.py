@@ -14,6 +14,10 @@ SEQUENCE_GAPS_MAX: Final = 16_384
 """Partitions of idempotent producers in which one connection may lack a refused batch. Over it the connection is
 closed, as to forget a gap could lose the order: the producer sends again what is not answered."""
 
+SEQUENCE_GAP_SECONDS: Final = 0.5
+"""What an idempotent producer had under way behind a refused batch has come by then, as a rule: later its leader is
+asked whether it lacks that batch, which may have been sent again on another connection."""
+
 MID_FRAME_BYTES_FREE: Final = 64 * 1024
 """So much of a frame any connection may bring when queued.max.request.bytes is used up: small requests are never held
 up by large ones that have not come whole."""

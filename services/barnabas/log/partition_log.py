@@ -191,6 +191,10 @@ class PartitionLog:
     def producer_state(self) -> ProducerState:
         return self._producers.state
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Whether the log has the sequences of this producer. Takes no lock."""
+        return producer_id in self._producers.state.producers
+
     @property
     def refused(self) -> RefusedSequences:
         """What clients are to send again; the replica keeps it while no log is open, and gives it to the next."""

@@ -133,6 +133,7 @@ class PartitionAppend(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     EXPECTED_LOG_END_FIELD_NUMBER: _builtins.int
+    BEHIND_REFUSED_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -150,6 +151,11 @@ class PartitionAppend(_message.Message):
     """Of a coordinator: where the log must end for the records to be appended; absent when it does not say. Another
     end is refused with OFFSET_OUT_OF_RANGE: the records are then certainly not appended.
     """
+    behind_refused: _builtins.bool
+    """Whether an earlier batch of the same idempotent producer was refused and may still be to come. A log that knows
+    the producer finds out by the sequences; one that does not refuses these with OUT_OF_ORDER_SEQUENCE_NUMBER, as it
+    would take them for the producer's first.
+    """
     def __init__(
         self,
         *,
@@ -159,10 +165,11 @@ class PartitionAppend(_message.Message):
         records: _builtins.bytes = ...,
         coordinator_epoch: _builtins.int = ...,
         expected_log_end: _builtins.int | None = ...,
+        behind_refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "expected_log_end", b"expected_log_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "coordinator_epoch", b"coordinator_epoch", "expected_log_end", b"expected_log_end", "leader_epoch", b"leader_epoch", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "behind_refused", b"behind_refused", "coordinator_epoch", b"coordinator_epoch", "expected_log_end", b"expected_log_end", "leader_epoch", b"leader_epoch", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_log_end: _TypeAlias = _typing.Literal["expected_log_end"]  # noqa: Y015
     _WhichOneofArgType__expected_log_end: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end"]  # noqa: Y015

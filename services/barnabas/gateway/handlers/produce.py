@@ -75,6 +75,10 @@ class _Produce:
         self._refusals_before = refusals_before
         self._results: dict[Place, ProducedPartition] = {}
         self._is_behind_gap = False
+        self._behind: frozenset[Place] = frozenset()
+        """What is handed over behind a batch that was refused long before."""
+        self._refused_behind: set[Place] = set()
+        """What of it its leader refused for that."""
 
     async def run(self) -> bytes | None:
         self._prepare()
@@ -124,6 +128,8 @@ class _Produce:
             self._is_behind_gap = True
             self._refuse_all(gaps.code)
             return []
+        if gaps:
+            self._behind = gaps.behind(self._request.body, self._results)
         sends = self._send()
         if self._results:
             self._open_gaps(self._results)
@@ -151,9 +157,13 @@ class _Produce:
                     requests[leader] = self._new_request()
                     places[leader], sizes[leader] = [], 0
                 records = data.records or b""  # none at all is refused by the leader, like any bad batch
-                requests[leader].add(
-                    PartitionAppend(topic_id=topic_id, partition=data.index, leader_epoch=-1), records
+                append = PartitionAppend(
+                    topic_id=topic_id,
+                    partition=data.index,
+                    leader_epoch=-1,
+                    behind_refused=place in self._behind,
                 )
+                requests[leader].add(append, records)
                 places[leader].append(place)
                 sizes[leader] += len(records)
         sends = [self._append(image, node, requests[node], sizes[node], places[node]) for node in requests]
@@ -163,7 +173,11 @@ class _Produce:
         """What failed and will be sent again has to come before what is behind it on this connection."""
         results = self._results
         failed = {
-            place: code for place in places if (code := results[place].error_code) and code in _SENT_AGAIN
+            place: code
+            for place in places
+            if place not in self._refused_behind
+            and (code := results[place].error_code)
+            and code in _SENT_AGAIN
         }
         if failed:
             code = ErrorCode(next(iter(failed.values())))
@@ -286,7 +300,7 @@ class _Produce:
         else:
             has_failed = False
             for place, sent, got in zip(places, request.partitions, partitions, strict=True):
-                code = client_code(got.error_code)
+                code = self._code(place, client_code(got.error_code))
                 has_failed = has_failed or bool(code)
                 self._results[place] = ProducedPartition(
                     sent.partition,
@@ -301,6 +315,18 @@ class _Produce:
             if not has_failed:
                 return
         self._open_gaps(places)
+
+    def _code(self, place: Place, code: ErrorCode) -> ErrorCode:
+        """What the client is told: of what is refused behind another batch, what it was told of that one."""
+        gaps, body = self._request.client.gaps, self._request.body
+        if not code and place in self._behind:
+            gaps.close(body, (place,))
+        elif code is ErrorCode.out_of_order_sequence_number and place in self._behind | gaps.behind(body):
+            gaps.refuse_behind(body, (place,))
+            self._refused_behind.add(place)
+            self._is_behind_gap = True
+            return gaps.code
+        return code
 
     def _fail(self, places: list[Place], request: AppendBatches, code: ErrorCode) -> None:
         for place, sent in zip(places, request.partitions, strict=True):

@@ -166,6 +166,8 @@ class _AppendOperation:
         try:
             if acks not in VALID_ACKS:
                 raise KafkaError(ErrorCode.invalid_required_acks, f"acks={acks}: use -1, 0 or 1")
+            if item.behind_refused:
+                replica.appending.check_known(item.records)
             began = machine_seconds()
             if not replica.appending.is_direct(began):
                 return self._append_in_lane(number, item, replica)

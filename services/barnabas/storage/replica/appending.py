@@ -22,6 +22,7 @@ from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo, AppendOrigin, CheckedAppend
 from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.records.batch import HEADER_SIZE, parse_header
 from barnabas.records.validate import LongCheck
 from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
 from barnabas.storage.directories.lane_queue import LaneQueue
@@ -55,6 +56,22 @@ class Appending:
         self._log = opened
         self._lane = lane
         self._queue = queue
+
+    def check_known(self, records: bytes) -> None:
+        """Whether records may be taken although an earlier batch of their producer may still be to come: by their
+        sequences, which only a log that knows the producer can check.
+
+        Raises OUT_OF_ORDER_SEQUENCE_NUMBER. Producers are looked up and not locked: who is not known yet, as what makes
+        it known waits for the writer thread, sends again.
+        """
+        if self._log is None or self._replica.error or len(records) < HEADER_SIZE:
+            return  # refused for another reason
+        producer_id = parse_header(records).producer_id
+        if producer_id >= 0 and not self._log.knows_producer(producer_id):
+            raise KafkaError(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {producer_id} has nothing here, and an earlier batch of it was refused",
+            )
 
     # -- on the event loop --------------------------------------------------------------------------------------
 

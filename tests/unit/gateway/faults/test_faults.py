@@ -216,7 +216,7 @@ async def test_what_a_fault_refused_is_remembered_by_the_connection_alone(
     assert not client.gaps
 
 
-def test_what_a_producer_sent_behind_a_refused_batch_is_refused_until_it_comes_again() -> None:
+async def test_what_a_producer_sent_behind_a_refused_batch_is_refused_until_it_comes_again() -> None:
     gaps = SequenceGaps()
     gaps.open(produce(3), ErrorCode.not_leader_or_follower)
     assert gaps.is_behind(produce(4))
@@ -228,7 +228,7 @@ def test_what_a_producer_sent_behind_a_refused_batch_is_refused_until_it_comes_a
     assert not gaps
 
 
-def test_a_gap_is_forgotten_when_whoever_sends_behind_it_knows_of_it() -> None:
+async def test_a_gap_is_forgotten_when_whoever_sends_behind_it_knows_of_it() -> None:
     gaps = SequenceGaps()
     gaps.open(produce(3), ErrorCode.not_leader_or_follower)
     assert [gaps.is_behind(produce(4 + sent)) for sent in range(6)] == [True] * 5 + [False]

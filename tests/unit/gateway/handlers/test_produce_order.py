@@ -6,6 +6,7 @@ import asyncio
 import gc
 import itertools
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -384,3 +385,116 @@ async def test_nothing_gets_past_the_gap_that_closes_the_connection(
     run.receive(2, 3)
     await settle()
     assert (run.transport.closed, run.sent, run.answers()) == (True, [(1, 1)], [])
+
+
+class LateBatches(Preparing):
+    """A connection on which every gap was opened long before what comes next; knows what leaders are told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, forwards: bool) -> None:
+        monkeypatch.setattr("barnabas.gateway.limits.SEQUENCE_GAP_SECONDS", -1.0)
+        super().__init__(prepares=False, forwards=forwards)
+        self.told: list[bool] = []
+
+    def _stream(self, node: int) -> Callable[..., asyncio.Future[Any]]:
+        send = super()._stream(node)
+
+        def told(request: Any, *others: Any) -> asyncio.Future[Any]:
+            self.told += [each.behind_refused for each in request.partitions]
+            return send(request, *others)
+
+        return told
+
+    def codes(self) -> list[int]:
+        return [code for code, _ in self.answers()]
+
+    async def refused(self, name: int, code: ErrorCode = ErrorCode.not_leader_or_follower) -> None:
+        await self.produce(name)
+        await self.appended(1, name, code)
+
+
+NOT_LEADER: Final = ErrorCode.not_leader_or_follower
+
+
+@EITHER_WAY
+async def test_what_comes_long_after_a_refused_batch_is_left_to_its_leader(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused batch was sent again on another connection: the leader has it, and takes what follows."""
+    run = LateBatches(monkeypatch, forwards=forwards)
+    await run.refused(1)
+    await run.produce(5)
+    assert (run.sent, run.told) == ([(1, 1), (1, 5)], [False, True])
+    await run.appended(1, 5)
+    assert (run.codes(), bool(run.gateway.client.gaps)) == ([NOT_LEADER, 0], False)
+    await run.produce(6)
+    assert run.told == [False, True, False], "nothing is missing any more"
+
+
+@EITHER_WAY
+async def test_what_a_leader_refuses_behind_another_batch_is_sent_again_with_that(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = LateBatches(monkeypatch, forwards=forwards)
+    await run.refused(1)
+    await run.refused(2, ErrorCode.out_of_order_sequence_number)
+    assert run.codes() == [NOT_LEADER] * 2, "an error of sequence would be the end of the producer"
+    assert run.gateway.client.gaps
+    await run.produce(1)
+    assert (run.told, bool(run.gateway.client.gaps)) == ([False, True, False], False), "it fills the gap"
+
+
+@EITHER_WAY
+async def test_a_log_that_has_forgotten_the_producer_refuses_only_what_may_be_under_way(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = LateBatches(monkeypatch, forwards=forwards)
+    await run.refused(1)
+    for name in range(2, 7):
+        await run.refused(name, ErrorCode.out_of_order_sequence_number)
+    await run.produce(7)
+    assert run.told == [False, *[True] * 5, False]
+
+
+@EITHER_WAY
+async def test_what_fails_otherwise_long_after_a_refused_batch_opens_its_own_gap(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = LateBatches(monkeypatch, forwards=forwards)
+    await run.refused(1)
+    await run.refused(5, ErrorCode.not_leader_or_follower)
+    await run.produce(5)
+    assert run.told == [False, True, True], "1 was refused as well, and may be missing"
+    await run.appended(1, 5)
+    assert not run.gateway.client.gaps
+
+
+@EITHER_WAY
+async def test_a_partition_that_lacks_nothing_is_taken_beside_one_that_may(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = LateBatches(monkeypatch, forwards=forwards)
+    await run.refused(1)
+    await run.produce(2, partitions=(0, 1))
+    assert run.told == [False, True, False]
+
+
+@EITHER_WAY
+async def test_what_was_under_way_to_a_node_that_came_to_lead_in_between_is_no_error_of_sequence(
+    forwards: bool,
+) -> None:
+    """The first came a moment too early for the new leader, the second did not; the client may not hear of that."""
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(1, 2)
+    await run.appended(1, 1, ErrorCode.not_leader_or_follower)
+    await run.appended(1, 2, ErrorCode.out_of_order_sequence_number)
+    assert [code for code, _ in run.answers()] == [NOT_LEADER] * 2
+    await run.produce(1, 2)
+    assert run.sent[2:] == [(1, 1), (1, 2)]
+
+
+@EITHER_WAY
+async def test_an_error_of_sequence_of_its_own_is_told(forwards: bool) -> None:
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(1)
+    await run.appended(1, 1, ErrorCode.out_of_order_sequence_number)
+    assert [code for code, _ in run.answers()] == [ErrorCode.out_of_order_sequence_number]

@@ -150,6 +150,30 @@ async def test_a_duplicate_is_answered_with_its_first_offset(node: StorageHarnes
     assert (await node.append(topic, gap)).error_code == int(ErrorCode.out_of_order_sequence_number)
 
 
+async def test_what_comes_behind_a_batch_refused_elsewhere_needs_a_log_that_knows_the_producer(
+    node: StorageHarness,
+) -> None:
+    topic = await node.create_topic()
+
+    def numbered(sequence: int) -> bytes:
+        return batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+    async def code(records: bytes) -> ErrorCode:
+        item = PartitionAppend(
+            topic_id=topic.bytes, partition=0, leader_epoch=-1, records=records, behind_refused=True
+        )
+        request = AppendRequest(partitions=[item], acks=1, timeout_ms=1_000)
+        (result,) = (await node.connection.appends.send(request, len(records))).partitions
+        return ErrorCode(result.error_code)
+
+    assert await code(numbered(1)) == ErrorCode.out_of_order_sequence_number, "0 may still come"
+    assert (await node.append(topic, numbered(0))).error_code == 0
+    assert await code(numbered(2)) == ErrorCode.out_of_order_sequence_number, "1 is missing"
+    assert await code(numbered(1)) == ErrorCode.none
+    assert await code(batch(b"of no sequence")) == ErrorCode.none
+    assert await code(b"") != ErrorCode.none
+
+
 async def test_acks_all_needs_min_insync_replicas(node: StorageHarness) -> None:
     topic = uuid.uuid4()
     records = topic_records("events", topic, replicas=(1, 2))
