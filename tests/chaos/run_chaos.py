@@ -81,12 +81,11 @@ def main() -> None:
         count = min(left, FAULTS_A_ROUND)
         outcomes.append(run_seed(seed, options.form or form_of(seed), count))
         seed, left = seed + 1, left - count
-    table = describe(outcomes)
-    print(f"\n{table}\n\n{time.monotonic() - began:.0f} s")
+        if options.docs:
+            write_into_page(describe(outcomes))
+    print(f"\n{describe(outcomes)}\n\n{time.monotonic() - began:.0f} s")
     for outcome in outcomes:
         print(f"seed {outcome.seed}: clients tried again after {outcome.errors}")
-    if options.docs:
-        write_into_page(table)
     sys.exit(any(outcome.violations for outcome in outcomes))
 
 
