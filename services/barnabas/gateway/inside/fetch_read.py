@@ -238,6 +238,7 @@ class FetchRead:
             for task in tasks:
                 task.cancel()
             self._unread.give_back(self._held_bytes)
+            self._held_bytes = 0
 
     async def _finish_counted(self, read: _NodeRead) -> None:
         """What is there of one node counts while others are waited for."""

@@ -12,6 +12,7 @@ from gateway_harness import (
     FakeStream,
     Gateway,
     node_record,
+    topic_id,
     topic_records,
 )
 from test_produce_and_fetch import fetch_all, fetch_body, fetched
@@ -20,7 +21,9 @@ from barnabas.gateway.clients.listeners import Listener
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.messages.storage_pb2 import EpochEndOffset, FetchRequest, PartitionFetchResult
+from barnabas.metadata.image import partition_key, topic_key
 from barnabas.metadata.settings.replication import RACK_AWARE
 
 FETCH = 1
@@ -155,6 +158,31 @@ async def test_what_a_follower_cannot_tell_its_leader_is_asked(answer: Any) -> N
     assert fetched(await cluster.fetch(FOLLOWER, max_wait=30_000)) == [(0, 0, 9, b"r")]
     assert cluster.requests() == [(LEADER, "", False), (FOLLOWER, "east", True)]
     assert cluster.streams[LEADER].requests[0].max_wait_ms == 0
+
+
+async def test_what_is_held_while_others_are_waited_for_is_given_back_once() -> None:
+    """Two partitions from two nodes each time: from the followers, and then from the leaders."""
+    cluster = Cluster(ONE_BROKER_LISTENER, gateway_rack="east")
+    more = []
+    for index, (leader, follower) in enumerate([(LEADER, FOLLOWER), (5, STRANGER), (LEADER, LEADER)]):
+        record = PartitionRecord(
+            topic_id=topic_id("many"), partition=index, leader=leader, replicas=[leader], isr=[leader]
+        )
+        if follower != leader:
+            record.replicas.append(follower)
+            record.isr.append(follower)
+        more.append(MetadataRecord(key=partition_key(topic_id("many"), index), partition=record))
+    topic = TopicRecord(name="many", topic_id=topic_id("many"), partition_count=3)
+    fifth = node_record(5, rack="west")
+    fifth.node.configs["replica.selector.class"] = RACK_AWARE
+    cluster.gateway.metadata.apply(fifth, *more, MetadataRecord(key=topic_key("many"), topic=topic))
+    cluster.streams[5] = FakeStream(fetch_all)
+    cluster.gateway.node(5, fetches=cluster.streams[5])
+    for node in (FOLLOWER, STRANGER):
+        cluster.streams[node].answer = failing(ErrorCode.offset_out_of_range)
+    answer = await cluster.gateway.ask(FETCH, 11, fetch_body({"many": [0, 1, 2]}))
+    assert fetched(answer) == [(index, 0, 9, b"r") for index in range(3)]
+    assert cluster.gateway.parts.unread_answers.used_bytes == 0
 
 
 async def test_what_the_leader_refuses_too_is_told() -> None:
