@@ -210,6 +210,8 @@ HELD_BACK_SECONDS_MAX: Final = 1.0
 """How soon what a replication quota has held back is looked at again."""
 
 THROTTLED_AT_ONCE: Final = 10
-"""How many throttled replicas a follower asks for before it looks again at what came: each may bring
-replica.fetch.max.bytes. Ten are what one fetch of Kafka's brings by default (replica.fetch.response.max.bytes).
+THROTTLED_BYTES: Final = 1024 * 1024
+"""For how many throttled replicas a follower asks before it looks again at what came: each may bring THROTTLED_BYTES,
+which is replica.fetch.max.bytes by default. Ten bring what one fetch of Kafka's may; more are asked for where the rate
+is above that.
 """

@@ -10,10 +10,14 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.kafka_values import BROKER_RESOURCE, LONG_MAX
+from barnabas.kernel.logs import get_logger
 from barnabas.metadata.broker_settings import broker_setting
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.validators import ConfigValue
+
+log = get_logger("storage.replication_quota")
 
 
 class _Sample:
@@ -86,11 +90,19 @@ class ReplicationQuotas:
 
     def follow(self, image: MetadataImage, node_id: int) -> None:
         """Take the rates that brokers have been given since they run: this one, or else all."""
-        self.leader.bound = _rate(image, node_id, "leader.replication.throttled.rate")
-        self.follower.bound = _rate(image, node_id, "follower.replication.throttled.rate")
+        for name, quota in (
+            ("leader.replication.throttled.rate", self.leader),
+            ("follower.replication.throttled.rate", self.follower),
+        ):
+            try:
+                quota.bound = _rate(image, node_id, name)
+            except KafkaError as error:
+                # The controller checks what it stores, so a newer one has stored this.
+                log.error("a rate cannot be used and stays as it was", setting=name, reason=error.message)
 
 
 def _rate(image: MetadataImage, node_id: int, name: str) -> float:
+    """Raises KafkaError for a text that is no rate."""
     for resource in (str(node_id), ""):
         text = image.configs.get((BROKER_RESOURCE, resource), {}).get(name)
         if text is not None:

@@ -190,6 +190,7 @@ class _Stream:
     def __init__(self, node: FollowedNode, quota: ReplicationQuota) -> None:
         self.is_over = False
         self._node = node
+        self._quota = quota
         self._held = HeldBack(quota, self._release)
         """Throttled replicas whose positions the leader is not to hear yet."""
 
@@ -228,11 +229,12 @@ class _Stream:
         asking = self._node.asking
         positions: list[ReplicaPosition] = []
         throttled = 0
+        throttled_max = max(limits.THROTTLED_AT_ONCE, self._quota.bound / limits.THROTTLED_BYTES)
         while asking and len(positions) < limits.POSITIONS_AT_ONCE:
             replica = next(iter(asking))
             del asking[replica]
             if replica.following.is_held_back_by_quota:
-                if throttled >= limits.THROTTLED_AT_ONCE or self._held.is_exceeded:
+                if throttled >= throttled_max or self._held.is_exceeded:
                     self._held.hold(replica)
                     continue
                 throttled += 1

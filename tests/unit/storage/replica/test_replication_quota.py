@@ -106,5 +106,7 @@ def test_a_brokers_own_rate_counts_before_that_of_all() -> None:
     assert (quotas.leader.bound, quotas.follower.bound) == (7, math.inf)
     quotas.follow(image_of(of={LEADER_RATE: "7"}, of_1={LEADER_RATE: "8", FOLLOWER_RATE: "0"}), 1)
     assert (quotas.leader.bound, quotas.follower.bound) == (8, 0)
+    quotas.follow(image_of(of_1={LEADER_RATE: "fast", FOLLOWER_RATE: "3"}), 1)
+    assert (quotas.leader.bound, quotas.follower.bound) == (8, 3), "what is no rate changes nothing"
     quotas.follow(image_of(of={LEADER_RATE: str(2**63 - 1)}), 1)
     assert (quotas.leader.bound, quotas.follower.bound) == (math.inf, math.inf)

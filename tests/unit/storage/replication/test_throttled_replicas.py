@@ -16,6 +16,7 @@ from storage_harness import StorageHarness, batch, run_node, topic_config
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import config_key
+from barnabas.storage import limits
 from barnabas.storage.metrics import StorageCollector
 
 SIZE = len(batch(b"v" * 10_000))
@@ -103,6 +104,22 @@ async def test_a_follower_that_lags_asks_no_more_than_its_quota_allows(follower:
     assert len(stream.heard) == 1, "its log ends elsewhere now, and the leader is not to hear of it yet"
     follower.apply(rates("follower", 1 << 30))
     await stream.until_heard(0, 4)
+
+
+@pytest.mark.parametrize("rate", [1 << 20, 2**63 - 1])
+async def test_a_follower_asks_for_a_few_of_many_at_a_time(
+    follower: Follower, rate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each brings is known later. Where nothing limits it, it asks for all."""
+    monkeypatch.setattr(limits, "THROTTLED_AT_ONCE", 2)
+    follower.apply(listed("follower"), rates("follower", rate))
+    await follower.create(partitions=5)
+    stream = await follower.network.stream()
+    async with asyncio.timeout(5):
+        while len(stream.heard) < 5:
+            await asyncio.sleep(0.01)
+    is_limited = rate < 2**63 - 1
+    assert max(len(frame) for frame in stream.frames) == (2 if is_limited else 5)
 
 
 async def test_a_follower_that_has_all_that_is_committed_is_not_held_back(follower: Follower) -> None:
