@@ -32,6 +32,7 @@ class _Append(NamedTuple):
     partition: int
     leader_epoch: int
     records: bytes
+    behind_refused: bool
 
 
 class _AppendRequest:
@@ -46,7 +47,7 @@ class _AppendRequest:
         self.timeout_ms = head.timeout_ms
         self.traceparent = head.traceparent
         self.partitions = [
-            _Append(each.topic_id, each.partition, each.leader_epoch, bytes(records))
+            _Append(each.topic_id, each.partition, each.leader_epoch, bytes(records), each.behind_refused)
             for each, records in zip(batches.partitions, batches.records, strict=True)
         ]
 

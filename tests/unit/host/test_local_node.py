@@ -156,6 +156,22 @@ async def test_a_node_whose_waiting_fetches_are_served_no_longer_ends(
         await node.fetches.send(FetchRequest())
 
 
+async def test_the_handler_is_given_all_that_a_gateway_says_of_a_batch() -> None:
+    """Else what comes over the network would be another request than what is handed over here."""
+    appends = LocalAppends()
+    handler: Any = FakeAppends()
+    appends.open(handler)
+    made = batches()
+    made.partitions[0].behind_refused = True
+    appends.send(made)
+    (request, _) = handler.taken[0]
+    (item,) = request.partitions
+    of_coordinators = {"coordinator_epoch", "expected_log_end"}
+    for name in PartitionAppend.DESCRIPTOR.fields_by_name.keys() - of_coordinators - {"records"}:
+        assert getattr(item, name) == getattr(made.partitions[0], name), name
+    appends.close()
+
+
 async def test_a_request_is_over_when_its_time_is() -> None:
     """The shared timer of deadlines is called by hand: no time passes."""
     appends = LocalAppends()
