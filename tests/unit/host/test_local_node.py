@@ -167,7 +167,7 @@ async def test_the_handler_is_given_all_that_a_gateway_says_of_a_batch() -> None
     (request, _) = handler.taken[0]
     (item,) = request.partitions
     of_coordinators = {"coordinator_epoch", "expected_log_end"}
-    for name in PartitionAppend.DESCRIPTOR.fields_by_name.keys() - of_coordinators - {"records"}:
+    for name in set(PartitionAppend.DESCRIPTOR.fields_by_name) - of_coordinators - {"records"}:
         assert getattr(item, name) == getattr(made.partitions[0], name), name
     appends.close()
 
