@@ -123,6 +123,23 @@ async def test_batches_are_handed_over_as_they_are_and_results_come_back() -> No
         servicer.appends.answer()  # a second answer changes nothing
 
 
+async def test_the_handler_hears_of_a_batch_all_that_it_does_of_one_from_elsewhere() -> None:
+    node, servicer = LocalNode(1), FakeServicer()
+    told = AppendBatches(AppendRequest(acks=1, timeout_ms=500))
+    for is_behind in (False, True):
+        item = PartitionAppend(topic_id=TOPIC, partition=3, leader_epoch=-1, behind_refused=is_behind)
+        told.add(item, b"batch")
+    async with serving(node, servicer):
+        result = node.appends.send(told)
+        request, _ = servicer.appends.taken[0]
+        assert [each.behind_refused for each in request.partitions] == [False, True]
+        of_a_coordinator = {"coordinator_epoch", "expected_log_end"}
+        for field in PartitionAppend.DESCRIPTOR.fields_by_name.keys() - of_a_coordinator:
+            assert hasattr(request.partitions[0], field), f"the handler may ask for {field}"
+    with pytest.raises(OutcomeUnknown):
+        await result
+
+
 async def test_what_waits_when_the_node_ends_has_an_unknown_outcome() -> None:
     node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer):
