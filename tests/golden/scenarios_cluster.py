@@ -6,7 +6,7 @@ from typing import Any
 
 from golden_session import SOFTWARE, UNKNOWN_TOPIC, Run, scenario
 
-API_VERSIONS, METADATA, DESCRIBE_LOG_DIRS, LIST_REASSIGNMENTS = 18, 3, 35, 46
+API_VERSIONS, METADATA, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, LIST_REASSIGNMENTS = 18, 3, 34, 35, 46
 DESCRIBE_SCRAM, DESCRIBE_QUORUM, UPDATE_FEATURES, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = (
     50,
     55,
@@ -158,6 +158,32 @@ def describe_log_dirs(run: Run) -> None:
     run.ask("unknown partition", {"topics": [{"topic": topic.name, "partitions": [9]}]})
     run.ask("unknown", {"topics": [{"topic": UNKNOWN_TOPIC.name, "partitions": [0]}]})
     run.ask("no topics", {"topics": []})
+
+
+@scenario(ALTER_LOG_DIRS)
+def alter_replica_log_dirs(run: Run) -> None:
+    topic, more = run.topic(partitions=2), run.topic("more")
+    (directory, *_) = run.quietly(DESCRIBE_LOG_DIRS, {"topics": []}).results
+    here = directory.log_dir
+
+    def alter(step: str, *dirs: tuple[str, str, list[int]]) -> None:
+        wanted = [
+            {"path": path, "topics": [{"name": name, "partitions": parts}]} for path, name, parts in dirs
+        ]
+        run.ask(step, {"dirs": wanted})
+
+    alter("where it is", (here, topic.name, [0, 1]))
+    alter("several topics", (here, topic.name, [1]), (here, more.name, [0]))
+    alter("no such directory", ("/nowhere", topic.name, [0]))
+    alter("another way to write it", (here + "/", topic.name, [0]))
+    alter("no path", ("", topic.name, [0]))
+    alter("no such partition", (here, topic.name, [0, 7]))
+    alter("no such topic", (here, run.name("nobody"), [0]))
+    alter("too long a name", (here, "x" * 240, [0]))
+    alter("too long, and no such directory", ("/nowhere", "x" * 240, [0]))
+    alter("twice", ("/nowhere", topic.name, [0]), (here, topic.name, [0]))
+    alter("no partitions", (here, topic.name, []))
+    alter("nothing")
 
 
 @scenario(DESCRIBE_QUORUM)

@@ -25,7 +25,7 @@ VERSIONS = [
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
-DELETE_GROUPS = 42
+ALTER_REPLICA_LOG_DIRS, DELETE_GROUPS = 34, 42
 GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 71, 72
 UNREGISTER_BROKER, BROKER_ID_NOT_REGISTERED = 64, 102
 
@@ -123,6 +123,7 @@ def administration_of(api_key: int, version: int, name: str) -> Mapping[str, Any
                 }
             ]
         },
+        34: {"dirs": [{"path": "", "topics": [{"name": name, "partitions": [0]}]}]},  # filled in by the test
         35: {"topics": [{"topic": name, "partitions": [0, 1]}]},
         42: {"groups_names": [f"group-{api_key}-{version}"]},
         43: {"timeout": 10_000, "topic_partitions": None},
@@ -189,6 +190,9 @@ def test_is_answered_without_an_error(
         asked = connection.ask(GET_TELEMETRY_SUBSCRIPTIONS, 0, {"client_instance_id": None})
         body = {**body, "client_instance_id": asked.client_instance_id.bytes}
         body |= {"subscription_id": asked.subscription_id}
+    if api_key == ALTER_REPLICA_LOG_DIRS:
+        (directory, *_) = connection.ask(35, 4, {"topics": None}).results
+        body = {"dirs": [{**each, "path": directory.log_dir} for each in body["dirs"]]}
     answer = ask_until_ready(connection, api_key, version, body)
     expected = BROKER_ID_NOT_REGISTERED if api_key == UNREGISTER_BROKER else 0
     assert all(code == expected for code in errors_of(answer)), answer
@@ -210,8 +214,9 @@ def assert_says_something(api_key: int, answer: Any) -> None:
     rows = {
         PRODUCE: "responses", FETCH: "responses", 2: "topics", 3: "topics", 8: "topics", 15: "groups",
         API_VERSIONS: "api_keys", CREATE_TOPICS: "topics", 20: "responses", 21: "topics", 23: "topics",
-        32: "results", 33: "responses", 35: "results", 37: "results", DELETE_GROUPS: "results", 44: "responses",
-        45: "responses", 47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics", 75: "topics",
+        32: "results", 33: "responses", 34: "results", 35: "results", 37: "results", DELETE_GROUPS: "results",
+        44: "responses", 45: "responses", 47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics",
+        75: "topics",
     }  # fmt: skip
     if api_key in rows:
         assert len(getattr(answer, rows[api_key])) >= 1, answer

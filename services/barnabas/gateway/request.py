@@ -101,6 +101,13 @@ class Request:
         position = self.client.position
         return next((node.node_id for node in image.nodes.values() if node.position == position), None)
 
+    def addressed_nodes(self, image: MetadataImage) -> list[int]:
+        """The ids of the nodes that the broker which the client believes to talk to stands for."""
+        if not self.client.listener.port_per_node:
+            return [node.node_id for node in image.live_nodes()]
+        node_id = self.addressed_node(image)
+        return [] if node_id is None else [node_id]
+
     def shown_leader(self, image: MetadataImage, leader: int) -> int:
         """The broker id that this client is to see as leader where the leader is node `leader` (-1 stays -1)."""
         if leader < 0 or self.client.listener.port_per_node:

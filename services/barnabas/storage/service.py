@@ -49,6 +49,7 @@ from barnabas.storage.handlers.fetch import FetchHandler
 from barnabas.storage.handlers.list_offsets import ListOffsetsHandler
 from barnabas.storage.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.storage.metrics import StorageCollector
+from barnabas.storage.moves.moves_metrics import MovesCollector
 from barnabas.storage.replica.caught_up import CaughtUp
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.replication.fetchers import ReplicaFetchers
@@ -293,6 +294,7 @@ class StorageNode:
             StreamCollector("server", self.replicas.counts.streams),
             CleanerCollector(self.cleaning, self._directories, environment.clock),
             DiskCollector(self.disk_usage, self._lanes),
+            MovesCollector(self.replicas.moves, self._lanes),
         ):
             environment.registry.register(collector)
         offered: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()

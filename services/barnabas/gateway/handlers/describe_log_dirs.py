@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35): the log directories of the broker that is asked, and the partitions in them (KIP-113).
 
 v2 is flexible, v3 adds an error code of the whole, v4 sizes of file systems (KIP-827), v5 cordoned directories
-(KIP-1066), of which there are none. Where one broker stands for all nodes, directories with the same path are shown as
-one, their sizes added up.
+(KIP-1066). Where one broker stands for all nodes, directories with the same path are shown as one, their sizes added
+up, which is cordoned if all of them are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ async def handle(request: Request) -> Answer:
     message = DescribeLogDirsRequest(
         all_partitions=request.body.topics is None, partitions=_partitions(image, request.body.topics or ())
     )
-    responses = await asyncio.gather(*(_ask(request, node_id, message) for node_id in _nodes(request, image)))
+    responses = await asyncio.gather(
+        *(_ask(request, node_id, message) for node_id in request.addressed_nodes(image))
+    )
     by_path: dict[str, list[LogDirDescription]] = {}
     for response in responses:
         for described in () if response is None else response.log_dirs:
@@ -40,13 +42,6 @@ async def handle(request: Request) -> Answer:
         "error_code": ErrorCode.none if answered else ErrorCode.broker_not_available,
         "results": [_answer(path, described) for path, described in by_path.items()],
     }
-
-
-def _nodes(request: Request, image: MetadataImage) -> list[int]:
-    if not request.client.listener.port_per_node:
-        return [node.node_id for node in image.live_nodes()]
-    node_id = request.addressed_node(image)
-    return [] if node_id is None else [node_id]
 
 
 def _partitions(image: MetadataImage, topics: Iterable[Any]) -> list[PartitionOfTopic]:
@@ -79,7 +74,7 @@ def _answer(path: str, described: list[LogDirDescription]) -> dict[str, Any]:
                 "partition_index": partition.partition,
                 "partition_size": partition.size_bytes,
                 "offset_lag": partition.offset_lag,
-                "is_future_key": False,
+                "is_future_key": partition.is_future,
             }
         )
     codes = [one.error_code for one in described if one.error_code]
@@ -90,13 +85,8 @@ def _answer(path: str, described: list[LogDirDescription]) -> dict[str, Any]:
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
         "total_bytes": sum(one.total_bytes for one in known) if known else -1,
         "usable_bytes": sum(one.usable_bytes for one in known) if known else -1,
-        "is_cordoned": False,
+        "is_cordoned": bool(known) and all(one.is_cordoned for one in known),
     }
 
 
-HANDLER = Handler(
-    api_key=35,
-    versions=(1, 5),
-    handle=handle,
-    lacks="Partitions are not moved between directories, so there are no future replicas and no cordoned directories.",
-)
+HANDLER = Handler(api_key=35, versions=(1, 5), handle=handle)

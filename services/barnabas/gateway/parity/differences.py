@@ -83,8 +83,8 @@ _UNSERVED: Final = (
     Difference(
         ("ApiVersions",),
         "api_keys/*",
-        "Only what is served is shown: the APIs of transactions, of share, streams and KIP-848 groups, of security, of "
-        "moves between directories and of the Raft quorum are not yet.",
+        "Only what is served is shown: the APIs of transactions, of share, streams and KIP-848 groups, of security "
+        "and of the Raft quorum are not yet.",
         kafka="present",
         ours="absent",
     ),

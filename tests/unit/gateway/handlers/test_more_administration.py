@@ -207,6 +207,22 @@ async def test_log_dirs_of_all_nodes_where_one_broker_stands_for_them() -> None:
     assert [shown.partition_index for shown in row.topics[0].partitions] == [0, 1]
 
 
+async def test_futures_and_cordons_are_shown() -> None:
+    gateway = Gateway()
+    link = gateway.node(1)
+    future = pb.LogDirPartition(topic="orders", partition=0, size_bytes=5, offset_lag=7, is_future=True)
+    described = [
+        pb.LogDirDescription(path="/a", partitions=[future]),
+        pb.LogDirDescription(path="/b", is_cordoned=True),
+    ]
+    link.answers["DescribeLogDirs"] = lambda _: pb.DescribeLogDirsResponse(log_dirs=described)
+    answer = await gateway.ask(DESCRIBE_LOG_DIRS, 5, {"topics": None})
+    assert [(row.log_dir, row.is_cordoned) for row in answer.results] == [("/a", False), ("/b", True)]
+    shown = answer.results[0].topics[0].partitions[0]
+    assert (shown.is_future_key, shown.offset_lag, shown.partition_size) == (True, 7, 5)
+    assert not hasattr((await gateway.ask(DESCRIBE_LOG_DIRS, 4, {"topics": None})).results[0], "is_cordoned")
+
+
 @pytest.mark.parametrize("version", range(3))
 async def test_alter_configs_answers_once_the_image_has_them(version: int) -> None:
     gateway = Gateway()
