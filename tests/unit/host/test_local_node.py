@@ -134,7 +134,7 @@ async def test_the_handler_hears_of_a_batch_all_that_it_does_of_one_from_elsewhe
         request, _ = servicer.appends.taken[0]
         assert [each.behind_refused for each in request.partitions] == [False, True]
         of_a_coordinator = {"coordinator_epoch", "expected_log_end"}
-        for field in PartitionAppend.DESCRIPTOR.fields_by_name.keys() - of_a_coordinator:
+        for field in set(PartitionAppend.DESCRIPTOR.fields_by_name) - of_a_coordinator:
             assert hasattr(request.partitions[0], field), f"the handler may ask for {field}"
     with pytest.raises(OutcomeUnknown):
         await result
