@@ -191,6 +191,10 @@ class LeaderState:
     def _maximal(self) -> frozenset[int]:
         return self._isr if self._pending is None else self._isr | self._pending
 
+    def waits_for(self, node: int) -> bool:
+        """Whether the high watermark waits for the follower."""
+        return node in self._maximal or node in self._caught_up
+
     # -- the high watermark --------------------------------------------------------------------------------------
 
     def replicated(self, log_end_offset: int) -> int:

@@ -268,7 +268,7 @@ class FollowerSession:
                 asked = next(iter(self._ready))
                 del self._ready[asked]
                 bytes_max = min(left, self._follower.partition_bytes_max)
-                if self._is_throttled(asked.replica) and self.node_id not in asked.replica.record.isr:
+                if self._is_throttled(asked.replica) and not self._is_waited_for(asked.replica):
                     if self._held.is_exceeded or self._throttled_reads:
                         self._held.hold(asked)
                         continue
@@ -281,6 +281,10 @@ class FollowerSession:
 
     def _is_throttled(self, replica: Replica) -> bool:
         return is_throttled(replica.settings.leader_throttled, replica.index)
+
+    def _is_waited_for(self, replica: Replica) -> bool:
+        """Whether it would hold up producers to hold the follower back: it is in sync, or about to be."""
+        return replica.leader is not None and replica.leader.waits_for(self.node_id)
 
     def _read(self, asked: _Asked, max_bytes: int) -> ReplicaFetched | None:
         """The records behind a position; None when there are none after all, or a thread has to read them."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from leader_and_followers import EPOCHS, Stream, change, create_topic, streams_of
 from prometheus_client import CollectorRegistry
-from scripted_leader import Follower, records
+from scripted_leader import Follower, records, until
 from storage_harness import StorageHarness, batch, run_node, topic_config
 
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
@@ -51,18 +51,29 @@ async def test_a_leader_holds_back_who_is_not_in_sync(node: StorageHarness) -> N
         Stream(streams_of(node), 2, EPOCHS[2]) as second,
         Stream(streams_of(node), 3, EPOCHS[3]) as third,
     ):
-        third.at(topic_id, 0)
-        assert len((await third.hear_one()).records) == SIZE, "a second's worth at a time"
-        third.at(topic_id, 1, 0)
-        assert len((await third.hear_one()).records) == SIZE, "that was no more than the rate"
-        third.at(topic_id, 2, 0)
-        assert await third.hears_nothing(), "that was"
         second.at(topic_id, 0)
         assert len((await second.hear_one()).records) == 3 * SIZE, "who is in sync is not held back"
+        second.at(topic_id, 3, 0)
+        await until(lambda: node.replica(topic_id).high_watermark == 3)
+        third.at(topic_id, 0)
+        assert await third.hears_nothing(), "but counts"
         quota = node.replicas.quotas.leader
-        assert quota.rate(asyncio.get_running_loop().time() * 1000) == pytest.approx(5 * SIZE), "but counts"
-        node.apply(rates("leader", 100 * SIZE))
-        assert len((await third.hear_one()).records) == SIZE, "the quota is looked at every second"
+        assert quota.rate(asyncio.get_running_loop().time() * 1000) == pytest.approx(3 * SIZE)
+        node.apply(rates("leader", 4 * SIZE))
+        assert len((await third.hear_one()).records) == 3 * SIZE, "the quota is looked at every second"
+
+
+async def test_a_leader_sends_a_second_s_worth_at_a_time(node: StorageHarness) -> None:
+    topic_id = await create_topic(node)
+    change(node, topic_id, isr=(1,))
+    node.apply(listed("leader"), rates("leader", SIZE))
+    fill(node, topic_id)
+    async with Stream(streams_of(node), 3, EPOCHS[3]) as third:
+        for offset in (0, 1):
+            third.at(topic_id, offset, 0 if offset else -1)
+            assert len((await third.hear_one()).records) == SIZE
+        third.at(topic_id, 2, 0)
+        assert await third.hears_nothing(), "the first was no more than the rate, the second was"
 
 
 @pytest.mark.parametrize("replicas", ["", "0:2", "1:1"])
@@ -91,6 +102,23 @@ async def test_who_comes_in_sync_is_not_held_back_any_longer(node: StorageHarnes
         assert await third.hears_nothing(0.1)
         change(node, topic_id, isr=(1, 3))
         assert len((await third.hear_one()).records) == 3 * SIZE
+
+
+async def test_who_has_just_caught_up_is_not_held_back(node: StorageHarness) -> None:
+    """The high watermark waits for it already, and so would every producer."""
+    topic_id = await create_topic(node)
+    change(node, topic_id, isr=(1,))
+    node.apply(listed("leader"), rates("leader", 1))
+    fill(node, topic_id, 1)
+    async with Stream(streams_of(node), 3, EPOCHS[3]) as third:
+        third.at(topic_id, 0)
+        assert (await third.hear_one()).records
+        third.at(topic_id, 1, 0)
+        await asyncio.sleep(0.05)
+        fill(node, topic_id, 1)
+        async with asyncio.timeout(0.5):
+            while not any(each.records for each in await third.hear()):
+                pass
 
 
 async def test_a_follower_that_lags_asks_no_more_than_its_quota_allows(follower: Follower) -> None:
