@@ -14,6 +14,11 @@ from command_line import CommandLine, executable
 from confluent_kafka.admin import AdminClient, NewTopic
 from test_kill_and_restart import PARTITIONS, WAIT_SECONDS, SteadyProducer, assert_exactly_once, read_all
 
+from barnabas.cli.balance.cluster_state import Move
+from barnabas.cli.kafka.administration import Administration
+from barnabas.cli.kafka.connection import Connection
+from barnabas.cli.kafka.reassigning import begin_moves
+
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 NODES: Final = 4
@@ -141,3 +146,31 @@ def test_where_one_broker_stands_for_all(make_cluster: Callable[..., Any]) -> No
     run("rebalance", "--yes")
     assert {row["replicas"] for row in node_rows(run).values()} == {4}
     assert checks(run, 0) == []
+
+
+def test_what_is_on_its_way_to_a_dead_node_is_not_waited_for_without_end(
+    make_cluster: Callable[..., Any],
+) -> None:
+    """Somebody has begun to move partitions to a node that died: that is said, and once given up, all goes on."""
+    cluster = make_cluster(nodes=NODES)
+    run = CommandLine(f"127.0.0.1:{cluster.port}")
+    topic = make_topic(cluster, "steady", PARTITIONS, assignment=[[1, 2, 3]] * PARTITIONS)
+    with SteadyProducer(cluster.bootstrap, topic, **SETTINGS) as producer:
+        producer.wait_for_more(300)
+        cluster.stop_service("broker-4", kill=True)
+        until(lambda: node_rows(run)[4]["state"], "fenced")
+        with Administration(Connection(run.bootstrap)) as administration:
+            moves = [Move(topic, at, (1, 2, 3), (4, 2, 3)) for at in range(PARTITIONS)]
+            assert begin_moves(administration, moves) == {}
+        refused = run.refused("nodes", "drain", "1", "--give-up-after", "2")
+        assert "node 4 is away, and 3 of 3 under way wait for that" in refused
+        assert "run it again" in refused
+        assert {"node-fenced", "reassigning"} <= set(checks(run, 1))
+        assert "gave up 3 reassignments" in run("rebalance", "--cancel", "--yes").stderr
+        assert [sorted(replicas) for replicas in replicas_of(run, topic)] == [[1, 2, 3]] * PARTITIONS
+        cluster.start_service("broker-4")
+        until(lambda: node_rows(run)[4]["state"], "alive")
+        run("nodes", "drain", "1")
+        assert all(1 not in replicas for replicas in replicas_of(run, topic))
+        producer.wait_for_more(300)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))

@@ -88,6 +88,13 @@ def _nodes_away(examined: Examined) -> Iterator[Finding]:
                 f"start it, or see its log; if it is gone for good: {gone}",
                 (str(node.node_id),),
             )
+        elif node.directories is None and not examined.state.is_shown_as_one:
+            yield Finding(
+                "node-silent",
+                f"node {node.node_id} counts as alive, and did not answer at {node.host}:{node.port}",
+                "run `barnabas doctor` again in a minute; if it stays so, see the node's log, or its gateway's",
+                (str(node.node_id),),
+            )
 
 
 def _directories(examined: Examined) -> Iterator[Finding]:

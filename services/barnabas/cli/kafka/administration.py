@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
-from barnabas.cli.kafka.connection import Connection, addresses_of
-from barnabas.cli.kafka.plain_connection import PlainConnection, Unanswered, open_bootstrap, request_schema
+from barnabas.cli.kafka.connection import Connection, addresses_of, check_reachable
+from barnabas.cli.kafka.plain_connection import PlainConnection, Unanswered, request_schema
 from barnabas.cli.refusal import Refused
 
 AWAY_SECONDS_MAX: Final = 60.0
 """How long no broker at all may answer before a command gives up: brokers restart one after another."""
+
+SILENT_SECONDS: Final = 30.0
+"""How long a broker that gave no answer is not asked for what only it knows: each time would be a wait."""
 
 PAUSE_SECONDS: Final = 0.5
 
@@ -21,10 +24,10 @@ Address = tuple[str, int]
 
 
 class Administration:
-    """Owns the connections to a cluster's brokers while a command runs. A context manager.
+    """Owns the connections to a cluster's brokers, and who gave no answer when. A context manager.
 
-    Requests go to any broker; when that goes away, to the next one. A request may so be done twice: only those are sent
-    here that can be.
+    Requests go to any broker; when that gives no answer, to the next one. A request may so be done twice: only
+    those are sent here that can be.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -33,9 +36,11 @@ class Administration:
         """Where other brokers are, as far as it is known: used when the addresses that the user gave do not answer."""
         self._open: dict[Address, PlainConnection] = {}
         self._any: PlainConnection | None = None
+        self._any_address: Address | None = None
+        self._silent_since: dict[Address, float] = {}
 
     def __enter__(self) -> Self:
-        self._any = open_bootstrap(self.connection)
+        check_reachable(self.connection.bootstrap)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,9 +56,7 @@ class Administration:
                 broker = self._broker()
                 return _ask(broker, api_key, version, make)
             except Unanswered as error:
-                if self._any is not None:
-                    self._any.__exit__()
-                    self._any = None
+                self._leave_broker()
                 if time.monotonic() >= give_up:
                     raise Refused(
                         f"no broker has answered for {AWAY_SECONDS_MAX:g} s ({error}): what was begun goes on without "
@@ -63,6 +66,9 @@ class Administration:
 
     def ask_broker(self, address: Address, api_key: int, version: int, make: Make) -> Any:
         """The answer of the broker at this address. Raises Unanswered where it gives none."""
+        silent_since = self._silent_since.get(address)
+        if silent_since is not None and time.monotonic() - silent_since < SILENT_SECONDS:
+            raise Unanswered(f"{address[0]}:{address[1]} gave no answer a moment ago")
         broker = self._open.pop(address, None)
         if broker is not None:
             try:
@@ -72,27 +78,40 @@ class Administration:
             else:
                 self._open[address] = broker
                 return answer
-        broker = PlainConnection(self.connection, *address)
         try:
-            answer = _ask(broker, api_key, version, make)
-        except Refused:
-            broker.__exit__()
+            broker = PlainConnection(self.connection, *address)
+            try:
+                answer = _ask(broker, api_key, version, make)
+            except Refused:
+                broker.__exit__()
+                raise
+        except Unanswered:
+            self._silent_since[address] = time.monotonic()
             raise
         self._open[address] = broker
         return answer
 
     def _broker(self) -> PlainConnection:
+        """Any broker: one that has never failed to answer, else the one that failed longest ago."""
         refused = Unanswered("no address")
-        for host, port in (*addresses_of(self.connection.bootstrap), *self.brokers):
+        known = dict.fromkeys((*addresses_of(self.connection.bootstrap), *self.brokers))
+        for address in sorted(known, key=lambda each: self._silent_since.get(each, 0.0)):
             if self._any is not None:
                 break
             try:
-                self._any = PlainConnection(self.connection, host, port)
+                self._any, self._any_address = PlainConnection(self.connection, *address), address
             except Unanswered as error:
+                self._silent_since[address] = time.monotonic()
                 refused = error
         if self._any is None:
             raise refused
         return self._any
+
+    def _leave_broker(self) -> None:
+        if self._any is not None and self._any_address is not None:
+            self._silent_since[self._any_address] = time.monotonic()
+            self._any.__exit__()
+        self._any = None
 
 
 def _ask(broker: PlainConnection, api_key: int, version: int, make: Make) -> Any:

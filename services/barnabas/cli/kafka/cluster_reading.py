@@ -19,7 +19,6 @@ from barnabas.cli.kafka.requests import (
     check,
     nested,
 )
-from barnabas.cli.refusal import Refused
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
 
@@ -134,19 +133,19 @@ def sizes_of(answers: Mapping[int, Any]) -> dict[Place, dict[int, int]]:
 
 def read_sizes(
     administration: Administration, node: Node, topics: Mapping[str, Sequence[int]]
-) -> dict[Place, int] | None:
-    """Bytes of some partitions on one node; None where it does not answer."""
+) -> dict[Place, int]:
+    """Bytes of some partitions on one node; none where it does not answer."""
     answer = _describe_log_dirs(administration, node, topics)
-    if answer is None:
-        return None
     return {place: sizes[node.node_id] for place, sizes in sizes_of({node.node_id: answer}).items()}
 
 
 def broker_configs(administration: Administration, node: Node, names: Sequence[str]) -> dict[str, str]:
-    """Which of these settings a broker has of its own, asked at the broker itself, as Kafka wants it."""
-    return own_configs(administration, BROKER_RESOURCE, [str(node.node_id)], names, node).get(
-        str(node.node_id), {}
-    )
+    """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say."""
+    name = str(node.node_id)
+    try:
+        return own_configs(administration, BROKER_RESOURCE, [name], names, node).get(name, {})
+    except Unanswered:
+        return {}
 
 
 def own_configs(
@@ -247,8 +246,5 @@ def _directories(answer: Any) -> Sequence[Directory] | None:
 def _cordoned(administration: Administration, node: Node) -> tuple[str, ...]:
     if not node.is_registered:
         return ()
-    try:
-        value = broker_configs(administration, node, [CORDONED]).get(CORDONED, "")
-    except Refused:
-        return ()  # it does not answer: whether it is cordoned is then the least of it
+    value = broker_configs(administration, node, [CORDONED]).get(CORDONED, "")
     return tuple(word.strip() for word in value.split(",") if word.strip())

@@ -26,9 +26,6 @@ LOOK_SECONDS: Final = 0.5
 STANDSTILL_SECONDS: Final = 10.0
 """How long nothing moves before that is said."""
 
-LOOKS_WITHOUT_THE_SILENT: Final = 20
-"""How many looks leave a node out that did not say how far it is: to wait for it each time would be to stand still."""
-
 _AGAIN_LATER: Final = frozenset(
     {
         ErrorCode.request_timed_out,
@@ -213,12 +210,11 @@ class Mover:
 
 
 class ClusterOfMoves:
-    """The `Movable` of a real cluster. Owns which nodes did not answer, for how many more looks."""
+    """The `Movable` of a real cluster."""
 
     def __init__(self, administration: Administration) -> None:
         self._administration = administration
         self._nodes, self._is_shown_as_one = read_nodes(administration)
-        self._silent: dict[int, int] = {}
 
     def moving(self) -> Mapping[Place, Moving]:
         return list_moving(self._administration)
@@ -243,21 +239,13 @@ class ClusterOfMoves:
         topics = by_topic(move.place for move in moves)
         copied = 0
         for node in self._nodes:
-            if node.node_id not in receivers or node.host is None or self._is_silent(node.node_id):
+            if node.node_id not in receivers or node.host is None:
                 continue
             sizes = read_sizes(self._administration, node, topics)
-            if sizes is None:
-                self._silent[node.node_id] = LOOKS_WITHOUT_THE_SILENT
-                continue
             copied += sum(
                 min(sizes.get(move.place, 0), move.size_bytes) for move in moves if node.node_id in move.added
             )
         return copied
-
-    def _is_silent(self, node_id: int) -> bool:
-        """Whether it is too early to ask a node again that did not answer."""
-        self._silent[node_id] = max(self._silent.get(node_id, 0) - 1, 0)
-        return self._silent[node_id] > 0
 
     def away(self) -> list[int]:
         nodes, _ = read_nodes(self._administration)

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from barnabas.cli.balance.cluster_state import ClusterState, Node, Partition
+from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Partition
 
 MEGABYTE = 1024 * 1024
+DISK = (Directory("/d", None, 10**15, 9 * 10**14),)
 
 
 def nodes(*racks: str) -> tuple[Node, ...]:
     """A node in each of these racks, with ids from 1 on."""
-    return tuple(Node(at, rack, "host", 9000 + at) for at, rack in enumerate(racks, start=1))
+    return tuple(
+        Node(at, rack, "host", 9000 + at, directories=DISK) for at, rack in enumerate(racks, start=1)
+    )
 
 
 def partition(topic: str, number: int, *replicas: int, size: int = 0) -> Partition:

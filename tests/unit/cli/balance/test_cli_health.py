@@ -18,8 +18,7 @@ def healthy() -> ClusterState:
     parts = [
         partition("t", at, *(1 + (at + step) % 3 for step in range(3)), size=MEGABYTE) for at in range(6)
     ]
-    disk = (Directory("/d", None, 1000, 900),)
-    return cluster(tuple(replace(node, directories=disk) for node in nodes("", "", "")), *parts)
+    return cluster(nodes("", "", ""), *parts)
 
 
 def with_partition(state: ClusterState, **changes: object) -> ClusterState:
@@ -128,6 +127,12 @@ def test_a_node_is_away() -> None:
     assert behind.what.startswith("6 partitions out of sync on node 1, which is away (t-0, t-1, t-2, ...)")
 
 
+def test_a_node_does_not_answer() -> None:
+    (silent,) = found(with_node(healthy(), directories=None))
+    assert (silent.check, silent.is_problem) == ("node-silent", True)
+    assert found(replace(with_node(healthy(), directories=None), is_shown_as_one=True)) == []
+
+
 def test_a_forgotten_node_still_has_replicas() -> None:
     state = with_node(healthy(), is_registered=False, is_fenced=True)
     assert "node-unknown" in [finding.check for finding in found(state)]
@@ -149,8 +154,7 @@ def test_throttles_are_left_only_when_nothing_moves() -> None:
 
 
 def test_who_has_joined_leads_nothing() -> None:
-    state = healthy()
-    state = replace(state, nodes=nodes("", "", "", ""))
+    state = replace(healthy(), nodes=nodes("", "", "", ""))
     idle, uneven = found(state)
     assert (idle.check, idle.subjects) == ("no-leaders", ("4",))
     assert uneven.check == "unbalanced"

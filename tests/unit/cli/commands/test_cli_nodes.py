@@ -19,7 +19,11 @@ from barnabas.cli.kafka.throttling import throttled_replicas
 from barnabas.cli.refusal import Refused
 
 DISK = (Directory("/d", None, 1000, 400), Directory("/e", "KAFKA_STORAGE_ERROR"))
-MEMBERS = (Node(1, "a", "h", 9092, directories=DISK), Node(2, "", "h", 9093), Node(3, is_fenced=True))
+MEMBERS = (
+    Node(1, "a", "h", 9092, directories=DISK),
+    Node(2, "", "h", 9093, directories=()),
+    Node(3, is_fenced=True),
+)
 PARTS = (
     Partition("t", 0, (1, 2), (1, 2), 1, sizes={1: 70, 2: 50}, size_bytes=70),
     Partition("t", 1, (2,), (2,), 2, sizes={2: 5}, size_bytes=5),
