@@ -124,6 +124,7 @@ def drain(
         check_drain(plan_drain(state, node, allow_fewer=fewer_replicas), state, node)
         if leaving.is_registered:
             _cordon(administration, leaving)
+            state = read_state(administration)  # with what it was given until now
         moved = 0
         while True:
             plan = plan_drain(state, node, allow_fewer=fewer_replicas)
