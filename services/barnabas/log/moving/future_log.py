@@ -143,6 +143,9 @@ class FutureLog:
         current, future = self._current, self._log
         self.copy(bytes_max)  # also where the ends are the same: it may have been cut, and grown again
         while future.log_end_offset != current.log_end_offset:
+            assert future.log_end_offset < current.log_end_offset, (
+                "it has nothing that the current one has not"
+            )
             self.copy(bytes_max)
         future.maybe_increment_log_start_offset(current.log_start_offset)
         future.take_over(current)

@@ -117,6 +117,9 @@ class LogMove:
         except (KafkaError, LogStoreError) as error:
             log.error("a move has failed", partition=name, log_dir=lane.path, reason=str(error))
             await self._drop()
+        except Exception:
+            log.exception("a move has failed", partition=name, log_dir=lane.path)
+            await self._leave()
 
     async def _change_places(
         self, future: FutureLog, current: PartitionLog, on_moved: Callable[[], None]
@@ -151,9 +154,10 @@ class LogMove:
             self.moved_from, lane = lane, self.lane
             on_moved()
             return True
-        except (KafkaError, LogStoreError) as error:
+        except Exception as error:
             is_clear = True
-            if isinstance(error, PlaceUnclear):
+            is_in_place = isinstance(error, KafkaError | LogStoreError | _CalledOff)
+            if not is_in_place or isinstance(error, PlaceUnclear):
                 replica.go_offline(error)  # before anything that is held goes on
             raise
         finally:

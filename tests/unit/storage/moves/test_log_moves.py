@@ -381,6 +381,28 @@ async def test_a_change_of_places_that_the_disk_does_not_confirm_takes_the_repli
     assert on_disk(paths) == {"a": [], "b": ["events-0"], "c": []}
 
 
+async def test_a_fault_while_the_places_change_takes_the_replica_offline_and_no_other(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await node.create_topic(partitions=2)
+    await fill(node, topic, 5)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(FutureLog, "promote", fail)
+    await alter(node, paths[2])
+    await until_idle(node)
+    assert node.replica(topic).is_offline
+    assert (await node.append(topic, batch(VALUE))).error_code == ErrorCode.kafka_storage_error
+    monkeypatch.undo()
+    monkeypatch.setattr(limits, "FORMER_LOG_SECONDS", 0)
+    await fill(node, topic, 1, index=1)
+    await alter(node, paths[2], 1)
+    await until_idle(node)
+    assert place(node, topic, 1) == "c"
+
+
 async def test_appends_wait_while_the_places_change_and_are_taken_by_the_new_log(
     node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
