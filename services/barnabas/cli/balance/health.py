@@ -38,7 +38,7 @@ class Throttle:
     """A replication throttle that is set: on a topic's replicas or on a broker's rate."""
 
     resource: str
-    """`topic NAME`, `broker N`, or `broker defaults`."""
+    """`topic NAME` or `broker N`."""
     name: str
     value: str
 

@@ -56,7 +56,6 @@ class Progress:
     bytes_done: int = 0
     running: int = 0
     waiting: int = 0
-    standstill_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -183,7 +182,7 @@ class Mover:
         if seen != self._seen:
             self._seen, self._seen_at, self._has_said = seen, now, False
         standstill = now - self._seen_at if running or self._waiting else 0.0
-        self._report(Progress(len(outcome.done), bytes_done, len(running), len(self._waiting), standstill))
+        self._report(Progress(len(outcome.done), bytes_done, len(running), len(self._waiting)))
         if standstill >= self._give_up_seconds:
             raise Refused(
                 f"nothing has moved for {standstill:.0f} s: {self._why()}. What was begun goes on without this command "
