@@ -17,13 +17,14 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class ProcessTree:
-    """A process and all its descendants, which are looked up anew at each call."""
+    """A process, others that were started beside it, and all their descendants, which are looked up anew each time."""
 
     root: int
+    beside: tuple[int, ...] = ()
 
     def pids(self) -> list[int]:
         """The root first. A process that ends meanwhile is left out."""
-        found, level = [], [self.root]
+        found, level = [], [self.root, *self.beside]
         while level:
             found += level
             level = [child for pid in level for child in _children(pid)]

@@ -19,6 +19,9 @@ from figures import FIGURES, Spread, paired_ratios, spread_of
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+BEGIN_OF_THREE, END_OF_THREE = "<!-- figures of three: begin -->", "<!-- figures of three: end -->"
+OF_THREE: Final = "three-brokers-"
+"""The names of workloads with three brokers begin so; the page has their figures at a place of their own."""
 OURS: Final = "barnabas"
 SEPARATE: Final = "separate"
 """Ours with gateway and storage node as processes of their own."""
@@ -225,12 +228,18 @@ def _markdown_lines(result: dict[str, Any]) -> Iterator[str]:
 
 
 def fill_in(page: str, result: dict[str, Any]) -> str:
-    """`page` with the figures of `result` between its marks; ValueError without them."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks the marks {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{markdown(result)}\n{END}{after}"
+    """`page` with the figures of `result` between their marks; ValueError without them."""
+    of_three = [entry for entry in result["entries"] if entry["workload"].startswith(OF_THREE)]
+    of_one = [entry for entry in result["entries"] if entry not in of_three]
+    for entries, begin, end in ((of_one, BEGIN, END), (of_three, BEGIN_OF_THREE, END_OF_THREE)):
+        if not entries:
+            continue
+        before, found_begin, rest = page.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not found_begin or not found_end:
+            raise ValueError(f"the page lacks the marks {begin} and {end}")
+        page = f"{before}{begin}\n{markdown({**result, 'entries': entries})}\n{end}{after}"
+    return page
 
 
 def main() -> None:
@@ -247,7 +256,8 @@ def main() -> None:
     if arguments.docs:
         page = DOCS / "performance.md"
         page.write_text(fill_in(page.read_text(), result))
-        draw(result, DOCS / "performance.png")
+        of_one = [entry for entry in result["entries"] if not entry["workload"].startswith(OF_THREE)]
+        draw({**result, "entries": of_one}, DOCS / "performance.png")
 
 
 if __name__ == "__main__":

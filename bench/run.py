@@ -23,9 +23,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import report
 from machine import describe_machine
+from replicated_workloads import REPLICATED_WORKLOADS, wait_for_brokers
 from systems import REPOSITORY, Starting, System, barnabas, kafka, kafka_version, separate
+from three_brokers import barnabas_of_three, kafka_of_three
 from workloads import WORKLOADS, Workload, throughput
 
+ALL: Final = (*WORKLOADS, *REPLICATED_WORKLOADS)
 RUNS, QUICK_RUNS = 3, 1
 SECONDS, QUICK_SECONDS = 4.0, 2.0
 WARM_UP_SECONDS: Final = 3.0
@@ -73,17 +76,17 @@ def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def _names() -> str:
-    return "workloads:\n" + "\n".join(f"  {workload.name}\n      {workload.about}" for workload in WORKLOADS)
+    return "workloads:\n" + "\n".join(f"  {workload.name}\n      {workload.about}" for workload in ALL)
 
 
 def chosen(arguments: argparse.Namespace) -> list[Workload]:
     """The workloads to run; SystemExit where a pattern fits none."""
     for pattern in arguments.only:
-        if not any(fnmatch.fnmatch(workload.name, pattern) for workload in WORKLOADS):
+        if not any(fnmatch.fnmatch(workload.name, pattern) for workload in ALL):
             raise SystemExit(f"--only {pattern} fits no workload; --help lists them")
     if arguments.only:
-        return [w for w in WORKLOADS if any(fnmatch.fnmatch(w.name, pattern) for pattern in arguments.only)]
-    return [workload for workload in WORKLOADS if workload.is_quick or not arguments.quick]
+        return [w for w in ALL if any(fnmatch.fnmatch(w.name, pattern) for pattern in arguments.only)]
+    return [workload for workload in ALL if workload.is_quick or not arguments.quick]
 
 
 def run_all(workloads: list[Workload], systems: dict[str, Starting], runs: int, seconds: float) -> list[Any]:
@@ -118,9 +121,14 @@ def run_all(workloads: list[Workload], systems: dict[str, Starting], runs: int, 
 def _warm_up(system: System) -> None:
     from clients.requests import first_acknowledged
 
-    first_acknowledged("127.0.0.1", system.port, "warm-up-first", 120)
-    throughput("librdkafka", 1, 100, system, "warm-up-100b", WARM_UP_SECONDS)
-    throughput("librdkafka", 16, 1024, system, "warm-up-1kb", WARM_UP_SECONDS)
+    replicas = 3 if system.ports else 1
+    if system.ports:
+        wait_for_brokers(system)
+    else:
+        first_acknowledged("127.0.0.1", system.port, "warm-up-first", 120)
+    seconds = WARM_UP_SECONDS / replicas
+    throughput("librdkafka", 1, 100, system, "warm-up-100b", seconds, replicas=replicas)
+    throughput("librdkafka", 16, 1024, system, "warm-up-1kb", seconds, replicas=replicas)
 
 
 def main() -> None:
@@ -130,16 +138,23 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     workloads = chosen(arguments)
     systems: dict[str, Starting] = {report.OURS: barnabas}
+    of_three: dict[str, Starting] = {report.OURS: barnabas_of_three}
     if not arguments.without_separate:
         systems[report.SEPARATE] = separate
     against = None
     if arguments.against == "kafka":
-        against, systems["kafka"] = f"Kafka {kafka_version()}", kafka
+        against = f"Kafka {kafka_version()}"
+        systems["kafka"], of_three["kafka"] = kafka, kafka_of_three
     elif arguments.against != "none":
-        against, systems["baseline"] = "baseline", partial(barnabas, Path(arguments.against))
+        against, checkout = "baseline", Path(arguments.against)
+        systems["baseline"] = partial(barnabas, checkout)
+        of_three["baseline"] = partial(barnabas_of_three, checkout)
     began = datetime.datetime.now(datetime.UTC)
     load_before = os.getloadavg()[0]
-    entries = run_all(workloads, systems, arguments.runs, arguments.seconds)
+    entries = []
+    for brokers, started in ((1, systems), (3, of_three)):
+        some = [workload for workload in workloads if workload.brokers == brokers]
+        entries += run_all(some, started, arguments.runs, arguments.seconds)
     result = {
         "began": began.isoformat(timespec="seconds"),
         "minutes": round((datetime.datetime.now(datetime.UTC) - began).total_seconds() / 60, 1),

@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ KAFKA_JVM: Final = (
 
 STOP_SECONDS_MAX: Final = 60.0
 
-_PROPERTIES: Final = """\
+PROPERTIES: Final = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
@@ -77,9 +77,16 @@ class System:
     tree: ProcessTree
     kill_and_start: Callable[[], None]
 
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Of a cluster of several brokers: their ports, by broker id."""
+    kill_broker: Callable[[int], None] | None = None
+    """Ends one of several brokers with SIGKILL."""
+    restore_broker: Callable[[int], None] | None = None
+    """Starts it again, where nobody else does."""
+
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values() or (self.port,))
 
 
 Starting = Callable[[], contextlib.AbstractContextManager[System]]
@@ -93,14 +100,14 @@ def barnabas(checkout: Path | None = None, *flags: str) -> Iterator[System]:
     With `checkout` the code is that of another work tree, run by this one's Python and libraries; `flags` are more of
     `barnabas up`.
     """
-    with _data_directory("barnabas") as directory:
-        port, http_port = _free_ports(2)
+    with data_directory("barnabas") as directory:
+        port, http_port = free_ports(2)
         command = [sys.executable, "-m", "barnabas", "up", "--port", str(port), "--http-port", str(http_port)]
         command += flags
         environment = dict(os.environ)
         if checkout is not None:
             environment["PYTHONPATH"] = str(checkout.resolve() / "services")
-        yield from _serving(
+        yield from serving(
             "barnabas", port, [*command, "--data-dir", f"{directory}/data"], directory, environment
         )
 
@@ -115,11 +122,11 @@ def kafka() -> Iterator[System]:
     """Apache Kafka, one process that is broker and KRaft controller. Formatting its disk is not part of the start."""
     if not any(JARS.glob("kafka_*.jar")):
         raise SystemExit(f"{JARS} has no Kafka: `make jars` fetches it, or use --against none")
-    with _data_directory("kafka") as directory:
-        port, controller_port = _free_ports(2)
+    with data_directory("kafka") as directory:
+        port, controller_port = free_ports(2)
         properties = directory / "server.properties"
         properties.write_text(
-            _PROPERTIES.format(port=port, controller_port=controller_port, directory=directory)
+            PROPERTIES.format(port=port, controller_port=controller_port, directory=directory)
         )
         java = ["java", "-cp", f"{JARS}/*"]
         cluster_id = subprocess.run(
@@ -128,7 +135,7 @@ def kafka() -> Iterator[System]:
         format_command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
         subprocess.run(format_command, check=True, capture_output=True)
         command = ["java", *KAFKA_HEAP, *KAFKA_JVM, *java[1:], "kafka.Kafka", str(properties)]
-        yield from _serving("kafka", port, command, directory, dict(os.environ))
+        yield from serving("kafka", port, command, directory, dict(os.environ))
 
 
 def kafka_version() -> str:
@@ -138,7 +145,7 @@ def kafka_version() -> str:
 
 
 @contextlib.contextmanager
-def _data_directory(name: str) -> Iterator[Path]:
+def data_directory(name: str) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=os.environ.get("BENCH_DATA_DIR")))
     try:
         yield directory
@@ -146,15 +153,15 @@ def _data_directory(name: str) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _serving(
+def serving(
     name: str, port: int, command: list[str], directory: Path, environment: dict[str, str]
 ) -> Iterator[System]:
-    process = _start(command, directory, environment)
+    process = start(command, directory, environment)
 
     def kill_and_start() -> None:
         nonlocal process
-        _kill(process)
-        process = _start(command, directory, environment)
+        kill_tree(process)
+        process = start(command, directory, environment)
         system.tree = ProcessTree(process.pid)
 
     system = System(name, port, ProcessTree(process.pid), kill_and_start)
@@ -170,10 +177,10 @@ def _serving(
         try:
             process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            _kill(process)
+            kill_tree(process)
 
 
-def _start(command: list[str], directory: Path, environment: dict[str, str]) -> subprocess.Popen[Any]:
+def start(command: list[str], directory: Path, environment: dict[str, str]) -> subprocess.Popen[Any]:
     with (directory / "output.log").open("a") as output:
         return subprocess.Popen(
             command,
@@ -185,7 +192,7 @@ def _start(command: list[str], directory: Path, environment: dict[str, str]) -> 
         )
 
 
-def _kill(process: subprocess.Popen[Any]) -> None:
+def kill_tree(process: subprocess.Popen[Any]) -> None:
     """SIGKILL the whole tree and return when none of it is left."""
     for pid in reversed(ProcessTree(process.pid).pids()):
         with contextlib.suppress(ProcessLookupError):
@@ -193,7 +200,7 @@ def _kill(process: subprocess.Popen[Any]) -> None:
     process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for sock in sockets:

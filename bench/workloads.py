@@ -49,6 +49,7 @@ GROUP_MEMBERS: Final = 1_000
 LATENCY_WARM_UP_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 3.0
 START_SECONDS_MAX: Final = 60.0
+CREATE_SECONDS_MAX: Final = 60.0
 
 NOMINAL_MB_S: Final = {100: 80, 1024: 250}
 """MB for each second of a run, by the size of a record: a fixed amount, so that both systems get the same."""
@@ -65,14 +66,15 @@ class Workload:
     needs_fresh: bool = False
     is_quick: bool = True
     """Whether the quick form has it."""
+    brokers: int = 1
 
 
-def create_topic(system: System, topic: str, partitions: int) -> None:
+def create_topic(system: System, topic: str, partitions: int, replicas: int = 1) -> None:
     """Make a topic and return once it has leaders."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 3})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replicas)])[topic].result(CREATE_SECONDS_MAX)
     while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < partitions:
         time.sleep(0.05)
 
@@ -105,12 +107,19 @@ def start_and_idle(system: System, topic: str, _seconds: float) -> Figures:
 
 
 def throughput(
-    client: str, partitions: int, record_bytes: int, system: System, topic: str, seconds: float
+    client: str,
+    partitions: int,
+    record_bytes: int,
+    system: System,
+    topic: str,
+    seconds: float,
+    *,
+    replicas: int = 1,
 ) -> Figures:
     """As much in as the producer can send, then as much out as the consumer can take."""
     records = int(NOMINAL_MB_S[record_bytes] * 1e6 * seconds / record_bytes)
     gigabytes = records * record_bytes / 1e9
-    create_topic(system, topic, partitions)
+    create_topic(system, topic, partitions, replicas)
     producing = _librdkafka_produce if client == "librdkafka" else _java_produce
     consuming = _librdkafka_consume if client == "librdkafka" else _java_consume
     with measured(system) as cost_in:
@@ -200,9 +209,9 @@ def small_requests(system: System, topic: str, seconds: float) -> Figures:
     }
 
 
-def latency(per_second: int, system: System, topic: str, seconds: float) -> Figures:
+def latency(per_second: int, system: System, topic: str, seconds: float, *, replicas: int = 1) -> Figures:
     """1 KiB records at a fixed rate; from the moment each was due to the consumer's poll that returned it."""
-    create_topic(system, topic, 1)
+    create_topic(system, topic, 1, replicas)
     total_seconds = seconds + LATENCY_WARM_UP_SECONDS
     records = per_second * round(total_seconds * 1000) // 1000
     common: dict[str, Any] = {"topic": topic}

@@ -39,7 +39,7 @@ def produce_request(topic: str, record_bytes: int = SMALL_RECORD_BYTES) -> bytes
     )
     buffer = io.BytesIO()
     entity_writer(ProduceRequest)(buffer, request)
-    return _frame(0, 9, b"\0" + buffer.getvalue())
+    return frame(0, 9, b"\0" + buffer.getvalue())
 
 
 def produce_error(answer: bytes) -> int:
@@ -49,7 +49,7 @@ def produce_error(answer: bytes) -> int:
     return int.from_bytes(answer[16 + name_bytes : 18 + name_bytes], "big", signed=True)
 
 
-def _frame(api_key: int, version: int, rest: bytes) -> bytes:
+def frame(api_key: int, version: int, rest: bytes) -> bytes:
     body = struct.pack(">hhih", api_key, version, 1, len(_CLIENT_ID)) + _CLIENT_ID + rest
     return struct.pack(">i", len(body)) + body
 
@@ -61,7 +61,7 @@ def first_acknowledged(host: str, port: int, topic: str, seconds_max: float) -> 
     """
     name = topic.encode()
     # Metadata v4 for one topic, which may be created.
-    metadata = _frame(3, 4, struct.pack(">ih", 1, len(name)) + name + b"\x01")
+    metadata = frame(3, 4, struct.pack(">ih", 1, len(name)) + name + b"\x01")
     produce = produce_request(topic)
     end = time.perf_counter() + seconds_max
     while time.perf_counter() < end:
@@ -69,16 +69,16 @@ def first_acknowledged(host: str, port: int, topic: str, seconds_max: float) -> 
             sock.settimeout(ANSWER_SECONDS_MAX)
             while time.perf_counter() < end:
                 sock.sendall(metadata)
-                _answer(sock)
+                read_answer(sock)
                 sock.sendall(produce)
-                if produce_error(_answer(sock)) == 0:
+                if produce_error(read_answer(sock)) == 0:
                     return
                 time.sleep(CONNECT_PAUSE_SECONDS)
         time.sleep(CONNECT_PAUSE_SECONDS)
     raise TimeoutError(f"nothing was acknowledged at {host}:{port} in {seconds_max:.0f} s")
 
 
-def _answer(sock: socket.socket) -> bytes:
+def read_answer(sock: socket.socket) -> bytes:
     received = b""
     while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
         data = sock.recv(65536)

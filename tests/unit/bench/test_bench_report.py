@@ -146,3 +146,17 @@ def test_workloads_have_names_of_their_own() -> None:
 
     assert len({workload.name for workload in WORKLOADS}) == len(WORKLOADS)
     assert "workloads" in sys.modules
+
+
+@pytest.mark.usefixtures("bench")
+def test_figures_of_three_brokers_have_a_place_of_their_own() -> None:
+    from report import BEGIN, BEGIN_OF_THREE, END, END_OF_THREE, OF_THREE, fill_in
+
+    entries = [{**entry, "workload": f"{OF_THREE}w"} for entry in RESULT["entries"]]
+    old = f"{BEGIN}\nold\n{END}\nbetween\n{BEGIN_OF_THREE}\nold of three\n{END_OF_THREE}\n"
+    page = fill_in(old, {**RESULT, "entries": entries})
+    assert page.startswith(f"{BEGIN}\nold\n{END}\nbetween\n")
+    assert "old of three" not in page
+    assert f"**{OF_THREE}w**" in page
+    with pytest.raises(ValueError, match="figures of three"):
+        fill_in(f"{BEGIN}\n{END}\n", {**RESULT, "entries": entries})
