@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.metadata.image import NO_LEADER
+from barnabas.metadata.leaders import LEADER_EPOCH_MAX
 from barnabas.storage.replica.replica import Replica
 
 
@@ -43,7 +44,8 @@ class CaughtUp:
         """Whether it is to get in sync with a leader, and is not yet.
 
         One without a leader waits for others who may wait for this node. One that is being moved here or away, or whose
-        disk failed, is missed by nobody who asks for min.insync.replicas.
+        disk failed, is missed by nobody who asks for min.insync.replicas. One whose log has a leader epoch that cannot
+        be right takes no records, however long it is waited for.
         """
         record, node_id = replica.record, self._node_id
         return (
@@ -55,4 +57,5 @@ class CaughtUp:
             and node_id not in record.removing_replicas
             and node_id not in record.offline_replicas
             and not replica.is_offline
+            and replica.newer_epoch <= LEADER_EPOCH_MAX
         )

@@ -9,6 +9,7 @@ from storage_harness import NODE_ID, StorageHarness, topic_records
 
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import NO_LEADER, topic_key
+from barnabas.metadata.leaders import LEADER_EPOCH_MAX
 from barnabas.storage.replica.caught_up import CaughtUp
 
 BROKER_EPOCH = 7
@@ -93,3 +94,12 @@ async def test_a_deleted_topic_is_not_waited_for(
     assert not caught_up.holds(BROKER_EPOCH)
     node.apply(node.deletion(topic), MetadataRecord(key=topic_key("events")))
     assert caught_up.holds(BROKER_EPOCH)
+
+
+@pytest.mark.parametrize(("epoch", "is_ready"), [(LEADER_EPOCH_MAX, False), (LEADER_EPOCH_MAX + 1, True)])
+async def test_a_log_that_takes_no_records_is_not_waited_for(
+    node: StorageHarness, topic: uuid.UUID, caught_up: CaughtUp, epoch: int, is_ready: bool
+) -> None:
+    show(node, topic)
+    node.replicas.by_partition[topic.bytes, 0].newer_epoch = epoch
+    assert caught_up.holds(BROKER_EPOCH) is is_ready
