@@ -115,7 +115,7 @@ class Run:
             host="127.0.0.1", port=cluster.port, topic_ids=cluster.topic_ids, ports=cluster.ports
         )
         self._connections = {0: self.connect()}
-        self._settled = 0
+        self.settlements = 0
 
     @property
     def port(self) -> int:
@@ -229,8 +229,8 @@ class Run:
 
     def settle(self) -> None:
         """Wait until every change of metadata so far is known to the broker: the log of changes is in order."""
-        self._settled += 1
-        self.topic(f"settled-{self._settled}")
+        self.settlements += 1
+        self.topic(f"settled-{self.settlements}")
 
     def wait(self, api: int, body: Mapping[str, Any], is_there: Callable[[Any], bool]) -> Any:
         """Ask quietly until the answer is as wanted; AssertionError when it never is."""

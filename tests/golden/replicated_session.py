@@ -73,9 +73,16 @@ def described(run: Run, topic: TopicRef, at: int = FIRST) -> Described:
 
 
 def show(run: Run, step: str, topic: TopicRef) -> None:
-    """Record leader, epoch, replicas, ISR, eligible and offline replicas of each partition."""
+    """Record leader, epoch, replicas, ISR, eligible and offline replicas of each partition, with all changes so far."""
+    settle(run)
     body = {"topics": [{"name": topic.name}], "response_partition_limit": 2000}
     run.ask(step, body, api=DESCRIBE_TOPIC_PARTITIONS)
+
+
+def settle(run: Run) -> None:
+    """Wait until the first broker knows every change of metadata so far: Kafka's controller answers before it does."""
+    run.settlements += 1
+    new_topic(run, f"settled-{run.settlements}", [FIRST])
 
 
 def living(run: Run) -> list[int]:

@@ -22,15 +22,18 @@ from replicated_one_away import GROUND
 from replicated_session import (
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
+    FIRST,
     assigned,
     fill,
     forget,
     new_topic,
     replicated,
+    settle,
     shared,
     show,
     start,
     stop,
+    wait_end,
     wait_for,
     wait_full,
 )
@@ -148,6 +151,7 @@ def epochs_after_it_all(run: Run) -> None:
 
 @replicated(FETCH, newest_only=True)
 def records_after_it_all(run: Run) -> None:
+    wait_end(run, shared(run, "spread"), 0, FIRST, 2)
     for what, index, leader in (("pair", 0, 3), ("careful", 0, 3), ("spread", 0, 1), ("moving", 0, 3)):
         run.ask(what, fetch_body(wanted(shared(run, what), {index: 0})), at=leader)
 
@@ -158,6 +162,7 @@ def the_third_is_forgotten(run: Run) -> None:
     run.ask("unknown", {"broker_id": 99})
     run.ask("away", {"broker_id": 3})
     run.ask("again", {"broker_id": 3})
+    settle(run)
     for what in GROUND:
         show(run, what, shared(run, what))
     run.ask("cluster", {"include_fenced_brokers": True}, api=DESCRIBE_CLUSTER)
