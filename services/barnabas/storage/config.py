@@ -103,6 +103,7 @@ class StorageConfig:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
         if self.broker_settings:
             self._check_broker_settings()
+            self._check_cordons()
 
     def _check_broker_settings(self) -> None:
         from barnabas.metadata.broker_rules import check_static_settings  # `barnabas up` can do without
@@ -115,6 +116,15 @@ class StorageConfig:
             if isinstance(error, KafkaError):
                 raise ConfigError(error.message) from error
             raise
+
+    def _check_cordons(self) -> None:
+        named = self.broker_settings.get("cordoned.log.dirs", "").split(",")
+        cordoned = [entry.strip() for entry in named if entry.strip()]
+        if "*" in cordoned and len(cordoned) > 1:
+            raise ConfigError("cordoned.log.dirs: * stands for all directories, and alone")
+        unknown = [entry for entry in cordoned if entry != "*" and entry not in self.log_dirs]
+        if unknown:
+            raise ConfigError(f"cordoned.log.dirs names {', '.join(unknown)}, which log.dirs does not have")
 
     @property
     def static_settings(self) -> dict[str, str]:

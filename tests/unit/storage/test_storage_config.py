@@ -85,3 +85,23 @@ def test_a_node_shows_the_defaults_of_the_services_beside_it() -> None:
     kafkas = BROKER_SETTINGS["max.connections"].default
     assert kafkas is not None
     assert load({"BARNABAS_MAX_CONNECTIONS": kafkas}).static_settings["max.connections"] == kafkas
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "problem"),
+    [("/a", ""), ("/a, /b", ""), ("*", ""), ("", ""), ("*,/a", "alone"), ("/a,/c", "names /c")],
+)
+def test_cordoned_directories_are_log_directories(cordoned: str, problem: str) -> None:
+    def config() -> StorageConfig:
+        return StorageConfig(
+            node_id=1,
+            log_dirs=("/a", "/b"),
+            controllers=("c:1",),
+            broker_settings={"cordoned.log.dirs": cordoned},
+        )
+
+    if problem:
+        with pytest.raises(ConfigError, match=problem):
+            config()
+    else:
+        config()
