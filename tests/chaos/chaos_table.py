@@ -45,7 +45,7 @@ def _sentence(outcomes: Sequence[Outcome]) -> str:
         f"{sum(len(each.seen) for each in outcomes)} faults in {len(outcomes)} clusters ({clusters}): "
         f"{total('acknowledged')} records acknowledged, {total('read')} read, {total('latest_offsets')} looks at high "
         f"watermarks and {total('committed_offsets')} at committed offsets; "
-        f"{sum(len(each.violations) for each in outcomes)} promises broken."
+        f"promises broken: {sum(len(each.violations) for each in outcomes)}."
     )
 
 
