@@ -38,7 +38,6 @@ CODECS: Final = ("lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
 """What kafka-python compresses with; without them, it skips tests."""
 
 TRANSACTIONS: Final = "transactions are not served yet"
-LOG_DIRECTORIES: Final = "replicas do not move between a node's log directories"
 SECURITY: Final = "security (TLS, SASL, ACLs) is not served yet"
 
 
@@ -54,7 +53,6 @@ class KafkaPython(Suite):
     reasons = (
         Reason("transaction", TRANSACTIONS),
         Reason("acls|[Ss][Ss][Ll]|sasl|scram", SECURITY),
-        Reason("alter_replica_log_dirs", LOG_DIRECTORIES),
         Reason(
             "create_partitions$", "names broker 0 for a replica; brokers here begin with 1", Outcome.FAILED
         ),
