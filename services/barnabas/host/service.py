@@ -8,6 +8,7 @@ gateways, coordinators and nodes reach the storage node over gRPC as they do any
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from barnabas.gateway import service as gateway
@@ -17,9 +18,14 @@ from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.storage import service as storage
 
 
-async def serve(config: BrokerConfig, context: ServiceContext) -> None:
-    """Run both until `context.stopping`, or until one of them gives up. Raises StartError."""
-    node = LocalNode(config.storage.node_id)
+async def serve(
+    config: BrokerConfig, context: ServiceContext, *, make_node: Callable[[int], LocalNode] = LocalNode
+) -> None:
+    """Run both until `context.stopping`, or until one of them gives up. Raises StartError.
+
+    A simulation makes the node, of this id, to look at what it has.
+    """
+    node = make_node(config.storage.node_id)
     # The node stops once the gateway has.
     node_context = context.part()
     serving_node = asyncio.create_task(

@@ -56,7 +56,8 @@ class Sockets:
         self._parts = parts
         self._listeners = listeners
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
+        """In the order in which they came."""
         self._all_lost = asyncio.Event()
         """Set whenever the last connection goes."""
         self._connection_ids = itertools.count(1)
@@ -149,7 +150,7 @@ class Sockets:
         return connection
 
     def _on_lost(self, connection: Connection, listener: Listener) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._parts.fetch_sessions.close_of_connection(connection.connection_id)
         if not self._connections:
             self._all_lost.set()
@@ -167,7 +168,7 @@ class Sockets:
         if len(self._connections) >= limit:
             self._parts.lines.warning("too many connections", limit=limit)
             asyncio.get_running_loop().call_soon(connection.close)
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._connection_metrics.on_opened(listener.name)
         host, port = peer[:2] if peer else ("", 0)
         local_host = local[0] if local else ""
