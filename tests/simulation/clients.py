@@ -1,46 +1,30 @@
-"""Clients of a simulated cluster, which go to storage nodes as a gateway does: by the metadata, over storage links."""
+"""Producers and consumers of a simulated cluster, which speak Kafka's protocol to gateways, as librdkafka does it."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from history import History, Place
-from machines import controller_addresses
-from world import Violation, World
+from kafka_client import RETRY_SECONDS, KafkaClient, Leader, init_producer_id
+from kafka_connection import FETCH, LIST_OFFSETS, PRODUCE, Disconnected, KafkaConnection
+from world import World
 
-from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode
-from barnabas.links.controller_link import ControllerLink
-from barnabas.links.errors import LinkError
-from barnabas.links.storage_link import StorageLink
-from barnabas.messages.controller_pb2 import AllocateProducerIdsRequest, WatchRequest
-from barnabas.messages.metadata_pb2 import PartitionRecord
-from barnabas.messages.storage_pb2 import (
-    AppendRequest,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    PartitionAppend,
-    PartitionAppendResult,
-    PartitionFetch,
-)
-from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.records.batch import crc_is_valid, iterate_headers
 from barnabas.records.record import decode_records, encode_batch
 
-T = TypeVar("T")
-
 PAUSE_SECONDS: Final = 0.15
-"""Between two rounds of a producer, on average."""
+"""Between what a producer sends at a time, on average."""
 
-ANSWER_SECONDS_MAX: Final = 0.7
-"""How much longer than its own time-out a request is waited for."""
+STARTS_AGAIN: Final = 0.1
+"""How often an idempotent producer is a new one when all that it sent is settled."""
+
+ANSWER_SECONDS_MAX: Final = 1.3
+"""How much longer than its own time-out a request is waited for: a gateway has said something by then, if it lives."""
 
 LATEST: Final = -1
 """The timestamp by which ListOffsets is asked for the high watermark."""
@@ -51,6 +35,7 @@ LOOK_UPS: Final = 0.1
 TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
+        ErrorCode.leader_not_available,
         ErrorCode.request_timed_out,
         ErrorCode.not_enough_replicas,
         ErrorCode.not_enough_replicas_after_append,
@@ -65,90 +50,73 @@ TRY_AGAIN: Final = frozenset(
 """After which clients of Kafka send a request again."""
 
 
-class ClusterView:
-    """The metadata as a client has them, and its links to the nodes."""
+class Versions(NamedTuple):
+    """What one client speaks."""
 
-    def __init__(self, environment: Environment, controllers: int) -> None:
-        self._network = environment.network
-        self._subscription = MetadataSubscription(
-            environment.network, controller_addresses(controllers), WatchRequest
-        )
-        self._links: dict[str, StorageLink] = {}
+    produce: int
+    fetch: int
 
     @property
-    def image(self) -> MetadataImage:
-        return self._subscription.image
-
-    @property
-    def controller(self) -> ControllerLink:
-        return self._subscription.controller
-
-    async def follow(self) -> None:
-        await self._subscription.run()
-
-    def leader(self, place: Place) -> tuple[PartitionRecord, StorageLink] | None:
-        """None while nobody leads."""
-        image = self.image
-        topic = image.topics.get(place.topic)
-        if topic is None or place.partition >= len(topic.partitions):
-            return None
-        record = topic.partitions[place.partition]
-        node = image.nodes.get(record.leader)
-        if node is None:
-            return None
-        link = self._links.get(node.address)
-        if link is None:
-            link = self._links[node.address] = self._network.connect_storage(node.address)
-        return record, link
-
-    async def ask_controller(self, ask: Callable[[ControllerLink], Awaitable[T]]) -> T:
-        """What the active controller answers, whenever that is."""
-        while True:
-            try:
-                return await ask(self.controller)
-            except LinkError:
-                await asyncio.sleep(0.1)
+    def has_ids(self) -> bool:
+        """Whether topics are named by their ids."""
+        return self.produce >= 13
 
 
-@dataclass(slots=True)
+VERSIONS: Final = (Versions(7, 11), Versions(12, 12), Versions(13, 17))
+"""Of a client that knows no tagged fields, one that names topics, and one that has their ids."""
+
+
+def topic_of(place: Place, leader: Leader, versions: Versions, name: str) -> dict[str, Any]:
+    """The topic's own fields in a request; `name` is the one that its name has there."""
+    return {"topic_id": leader.topic_id} if versions.has_ids else {name: place.topic}
+
+
+@dataclass(slots=True, eq=False)
 class Batch:
     """Records that are sent together until they are acknowledged."""
 
     values: list[bytes]
     records: bytes
     number: int
-    is_sent: bool = field(default=False)
+    answer: asyncio.Future[Any] | None = None
+    """Of the request that it is in, while that is under way."""
+    is_first: bool = False
+    """Whether all before it were acknowledged when it was sent."""
 
 
 class Producer:
-    """One producer to one partition: sends, and sends again whatever was not acknowledged, in order."""
+    """One producer to one partition: sends ahead, and sends again whatever was not acknowledged, in order.
+
+    What is under way is on one connection: to another one it goes when all that was sent before is settled.
+    """
 
     def __init__(
         self,
         world: World,
-        view: ClusterView,
+        client: KafkaClient,
         history: History,
         name: str,
         place: Place,
         *,
         acks: int,
         in_flight: int,
-        producer_id: int,
+        versions: Versions,
         chance: random.Random,
     ) -> None:
-        """An idempotent one has a `producer_id` of 0 or more."""
         self.name = name
         self.place = place
         self.acks = acks
         self._world = world
-        self._view = view
+        self._client = client
         self._history = history
         self._in_flight = in_flight
-        self._producer_id = producer_id
+        self._versions = versions
+        self._producer_id = -1
         self._chance = chance
         self._sequence = 0
         self._numbers = 0
         self._unsettled: deque[Batch] = deque()
+        self._through: KafkaConnection | None = None
         self.is_done = False
 
     def _new_batch(self) -> Batch:
@@ -167,60 +135,104 @@ class Producer:
         self._history.sent += len(values)
         return Batch(values, records, first)
 
-    async def run(self, until: float) -> None:
+    async def run(self, until: float, *, is_idempotent: bool) -> None:
         """Produce until then, and until all of it is acknowledged."""
+        next_at = self._world.now
         while self._world.now < until or self._unsettled:
-            while len(self._unsettled) < self._in_flight and self._world.now < until:
-                self._unsettled.append(self._new_batch())
-            if self._unsettled:
-                await self._send_all()
-            await asyncio.sleep(self._chance.expovariate(1 / PAUSE_SECONDS))
+            if is_idempotent and not self._unsettled and self._chance.random() < self._begins_anew():
+                self._producer_id, self._sequence = await init_producer_id(self._client), 0
+            if next_at <= self._world.now < until and len(self._unsettled) < self._in_flight:
+                for _ in range(self._chance.randint(1, self._in_flight - len(self._unsettled))):
+                    self._unsettled.append(self._new_batch())
+                next_at = self._world.now + self._chance.expovariate(1 / PAUSE_SECONDS)
+            if not await self._send():
+                await asyncio.sleep(RETRY_SECONDS)
+            has_room = len(self._unsettled) < self._in_flight and self._world.now < until
+            await self._settle(max(min(next_at, until) - self._world.now, 0.001) if has_room else None)
         self.is_done = True
 
-    async def _send_all(self) -> None:
-        found = self._view.leader(self.place)
-        if found is None:
-            return
-        record, link = found
-        timeout_ms = self._chance.choice((300, 1000, 1500))
-        sent = []
-        for batch in list(self._unsettled):
-            item = PartitionAppend(
-                topic_id=record.topic_id,
-                partition=self.place.partition,
-                leader_epoch=-1,
-                records=batch.records,
-            )
-            request = AppendRequest(partitions=[item], acks=self.acks, timeout_ms=timeout_ms)
-            seconds = timeout_ms / 1000 + ANSWER_SECONDS_MAX
-            sent.append((batch, link.appends.send(request, len(batch.records), seconds)))
-        is_first = True
-        for batch, future in sent:
-            try:
-                result = (await future).partitions[0]
-            except LinkError as error:
-                self._world.trace.say(self.name, f"{self.place} batch {batch.number}: {error!r}")
-                is_first = False
-                continue
-            is_first = self._settle(batch, result, is_first=is_first)
+    def _begins_anew(self) -> float:
+        """How likely it is that the producer is started again: to a partition, it is one that it does not know."""
+        return 1.0 if self._producer_id < 0 else STARTS_AGAIN
 
-    def _settle(self, batch: Batch, result: PartitionAppendResult, *, is_first: bool) -> bool:
-        """Whether everything before the next batch is acknowledged."""
+    @property
+    def _under_way(self) -> list[asyncio.Future[Any]]:
+        return [batch.answer for batch in self._unsettled if batch.answer is not None]
+
+    async def _send(self) -> bool:
+        """Send what is not under way; whether nothing is left to send."""
+        if all(batch.answer is not None for batch in self._unsettled):
+            return True
+        leader = self._client.leader(self.place)
+        if leader is None:
+            return False
+        try:
+            connection = await self._client.connection(leader.address)
+        except ConnectionError as error:
+            self._say(f"no connection to {leader.address}: {error}")
+            self._client.refresh()
+            return False
+        if connection is not self._through and self._under_way:
+            return True  # what is under way goes first
+        self._through = connection
+        timeout_ms = self._chance.choice((300, 1000, 1500))
+        for number, batch in enumerate(self._unsettled):
+            if batch.answer is None:
+                batch.is_first = not number
+                batch.answer = connection.send(
+                    PRODUCE,
+                    self._versions.produce,
+                    self._request(batch, leader, timeout_ms),
+                    timeout_ms / 1000 + ANSWER_SECONDS_MAX,
+                )
+        return True
+
+    def _request(self, batch: Batch, leader: Leader, timeout_ms: int) -> dict[str, Any]:
+        partition = {"index": self.place.partition, "records": batch.records}
+        topic = {**topic_of(self.place, leader, self._versions, "name"), "partition_data": [partition]}
+        return {"acks": self.acks, "timeout": timeout_ms, "topic_data": [topic]}
+
+    async def _settle(self, seconds_max: float | None) -> None:
+        """Wait for answers, if something is under way, and take them."""
+        under_way = self._under_way
+        if not under_way:
+            if not self._unsettled and seconds_max is not None:
+                await asyncio.sleep(seconds_max)
+            return
+        await asyncio.wait(under_way, timeout=seconds_max, return_when=asyncio.FIRST_COMPLETED)
+        has_failed = False
+        for batch in list(self._unsettled):
+            if batch.answer is not None and batch.answer.done():
+                answer, batch.answer = batch.answer, None
+                if not self._take(batch, answer):
+                    has_failed = True
+        if has_failed:
+            self._client.refresh()
+            await asyncio.sleep(self._chance.uniform(0.2, 1.0) * RETRY_SECONDS)
+
+    def _take(self, batch: Batch, answer: asyncio.Future[Any]) -> bool:
+        """Whether it is acknowledged."""
+        try:
+            result = answer.result().responses[0].partition_responses[0]
+        except Disconnected as error:
+            self._say(f"{self.place} batch {batch.number}: {error}")
+            return False
         code = ErrorCode(result.error_code)
-        self._world.trace.say(
-            self.name, f"{self.place} batch {batch.number}: {code.name} at {result.base_offset}"
-        )
+        self._say(f"{self.place} batch {batch.number}: {code.name} at {result.base_offset}")
         if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             self._unsettled.remove(batch)
             self._history.on_acknowledged(self.place, result.base_offset, batch.values, self.name, self.acks)
-            return is_first
-        if code is ErrorCode.out_of_order_sequence_number and not is_first:
-            return False  # one before it did not land
-        if code not in TRY_AGAIN:
+            return True
+        is_behind = code is ErrorCode.out_of_order_sequence_number and not batch.is_first
+        if code not in TRY_AGAIN and not is_behind:
+            message = getattr(result, "error_message", "")
             self._world.violate(
-                f"{self.name}: {self.place} batch {batch.number} is refused with {code.name} {result.error_message}"
+                f"{self.name}: {self.place} batch {batch.number} is refused with {code.name} {message}"
             )
         return False
+
+    def _say(self, what: str) -> None:
+        self._world.trace.say(self.name, what)
 
 
 class Consumer:
@@ -229,71 +241,91 @@ class Consumer:
     def __init__(
         self,
         world: World,
-        view: ClusterView,
+        client: KafkaClient,
         history: History,
         name: str,
         place: Place,
+        versions: Versions,
         chance: random.Random,
     ) -> None:
         self.name = name
         self.place = place
         self.position = 0
         self._world = world
-        self._view = view
+        self._client = client
         self._history = history
+        self._versions = versions
         self._chance = chance
 
     async def run(self) -> None:
         while True:
-            found = self._view.leader(self.place)
-            if found is None or not await self._read(*found):
+            if not await self._turn():
+                self._client.refresh()
                 await asyncio.sleep(self._chance.uniform(0.02, 0.1))
-            elif self._chance.random() < LOOK_UPS:
-                await self._look_up(*found)
 
-    async def _look_up(self, record: PartitionRecord, link: StorageLink) -> None:
-        known = self._history.high_watermarks.get(self.place, 0)
-        item = ListOffsetsPartition(
-            topic_id=record.topic_id,
-            partition=self.place.partition,
-            current_leader_epoch=record.leader_epoch,
-            timestamp_ms=LATEST,
-        )
+    async def _turn(self) -> bool:
+        """Read once; whether somebody led."""
+        leader = self._client.leader(self.place)
+        if leader is None:
+            return False
         try:
-            answer = await link.ListOffsets(ListOffsetsRequest(partitions=[item]), timeout=ANSWER_SECONDS_MAX)
-        except LinkError:
-            return
-        result = answer.results[0]
-        if result.error_code == 0:
+            connection = await self._client.connection(leader.address)
+            if not await self._read(leader, connection):
+                return False
+            if self._chance.random() < LOOK_UPS:
+                await self._look_up(leader, connection)
+        except (ConnectionError, Disconnected) as error:
+            self._world.trace.say(self.name, f"{self.place} at {self.position}: {error}")
+            return False
+        return True
+
+    async def _look_up(self, leader: Leader, connection: KafkaConnection) -> None:
+        known = self._history.high_watermarks.get(self.place, 0)
+        partition = {
+            "partition_index": self.place.partition,
+            "current_leader_epoch": leader.epoch,
+            "timestamp": LATEST,
+        }
+        topic = {"name": self.place.topic, "partitions": [partition]}
+        request = {"replica_id": -1, "topics": [topic]}
+        answer = await connection.send(LIST_OFFSETS, 8, request, ANSWER_SECONDS_MAX)
+        result = answer.topics[0].partitions[0]
+        if not result.error_code:
             self._history.on_latest_offset(self.place, known, result.offset, self.name)
         elif ErrorCode(result.error_code) not in TRY_AGAIN:
             self._world.violate(f"{self.name}: no latest offset of {self.place}: {result.error_code}")
 
-    async def _read(self, record: PartitionRecord, link: StorageLink) -> bool:
-        item = PartitionFetch(
-            topic_id=record.topic_id,
-            partition=self.place.partition,
-            fetch_offset=self.position,
-            max_bytes=20_000,
-            current_leader_epoch=record.leader_epoch,
-            last_fetched_epoch=-1,
-        )
+    async def _read(self, leader: Leader, connection: KafkaConnection) -> bool:
+        partition = {
+            "partition": self.place.partition,
+            "current_leader_epoch": leader.epoch,
+            "fetch_offset": self.position,
+            "partition_max_bytes": 20_000,
+        }
+        topic = {**topic_of(self.place, leader, self._versions, "topic"), "partitions": [partition]}
         wait_ms = self._chance.choice((0, 50, 500))
-        request = FetchRequest(partitions=[item], max_wait_ms=wait_ms, min_bytes=1, max_bytes=50_000)
-        try:
-            fetched = await link.fetches.send(request, 0, wait_ms / 1000 + ANSWER_SECONDS_MAX)
-        except LinkError:
-            return False
-        fields, records = fetched.partitions[0]
-        code = ErrorCode(fields.error_code)
+        request = {
+            "replica_id": -1,
+            "max_wait": wait_ms,
+            "min_bytes": 1,
+            "max_bytes": 50_000,
+            "session_epoch": -1,
+            "topics": [topic],
+        }
+        seconds = wait_ms / 1000 + ANSWER_SECONDS_MAX
+        answer = await connection.send(FETCH, self._versions.fetch, request, seconds)
+        if answer.error_code:
+            self._world.violate(f"{self.name}: {self.place} cannot be read: {answer.error_code.name}")
+        result = answer.responses[0].partitions[0]
+        code = ErrorCode(result.error_code)
         if code is not ErrorCode.none:
             if code not in TRY_AGAIN:
                 self._world.violate(
                     f"{self.name}: {self.place} cannot be read at {self.position}: {code.name}"
                 )
             return False
-        self._history.on_high_watermark(self.place, record.leader_epoch, fields.high_watermark, self.name)
-        self._take(bytes(records), fields.high_watermark)
+        self._history.on_high_watermark(self.place, leader.epoch, result.high_watermark, self.name)
+        self._take(result.records or b"", result.high_watermark)
         return True
 
     def _take(self, data: bytes, high_watermark: int) -> None:
@@ -317,13 +349,3 @@ class Consumer:
                 assert found.value is not None
                 self._history.on_read(self.place, found.offset, found.value, self.name)
                 self.position = found.offset + 1
-
-
-async def allocate_producer_ids(view: ClusterView, count: int) -> Sequence[int]:
-    """As gateways do for InitProducerId."""
-    answer = await view.ask_controller(
-        lambda controller: controller.AllocateProducerIds(AllocateProducerIdsRequest(), timeout=2.0)
-    )
-    if answer.count < count:
-        raise Violation(f"a block of {answer.count} producer ids")
-    return range(answer.first_producer_id, answer.first_producer_id + count)

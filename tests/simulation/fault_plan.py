@@ -66,6 +66,16 @@ WIPE: Final = "wipe"
 WIPE_LAST: Final = "wipe last"
 """All nodes stop in order, and the last one's disk is replaced; then all are started."""
 
+GATEWAY_LINK_FAULTS: Final = ("cut", "break", "slow link")
+GATEWAY_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "cut", "break", "slow link")
+
+DEPOSED: Final = "deposed"
+"""A coordinator does not hear the controllers, nor they it; nodes and gateways do."""
+COORDINATOR_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "break", "slow link", DEPOSED, DEPOSED)
+
+CLIENTS: Final = "clients"
+"""The machine that they are at. Nodes do not meet them where gateways are machines of their own, but these."""
+
 CONTROLLER_FAULTS: Final = ("kill", "pause", "cut", "store")
 
 HAVE_A_PEER: Final = frozenset({"cut", "break", "slow link"})
@@ -97,6 +107,11 @@ class Plan:
 
     nodes: int
     controllers: int
+    gateways: int
+    """With none, each node shares its process with one."""
+    coordinators: int
+    members: int
+    """Of the one group."""
     replication_factor: int
     min_insync_replicas: int
     partitions: int
@@ -132,10 +147,22 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
             # Nobody else starts or ends in between.
             faults = [each for each in faults if each.at + each.seconds < about_disks[0].at]
         faults += about_disks
+        faults += _late_proposal(random.Random(f"{seed}/plan/proposals"), nodes, controllers)
+    else:
+        faults += _about_restarts(random.Random(f"{seed}/plan/restarts"), nodes, loses_power=is_flushed)
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
+    about_gateways = random.Random(f"{seed}/plan/gateways")
+    gateways = about_gateways.choice((0, 0, 0, 1, 2, 2))
+    faults += _about_gateways(about_gateways, nodes, controllers, gateways)
+    about_groups = random.Random(f"{seed}/plan/groups")
+    coordinators = about_groups.choice((1, 2, 2))
+    faults += _about_coordinators(about_groups, nodes, controllers, coordinators)
     return Plan(
         nodes=nodes,
         controllers=controllers,
+        gateways=gateways,
+        coordinators=coordinators,
+        members=about_groups.choice((1, 2, 3)),
         replication_factor=replication_factor,
         min_insync_replicas=2 if replication_factor > 1 else 1,
         partitions=chance.choice((1, 2, 4)),
@@ -241,6 +268,39 @@ def _while_it_refills(chance: random.Random, nodes: int) -> list[Fault]:
     ]
 
 
+def _late_proposal(chance: random.Random, nodes: int, controllers: int) -> list[Fault]:
+    """A leader says that a follower is in sync, and is heard when that one has lost all it had; then it goes."""
+    if chance.random() < 0.8:
+        return []
+    leader, follower = chance.sample([f"node-{number}" for number in range(1, nodes + 1)], 2)
+    at = chance.uniform(0.5, FAULTS_SECONDS - 4.0)
+    unheard = at + 0.1 + chance.uniform(0.0, 0.3)
+    seconds = chance.uniform(0.9, 1.8)  # nobody gives up a connection
+    return [
+        Fault(at, "kill", follower, 0.1),
+        *(
+            Fault(unheard, "cut", leader, seconds, f"controller-{number}")
+            for number in range(1, controllers + 1)
+        ),
+        Fault(unheard + chance.uniform(0.2, 0.7), WIPE, follower, 0.05),
+        Fault(unheard + seconds + chance.uniform(0.01, 0.3), "kill", leader, chance.uniform(0.3, 1.5)),
+    ]
+
+
+def _about_restarts(chance: random.Random, nodes: int, *, loses_power: bool) -> list[Fault]:
+    """A node goes with records that are written and not answered, or written in part."""
+    faults = []
+    for _ in range(chance.choice((0, 1, 2))):
+        at, target = chance.uniform(0.5, FAULTS_SECONDS - 1.0), f"node-{chance.randint(1, nodes)}"
+        slow = chance.uniform(0.05, 0.4)
+        kind = chance.choice(("kill", "power", "power", "stop", "stop") if loses_power else ("kill", "stop"))
+        if kind == "stop":  # in order, so that its answers have to be lost
+            faults.append(Fault(at, "cut", target, slow + 1.5, CLIENTS))
+        seconds = 3.0 if kind == "stop" else 0.1
+        faults += [Fault(at, "slow disk", target, slow), Fault(at + slow, kind, target, seconds)]
+    return faults
+
+
 def _about_clocks(chance: random.Random, nodes: int, controllers: int) -> list[Fault]:
     """A machine's clock jumps, and jumps back."""
     if chance.random() < 0.8:
@@ -251,6 +311,45 @@ def _about_clocks(chance: random.Random, nodes: int, controllers: int) -> list[F
     return [Fault(at, "clock", chance.choice(machines), chance.choice((0.1, 1.0, 4.0)))]
 
 
+def _about_gateways(chance: random.Random, nodes: int, controllers: int, gateways: int) -> list[Fault]:
+    """Each gateway by itself; with none, what happens between clients and the nodes' own."""
+    faults = []
+    targets = [f"gateway-{number + 1}" for number in range(gateways)]
+    machines = [f"node-{number + 1}" for number in range(nodes)]
+    others = [f"controller-{number + 1}" for number in range(controllers)]
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        at = chance.uniform(0.2, FAULTS_SECONDS - 0.5)
+        seconds = min(chance.choice((0.05, 0.3, 1.0, 3.0)) * chance.uniform(0.5, 1.5), FAULTS_SECONDS - at)
+        if targets:
+            target, kind = chance.choice(targets), chance.choice(GATEWAY_FAULTS)
+            peer = chance.choice([CLIENTS, CLIENTS, *machines, *others])
+        else:
+            target, kind, peer = chance.choice(machines), chance.choice(GATEWAY_LINK_FAULTS), CLIENTS
+        faults.append(
+            Fault(at, kind, target, seconds, peer if kind in HAVE_A_PEER else "", chance.random() < 0.7)
+        )
+    return faults
+
+
+def _about_coordinators(
+    chance: random.Random, nodes: int, controllers: int, coordinators: int
+) -> list[Fault]:
+    """One is gone, or is taken for gone and does not know."""
+    faults = []
+    peers = [f"node-{number + 1}" for number in range(nodes)]
+    others = [f"controller-{number + 1}" for number in range(controllers)]
+    for _ in range(chance.choice((0, 1, 1, 2, 3))):
+        at, kind = chance.uniform(0.2, FAULTS_SECONDS - 1.0), chance.choice(COORDINATOR_FAULTS)
+        seconds = chance.choice((0.05, 0.5, 2.0, 4.0)) * chance.uniform(0.5, 1.5)
+        target = f"coordinator-{chance.randint(1, coordinators)}"
+        if kind == DEPOSED:
+            faults += [Fault(at, "cut", target, seconds + 2.0, other, is_both_ways=True) for other in others]
+        else:
+            peer = chance.choice([*peers, *peers, *others]) if kind in HAVE_A_PEER else ""
+            faults.append(Fault(at, kind, target, seconds, peer, chance.random() < 0.7))
+    return faults
+
+
 def _pair(chance: random.Random, nodes: int, *, loses_power: bool, replicates: bool) -> list[Fault]:
     """Two at one node, where the first is about its clients if it is about a link."""
     target = f"node-{chance.randint(1, nodes)}"
@@ -258,11 +357,11 @@ def _pair(chance: random.Random, nodes: int, *, loses_power: bool, replicates: b
     first, second = chance.choice([each for each in kinds if loses_power or "power" not in each])
     at, before = chance.uniform(0.5, FAULTS_SECONDS - 1.5), chance.expovariate(1 / 0.1)
     seconds = chance.choice((0.05, 0.5, 2.0)) * chance.uniform(0.5, 1.5)
-    peer = "clients" if first in HAVE_A_PEER else ""
+    peer = CLIENTS if first in HAVE_A_PEER else ""
     began = max(0.1, at - before)
     return [
         Fault(began, first, target, at - began + chance.uniform(0.01, 0.5), peer),
-        Fault(at, second, target, seconds, "clients" if second in HAVE_A_PEER else ""),
+        Fault(at, second, target, seconds, CLIENTS if second in HAVE_A_PEER else ""),
     ]
 
 
@@ -281,5 +380,5 @@ def _fault(chance: random.Random, nodes: int, controllers: int, *, loses_power: 
         if loses_power:
             kinds = (*kinds, "power", "power", "failing syncs")
         target, kind = chance.choice(machines), chance.choice(kinds)
-        peer = chance.choice([each for each in machines + others if each != target] + ["clients"])
+        peer = chance.choice([each for each in machines + others if each != target] + [CLIENTS])
     return Fault(at, kind, target, seconds, peer if kind in HAVE_A_PEER else "", chance.random() < 0.5)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from copies import Copies
-from fault_plan import UNHEARD, Fault
-from machines import STORE, ControllerMachine, Machine, NodeMachine
+from fault_plan import CLIENTS, UNHEARD, Fault
+from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
 from world import World
 
 ENDS_A_PROCESS: Final = frozenset({"kill", "stop", "power", "failing syncs", "failing disk"})
@@ -114,7 +114,7 @@ class Faults:
         machine.resume()
 
     async def _cut(self, fault: Fault, machine: Machine) -> None:
-        await self._cut_off(fault, machine, [fault.peer])
+        await self._cut_off(fault, machine, self._peers(fault, machine))
 
     async def _isolate(self, fault: Fault, machine: Machine) -> None:
         await self._cut_off(fault, machine, self._others(machine, "node-"))
@@ -124,6 +124,11 @@ class Faults:
 
     async def _unheard(self, fault: Fault, machine: Machine) -> None:
         await self._cut_off(fault, machine, [fault.peer, *self._others(machine, "controller-")])
+
+    def _peers(self, fault: Fault, machine: Machine) -> list[str]:
+        gateways = [name for name, each in self._machines.items() if isinstance(each, GatewayMachine)]
+        is_of_clients = fault.peer == CLIENTS and not isinstance(machine, GatewayMachine)
+        return gateways if gateways and is_of_clients else [fault.peer]
 
     def _others(self, machine: Machine, *kinds: str) -> list[str]:
         return [name for name in self._machines if name.startswith(kinds) and name != machine.name]
@@ -157,10 +162,12 @@ class Faults:
             frozen.result().resume()
 
     async def _break(self, fault: Fault, machine: Machine) -> None:
-        self._world.network.break_some(machine.name, fault.peer)
+        for peer in self._peers(fault, machine):
+            self._world.network.break_some(machine.name, peer)
 
     async def _slow_link(self, fault: Fault, machine: Machine) -> None:
-        network, ways = self._world.network, ((machine.name, fault.peer), (fault.peer, machine.name))
+        network, peers = self._world.network, self._peers(fault, machine)
+        ways = [way for peer in peers for way in ((machine.name, peer), (peer, machine.name))]
         for way in ways:
             network.slow_down(*way, 200.0)
         await asyncio.sleep(fault.seconds)

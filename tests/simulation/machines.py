@@ -19,6 +19,13 @@ from world import BEGINNING_MS, World
 from barnabas.controller import service as controller_service
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.store.protocol import Operation, Put, StoreError
+from barnabas.coordinator import service as coordinator_service
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.gateway import service as gateway_service
+from barnabas.gateway.config import GatewayConfig
+from barnabas.host import service as host_service
+from barnabas.host.config import BrokerConfig
+from barnabas.host.local_node import LocalNode
 from barnabas.kernel.clock import Listener
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.files import Files
@@ -191,6 +198,9 @@ class Machine:
 
 CONTROLLER_PORT: Final = 9090
 NODE_PORT: Final = 9091
+KAFKA_PORT: Final = 9092
+"""Of the first node; those of the others follow it."""
+COORDINATOR_PORT: Final = 9089
 STORE: Final = "store"
 
 
@@ -216,6 +226,8 @@ class ControllerMachine(Machine):
             controller_id=3000 + self._number,
             http_address="",
             leader_imbalance_check_interval_seconds=self._rebalance_seconds,
+            offsets_topic_num_partitions=1,
+            offsets_topic_segment_bytes=16_384,
         )
         quorum = self.world.quorum
         assert quorum is not None, "the world has its quorum"
@@ -255,7 +267,17 @@ class NodeMachine(Machine):
         self._controllers = controllers
 
     async def serve(self, context: ServiceContext) -> None:
-        config = StorageConfig(
+        @contextlib.asynccontextmanager
+        async def offer(
+            _servicer: StorageServicer, replicas: Replicas, _hand_over: storage_service.HandOver
+        ) -> AsyncIterator[None]:
+            self.replicas = replicas
+            yield
+
+        await storage_service.serve(self._storage_config(), context, offer=offer)
+
+    def _storage_config(self) -> StorageConfig:
+        return StorageConfig(
             node_id=self.node_id,
             log_dirs=("/data/log",),
             listen_address=f"{self.name}:{NODE_PORT}",
@@ -267,18 +289,68 @@ class NodeMachine(Machine):
             broker_settings=self._settings,
         )
 
-        @contextlib.asynccontextmanager
-        async def offer(
-            _servicer: StorageServicer, replicas: Replicas, _hand_over: storage_service.HandOver
-        ) -> AsyncIterator[None]:
-            self.replicas = replicas
-            yield
-
-        await storage_service.serve(config, context, offer=offer)
-
     def _end(self, *, silently: bool) -> None:
         self.replicas = None
         super()._end(silently=silently)
+
+
+def gateway_config(name: str, controllers: int) -> GatewayConfig:
+    """Of a gateway at the machine `name`."""
+    return GatewayConfig(
+        gateway_id=name,
+        controllers=controller_addresses(controllers),
+        listeners=(f"PLAINTEXT://{name}:{KAFKA_PORT}",),
+        http_address="",
+    )
+
+
+class BrokerMachine(NodeMachine):
+    """A machine with a storage node and a gateway in one process."""
+
+    async def serve(self, context: ServiceContext) -> None:
+        machine = self
+
+        class Node(LocalNode):
+            @contextlib.asynccontextmanager
+            async def serve(
+                self, servicer: StorageServicer, replicas: Replicas, hand_over: storage_service.HandOver
+            ) -> AsyncIterator[None]:
+                machine.replicas = replicas
+                async with super().serve(servicer, replicas, hand_over):
+                    yield
+
+        config = BrokerConfig(gateway_config(self.name, self._controllers), self._storage_config())
+        await host_service.serve(config, context, make_node=Node)
+
+
+class GatewayMachine(Machine):
+    """A machine with a gateway."""
+
+    def __init__(self, world: World, number: int, controllers: int) -> None:
+        super().__init__(world, f"gateway-{number}")
+        self._controllers = controllers
+
+    async def serve(self, context: ServiceContext) -> None:
+        await gateway_service.serve(gateway_config(self.name, self._controllers), context)
+
+
+class CoordinatorMachine(Machine):
+    """A machine with a coordinator."""
+
+    def __init__(self, world: World, number: int, controllers: int) -> None:
+        super().__init__(world, f"coordinator-{number}")
+        self._controllers = controllers
+
+    async def serve(self, context: ServiceContext) -> None:
+        config = CoordinatorConfig(
+            coordinator_id=self.name,
+            listen_address=f"{self.name}:{COORDINATOR_PORT}",
+            controllers=controller_addresses(self._controllers),
+            http_address="",
+            group_initial_rebalance_delay_ms=100,
+            group_min_session_timeout_ms=500,
+        )
+        await coordinator_service.serve(config, context)
 
 
 class ClientMachine(Machine):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,12 @@ from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.controller.fanout import Receiver
 from barnabas.controller.store.protocol import Compare, KeyAbsent, Store
 from barnabas.controller.whole_decisions import PlannedDecision
+from barnabas.coordinator.runtime import topic_log
+from barnabas.gateway.clients.connection import Connection
+from barnabas.gateway.clients.sequence_gaps import SequenceGaps
+from barnabas.gateway.handlers import produce
+from barnabas.gateway.inside.producer_ids import ProducerIds
+from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.appender import LogAppender
 from barnabas.log.opening import loader
@@ -248,10 +255,36 @@ def _all_that_is_there(_: Any) -> Any:
     return instead
 
 
+def _leads_or_not(client_code: Any) -> Any:
+    def instead(code: int) -> ErrorCode:
+        return ErrorCode.none if code == ErrorCode.not_leader_or_follower else client_code(code)
+
+    return instead
+
+
+def _the_first_again(allocate: Any) -> Any:
+    async def instead(self: ProducerIds) -> int:
+        producer_id = int(await allocate(self))
+        self._next_id = producer_id
+        return producer_id
+
+    return instead
+
+
+def _whoever_is_done(send_answers: Any) -> Any:
+    """Answers leave as they come, though clients tell them apart by their order."""
+
+    def instead(self: Connection) -> None:
+        self._slots = deque(sorted(self._slots, key=lambda slot: not slot.is_done))
+        send_answers(self)
+
+    return instead
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
-    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 72),
-    "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 12),
+    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 0),
+    "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
     ),
@@ -272,12 +305,12 @@ PLANTED: Final[dict[str, Plant]] = {
     "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
     "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 0, 3),
     "reuse-a-leader-epoch": Plant(PartitionChange, "_record", _under_the_same_epoch, 0, 3),
-    "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 44, 3),
+    "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 28, 3),
     "elect-the-eligible-after-an-unclean-restart": Plant(
-        PartitionChange, "_find_eligible", _whatever_may_be_lost, 44, 3
+        PartitionChange, "_find_eligible", _whatever_may_be_lost, 7, 3
     ),
-    "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 0, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 20, 3),
+    "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 17, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 5, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
     "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 8, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
@@ -285,7 +318,7 @@ PLANTED: Final[dict[str, Plant]] = {
         in_sync,
         "_decided",
         _of_whichever_process,
-        231,
+        26,
         3,
         also=((LeaderState, "_may_join", lambda _: lambda _self, _node, _eligible: True),),
     ),
@@ -301,10 +334,17 @@ PLANTED: Final[dict[str, Plant]] = {
             (Appending, "begin_epoch", lambda _: lambda _self, _leader_epoch: None),
         ),
     ),
-    "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 16, 3),
+    "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 6, 3),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
+    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 16, 3),
+    "gateway-takes-a-refusal-for-an-answer": Plant(produce, "client_code", _leads_or_not, 0, 3),
+    "gateway-forgets-what-it-refused": Plant(
+        SequenceGaps, "is_behind", lambda _: lambda _self, _produce, _refused=(): False, 40, 3
+    ),
+    "gateway-hands-out-producer-ids-twice": Plant(ProducerIds, "allocate", _the_first_again, 0, 1),
+    "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 22, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 4, 3
     ),
 }
 

@@ -9,16 +9,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from checks import Watch, check_logs, check_terms, describe_replicas, image_of
-from clients import ClusterView, Consumer, Producer, allocate_producer_ids
+from clients import VERSIONS, Consumer, Producer
 from fault_plan import FAULTS_SECONDS, Fault, Plan, make_plan
 from faults import Faults
+from group_history import GroupHistory
+from groups import Member
 from history import History, Place
-from machines import ClientMachine, ControllerMachine, Machine, NodeMachine
+from kafka_client import KafkaClient, create_topic
+from machines import (
+    KAFKA_PORT,
+    BrokerMachine,
+    ClientMachine,
+    ControllerMachine,
+    CoordinatorMachine,
+    GatewayMachine,
+    Machine,
+    NodeMachine,
+)
 from trace_of_run import Trace
 from world import World
 
 from barnabas.kernel.environment import Environment
-from barnabas.messages.controller_pb2 import ConfigEntry, CreateTopicsRequest, NewTopic
 
 TOPIC: Final = "events"
 
@@ -56,22 +67,35 @@ class SimulatedCluster:
         self.world = world
         self.plan = plan
         self.history = History(world)
+        self.group_history = GroupHistory(world)
         self.controllers = [
             ControllerMachine(world, number + 1, plan.rebalance_seconds) for number in range(plan.controllers)
         ]
         settings = {"replica.lag.time.max.ms": str(plan.lag_ms_max)}
+        if plan.is_flushed:
+            settings["log.flush.interval.messages"] = "1"  # of __consumer_offsets, too
+        make_node = NodeMachine if plan.gateways else BrokerMachine
         self.nodes = [
-            NodeMachine(world, number + 1, plan.controllers, settings) for number in range(plan.nodes)
+            make_node(world, number + 1, plan.controllers, settings) for number in range(plan.nodes)
+        ]
+        self.gateways = [
+            GatewayMachine(world, number + 1, plan.controllers) for number in range(plan.gateways)
+        ]
+        self.coordinators = [
+            CoordinatorMachine(world, number + 1, plan.controllers) for number in range(plan.coordinators)
         ]
         self.clients = ClientMachine(world, "clients", self._be_clients)
-        self.machines: dict[str, Machine] = {
-            each.name: each for each in (*self.controllers, *self.nodes, self.clients)
-        }
+        self.machines: dict[str, Machine] = {each.name: each for each in (*self.services, self.clients)}
         self.places = [Place(TOPIC, number) for number in range(plan.partitions)]
-        self._view: ClusterView | None = None
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
+        self._members: list[Member] = []
+        self._is_calm = asyncio.Event()
         self._topics_are_there = asyncio.Event()
+
+    @property
+    def services(self) -> list[Machine]:
+        return [*self.controllers, *self.nodes, *self.gateways, *self.coordinators]
 
     async def tell(self) -> None:
         """The whole story."""
@@ -89,6 +113,10 @@ class SimulatedCluster:
         await Faults(world, self.machines).run(list(self.plan.faults), begins_at)
         await asyncio.sleep(max(0.0, begins_at + FAULTS_SECONDS - world.now))
         world.trace.say("fault", "nothing fails any more")
+        for each in self.coordinators:  # what they know is to be what their log says
+            each.kill()
+            each.start()
+        self._is_calm.set()
         await self._recover()
         watch.cancel()
         check_terms(world)
@@ -107,14 +135,13 @@ class SimulatedCluster:
 
     def _unmet(self) -> list[str]:
         """What is still missing before everything serves."""
-        unmet = [
-            f"{machine.name}: {condition}"
-            for machine in (*self.controllers, *self.nodes)
-            for condition in machine.unmet()
-        ]
+        unmet = [f"{machine.name}: {condition}" for machine in self.services for condition in machine.unmet()]
         if not self._topics_are_there.is_set():
             return [*unmet, "no topics"]
         unmet += [f"{each.name} waits for {each.place}" for each in self._producers if not each.is_done]
+        unmet += [
+            f"{each.name} does not know what is committed" for each in self._members if not each.is_done
+        ]
         if unmet:
             return unmet
         image = image_of(self.world)
@@ -139,40 +166,44 @@ class SimulatedCluster:
     # -- in the clients' process --------------------------------------------------------------------------------
 
     async def _be_clients(self, environment: Environment) -> None:
-        view = ClusterView(environment, self.plan.controllers)
+        del environment  # what they need of it is the world's
+        until = self.world.now + FAULTS_SECONDS + 0.5
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(view.follow(), name="metadata")
-            await self._create_topics(view)
-            producer_ids = await allocate_producer_ids(view, 10)
-            self._make_clients(view, environment, list(producer_ids))
-            until = self.world.now + FAULTS_SECONDS + 0.5
-            for producer in self._producers:
-                tasks.create_task(producer.run(until), name=producer.name)
-            for consumer in self._consumers:
-                tasks.create_task(consumer.run(), name=consumer.name)
+            await self._create_topics(self._client("admin", tasks))
+            self._make_producers(tasks, until)
+            self._make_consumers(tasks)
+            self._make_members(tasks, until)
             self._topics_are_there.set()
 
-    async def _create_topics(self, view: ClusterView) -> None:
+    def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:
+        bootstrap = [f"{each.name}:{KAFKA_PORT}" for each in self.gateways or self.nodes]
+        client = KafkaClient(self.world, name, [TOPIC], bootstrap)
+        tasks.create_task(client.follow(), name=f"metadata of {name}")
+        return client
+
+    async def _create_topics(self, client: KafkaClient) -> None:
         plan = self.plan
         settings = {"segment.ms": str(plan.segment_ms), "min.insync.replicas": str(plan.min_insync_replicas)}
         if plan.is_flushed:
             settings["flush.messages"] = "1"
-        topic = NewTopic(
-            name=TOPIC,
-            partition_count=plan.partitions,
-            replication_factor=plan.replication_factor,
-            configs=[ConfigEntry(name=name, value=value) for name, value in settings.items()],
-        )
-        while len(view.image.live_nodes()) < plan.nodes:
+        while len(client.brokers) < plan.nodes:
+            client.refresh()
             await asyncio.sleep(0.05)
-        request = CreateTopicsRequest(topics=[topic])
-        answer = await view.ask_controller(lambda controller: controller.CreateTopics(request, timeout=5.0))
-        if answer.topics[0].result.error_code not in (0, 36):  # or it exists: an answer was lost
-            self.world.violate(f"the topic cannot be created: {answer.topics[0].result.error_message}")
-        while any(view.leader(place) is None for place in self.places):
+        problem = await create_topic(
+            client,
+            {
+                "name": TOPIC,
+                "num_partitions": plan.partitions,
+                "replication_factor": plan.replication_factor,
+                "configs": [{"name": name, "value": value} for name, value in settings.items()],
+            },
+        )
+        if problem:
+            self.world.violate(f"the topic cannot be created: {problem}")
+        while any(client.leader(place) is None for place in self.places):
             await asyncio.sleep(0.05)
 
-    def _make_clients(self, view: ClusterView, environment: Environment, producer_ids: list[int]) -> None:
+    def _make_producers(self, tasks: asyncio.TaskGroup, until: float) -> None:
         kinds = (
             ("idempotent", -1, True),
             ("idempotent", -1, True),
@@ -181,25 +212,39 @@ class SimulatedCluster:
         )
         for number, (kind, acks, is_idempotent) in enumerate(kinds):
             name = f"{kind}-{number}"
+            client, versions = self._client(name, tasks), self.world.chance_of(name).choice(VERSIONS)
             for place in self.places:
                 chance = self.world.chance_of(f"{name}/{place}")
                 producer = Producer(
                     self.world,
-                    view,
+                    client,
                     self.history,
                     name,
                     place,
                     acks=acks,
                     in_flight=chance.choice((1, 3, 5)) if is_idempotent else 1,
-                    producer_id=producer_ids[number] if is_idempotent else -1,
+                    versions=versions,
                     chance=chance,
                 )
                 self._producers.append(producer)
+                tasks.create_task(producer.run(until, is_idempotent=is_idempotent), name=name)
+
+    def _make_consumers(self, tasks: asyncio.TaskGroup) -> None:
         for place in self.places:
             name = f"consumer-{place.partition}"
-            self._consumers.append(
-                Consumer(self.world, view, self.history, name, place, self.world.chance_of(name))
-            )
+            chance = self.world.chance_of(name)
+            client, versions = self._client(name, tasks), chance.choice(VERSIONS)
+            consumer = Consumer(self.world, client, self.history, name, place, versions, chance)
+            self._consumers.append(consumer)
+            tasks.create_task(consumer.run(), name=name)
+
+    def _make_members(self, tasks: asyncio.TaskGroup, until: float) -> None:
+        for number in range(self.plan.members):
+            client = self._client(f"member-{number}", tasks)
+            chance = self.world.chance_of(f"{client.name}/group")
+            member = Member(self.world, client, self.group_history, self.places, chance)
+            self._members.append(member)
+            tasks.create_task(member.run(until, self._is_calm), name=member.name)
 
 
 def run_seed(
@@ -210,7 +255,7 @@ def run_seed(
     keeps_trace: bool = False,
 ) -> Outcome:
     """Run `seed`, `without` those of its faults that have these numbers, from 0."""
-    began = time.perf_counter()
+    began = time.process_time()
     plan = make_plan(seed, replication_factor)
     kept: tuple[Fault, ...] = tuple(
         fault for number, fault in enumerate(plan.faults) if number not in without
@@ -226,7 +271,7 @@ def run_seed(
         tuple(world.violations),
         world.trace,
         world.now,
-        time.perf_counter() - began,
+        time.process_time() - began,
         cluster.history.sent,
         cluster.history.acks,
         read,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -35,6 +36,24 @@ def violations(seed: int, replication_factor: int) -> tuple[str, ...]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises(seed: int, replication_factor: int) -> None:
     assert not violations(seed, replication_factor), command(Job(seed, replication_factor, (), "", ""))
+
+
+FRESH_SEEDS = 50
+"""For each replication factor: with the others a hundred and more in each run."""
+
+FIRST_FRESH_SEED = int(
+    os.environ.get("SIMULATION_FIRST_SEED") or 1_000 * random.SystemRandom().randrange(1_000, 2_000_000)
+)
+"""Another one in each run; what fails names its own seed."""
+
+
+@pytest.mark.parametrize("replication_factor", [1, 3])
+@pytest.mark.parametrize("number", range(FRESH_SEEDS))
+def test_fresh_seeds_keep_them_too(number: int, replication_factor: int) -> None:
+    """The seeds are not in the names of the tests: those are the same in each process that runs some of them."""
+    seed = FIRST_FRESH_SEED + number
+    outcome = run_seed(seed, replication_factor)
+    assert not outcome.violations, command(Job(seed, replication_factor, (), "", ""))
 
 
 def kinds(seeds: Iterable[int]) -> set[str]:

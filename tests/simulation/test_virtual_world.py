@@ -18,6 +18,7 @@ from virtual_channel import VirtualChannel
 from virtual_disk import ProcessFiles, VirtualDisk
 from virtual_loop import Life, NothingLeftError, VirtualLoop
 from virtual_network import VirtualNetwork
+from virtual_sockets import connect, listen
 from virtual_store import Quorum, QuorumStore
 from virtual_threads import VirtualThreads
 
@@ -165,6 +166,63 @@ def test_only_an_address_without_a_process_refuses_connections() -> None:
         return [type(nobody), type(await outcome())]
 
     assert loop.run_until_complete(outcomes()) == [ConnectionRefused, OutcomeUnknown]
+
+
+class Heard(asyncio.Protocol):
+    """Keeps what comes; a server says it back."""
+
+    def __init__(self, *, says_back: bool = False) -> None:
+        self.data = b""
+        self.is_lost = False
+        self.transport: asyncio.Transport
+        self._says_back = says_back
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        if self._says_back:
+            self.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+
+
+def test_sockets_bring_bytes_in_their_order_and_late_where_the_way_was_cut() -> None:
+    loop, network = VirtualLoop(), VirtualNetwork(random.Random(1), Trace())
+    serving, asking = Life("serving"), Life("asking")
+    said = [b"%d " % number for number in range(200)]
+    server, client = Heard(says_back=True), Heard()
+
+    async def serve() -> None:
+        port = await listen(network, lambda: server, "serving:9092", starts_serving=False)
+        with pytest.raises(ConnectionError):
+            await connect(network, "serving:9092", Heard())
+        await port.start_serving()
+
+    async def ask() -> None:
+        await connect(network, "serving:9092", client)
+        for each in said:
+            client.transport.write(each)
+        await asyncio.sleep(1)
+        assert client.data == server.data == b"".join(said)
+        network.cut("asking", "serving")
+        client.transport.write(b"late")
+        client.transport.close()
+        await asyncio.sleep(60)
+        assert client.is_lost
+        assert not server.is_lost, "nobody asks after a silent peer"
+        network.mend("asking", "serving")
+        await asyncio.sleep(1)
+        assert server.data.endswith(b"late")
+        assert server.is_lost
+
+    async def both() -> None:
+        await loop.create_task(serve(), context=serving.context)
+        await loop.create_task(ask(), context=asking.context)
+
+    loop.run_until_complete(both())
 
 
 def test_lives_are_told_apart_by_their_context() -> None:

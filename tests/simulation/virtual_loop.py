@@ -16,7 +16,7 @@ import itertools
 import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, Final, TypeVar
 
@@ -89,6 +89,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.unhandled: list[str] = []
         """What went wrong where nobody could be told."""
         self.on_unhandled: Callable[[str], None] = self.unhandled.append
+        self.listen: Callable[..., Awaitable[Any]] | None = None
+        """What makes the ports of servers: (make_protocol, address, starts_serving=...)."""
 
     # -- time and callbacks -------------------------------------------------------------------------------------
 
@@ -167,6 +169,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
         assert isinstance(executor, Executor), "threads come from the environment"
         return asyncio.wrap_future(executor.submit(func, *args), loop=self)
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        host: str,
+        port: int,
+        *,
+        start_serving: bool = True,
+        **_: Any,
+    ) -> Any:
+        assert self.listen is not None, "there is no network"
+        return await self.listen(protocol_factory, f"{host}:{port}", starts_serving=start_serving)
 
     # -- the run ------------------------------------------------------------------------------------------------
 

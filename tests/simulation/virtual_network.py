@@ -30,6 +30,12 @@ CONNECT_SECONDS_MAX: Final = 2.0
 DELAY_SECONDS_MAX: Final = 1.0
 """Of one message on a way that is slow for several reasons; what takes longer is a way that is cut."""
 
+LATE_SECONDS_MAX: Final = 1.0
+"""How long after the way is open again a kernel sends once more what was stuck."""
+
+LEFT: Final = 0.5
+"""How often a client gives up a silent connection well before the server does."""
+
 BYTES_A_SECOND: Final = 200e6
 
 TO_SERVER: Final = 0
@@ -76,6 +82,10 @@ class Connection:
         self.lives = lives
         self.ends: list[End | None] = [None, None]
         self.is_broken = False
+        self.is_kept_alive = True
+        """Whether its ends ask after one another, and give it up when they hear nothing."""
+        self.is_left = False
+        """Whether the client has given it up, and the server has not."""
         self._stuck: list[tuple[int, Stream, int, Arrive, tuple[Any, ...]]] = []
         self._under_way: dict[int, asyncio.TimerHandle] = {}
         self._next_number = 0
@@ -93,6 +103,8 @@ class Connection:
             return
         loop = asyncio.get_running_loop()
         seconds = self.network.seconds(*self.way(direction)) + size_bytes / BYTES_A_SECOND
+        if self.is_left:
+            seconds += self.network.chance.uniform(0.0, LATE_SECONDS_MAX)
         stream.arrives_at = max(stream.arrives_at, loop.time() + seconds)
         receiver = self.lives[1 - direction]
         number, self._next_number = self._next_number, self._next_number + 1
@@ -129,6 +141,21 @@ class Connection:
                 later = self.network.seconds(*self.hosts) if seconds is None else seconds[side]
                 at = max(loop.time() + later, ends_at)
                 loop.call_at(at, end.on_broken, reason, context=self.lives[side].context)
+
+    def leave(self, reason: str, server_seconds: float) -> None:
+        """The client gives it up, and the server so much later: what is stuck until then may come, behind what the
+        client sends on another connection.
+        """
+        loop, end = asyncio.get_running_loop(), self.ends[0]
+        self.is_left, self.ends[0] = True, None
+        if end is not None:
+            loop.call_soon(end.on_broken, reason, context=self.lives[0].context)
+        loop.call_later(server_seconds, self.break_off, reason, context=self.network.trace.context)
+
+    @property
+    def may_be_left(self) -> bool:
+        """Whether something of the client's is stuck."""
+        return not self.is_left and any(direction == TO_SERVER for direction, *_ in self._stuck)
 
     def touches(self, host: str) -> bool:
         return host in self.hosts
@@ -186,8 +213,15 @@ class VirtualNetwork:
         )
 
     def _look(self, connection: Connection, reason: str) -> None:
-        is_cut = any(self.is_cut(*connection.way(direction)) for direction in (TO_SERVER, TO_CLIENT))
-        if is_cut or any(life.is_paused or life.is_ended for life in connection.lives):
+        is_silent = any(
+            self.is_cut(*connection.way(direction)) for direction in (TO_SERVER, TO_CLIENT)
+        ) or any(life.is_paused for life in connection.lives)
+        has_ended = any(life.is_ended for life in connection.lives)
+        if connection.is_broken or not (has_ended or (is_silent and connection.is_kept_alive)):
+            return
+        if not has_ended and connection.may_be_left and self.chance.random() < LEFT:
+            connection.leave(f"no answer to keep-alive: {reason}", self.chance.uniform(0.5, 3.0))
+        else:
             later = self.chance.uniform(0.0, 0.5), self.chance.uniform(0.0, 0.5)
             connection.break_off(f"no answer to keep-alive: {reason}", seconds=later)
 

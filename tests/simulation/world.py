@@ -10,11 +10,13 @@ import random
 import sys
 import types
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any, Final
 
 from trace_of_run import Trace
 from virtual_loop import Life, NothingLeftError, VirtualLoop
 from virtual_network import VirtualNetwork
+from virtual_sockets import listen
 from virtual_store import Quorum
 
 from barnabas.kernel import clock as kernel_clock
@@ -35,6 +37,7 @@ class World:
         self.loop = VirtualLoop()
         self.trace = Trace(keeps_all=keeps_trace)
         self.network = VirtualNetwork(self.chance_of("network"), self.trace)
+        self.loop.listen = partial(listen, self.network)
         self.quorum: Quorum | None = None
         self.violations: list[str] = []
         self.lives: list[Life] = []

@@ -1,0 +1,183 @@
+"""A client of Kafka's, as its libraries are: knows brokers and leaders by Metadata, and has a connection to each.
+
+What it knows may be old: a broker that has not heard of a change tells what was before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from history import Place
+from kafka_connection import (
+    API_VERSIONS_VERSION,
+    CREATE_TOPICS,
+    INIT_PRODUCER_ID,
+    METADATA,
+    Disconnected,
+    KafkaConnection,
+)
+from virtual_network import VirtualNetwork
+from virtual_sockets import connect
+from world import World
+
+from barnabas.wire.schema import API_VERSIONS_KEY
+
+METADATA_VERSION: Final = 12
+
+CONNECT_SECONDS_MAX: Final = 1.5
+"""As socket.connection.setup.timeout.ms, for a world that has eight seconds."""
+
+REQUEST_SECONDS_MAX: Final = 2.0
+"""As socket.timeout.ms."""
+
+RETRY_SECONDS: Final = 0.1
+"""As retry.backoff.ms and reconnect.backoff.ms."""
+
+REFRESH_SECONDS: Final = 1.0
+"""As topic.metadata.refresh.interval.ms."""
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as the client knows it."""
+
+    address: str
+    epoch: int
+    topic_id: bytes
+
+
+class KafkaClient:
+    """Owner of the connections of one client, and of what it knows."""
+
+    def __init__(self, world: World, name: str, topics: Sequence[str], bootstrap: Sequence[str]) -> None:
+        self.name = name
+        self._network: VirtualNetwork = world.network
+        self._world = world
+        self._topics = topics
+        self._bootstrap = bootstrap
+        self._chance: random.Random = world.chance_of(f"{name}/client")
+        self._connections: dict[str, KafkaConnection] = {}
+        self._connecting: dict[str, asyncio.Lock] = {}
+        self._brokers: dict[int, str] = {}
+        self._leaders: dict[Place, Leader] = {}
+        self._is_refresh_wanted = asyncio.Event()
+
+    @property
+    def brokers(self) -> Mapping[int, str]:
+        return self._brokers
+
+    def leader(self, place: Place) -> Leader | None:
+        """None while nobody is known to lead; then, and when it was the wrong one, it is asked for."""
+        found = self._leaders.get(place)
+        if found is None:
+            self.refresh()
+        return found
+
+    # -- metadata -----------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """What is known is wrong."""
+        self._is_refresh_wanted.set()
+
+    async def follow(self) -> None:
+        """Ask for the metadata when it is wanted, and from time to time."""
+        while True:
+            try:
+                self._take(await self._ask_anyone(METADATA, METADATA_VERSION, self._metadata_request()))
+            except (ConnectionError, Disconnected) as error:
+                self.say(f"no metadata: {error}")
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._is_refresh_wanted.wait()
+            except TimeoutError:
+                pass
+            self._is_refresh_wanted.clear()
+
+    def _metadata_request(self) -> dict[str, Any]:
+        return {"topics": [{"name": name} for name in self._topics], "allow_auto_topic_creation": False}
+
+    def _take(self, answer: Any) -> None:
+        self._brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                place = Place(topic.name, partition.partition_index)
+                known = self._leaders.get(place)
+                if known is not None and known.epoch > partition.leader_epoch:
+                    continue  # it is known better (KIP-320)
+                address = self._brokers.get(partition.leader_id)
+                if address is None:
+                    self._leaders.pop(place, None)
+                else:
+                    self._leaders[place] = Leader(address, partition.leader_epoch, topic.topic_id.bytes)
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    async def connection(self, address: str) -> KafkaConnection:
+        """The one to that broker. Raises ConnectionError."""
+        async with self._connecting.setdefault(address, asyncio.Lock()):
+            known = self._connections.get(address)
+            if known is not None and known.is_open:
+                return known
+            made = KafkaConnection(self.name)
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                    await connect(self._network, address, made)
+                    answer = await made.send(
+                        API_VERSIONS_KEY,
+                        API_VERSIONS_VERSION,
+                        {"client_software_name": "simulated", "client_software_version": "1"},
+                        CONNECT_SECONDS_MAX,
+                    )
+            except (TimeoutError, Disconnected) as error:
+                made.close()
+                raise ConnectionError(str(error) or "no answer") from error
+            if answer.error_code:
+                self._world.violate(f"{self.name}: no ApiVersions: {answer.error_code}")
+            self._connections[address] = made
+            return made
+
+    async def _ask_anyone(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+        """Some broker's answer. Raises ConnectionError, Disconnected."""
+        known = list(self._brokers.values()) if self._chance.random() < 0.8 else []
+        address = self._chance.choice(known or list(self._bootstrap))
+        made = await self.connection(address)
+        return await made.send(api_key, version, body, REQUEST_SECONDS_MAX)
+
+    async def ask(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+        """The answer of whoever gives one in the end."""
+        while True:
+            try:
+                return await self._ask_anyone(api_key, version, body)
+            except (ConnectionError, Disconnected) as error:
+                self.say(f"no answer to {api_key}: {error}")
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def say(self, what: str) -> None:
+        self._world.trace.say(self.name, what)
+
+
+async def init_producer_id(client: KafkaClient) -> int:
+    """A new id for an idempotent producer."""
+    while True:
+        answer = await client.ask(
+            INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout": 60_000}
+        )
+        if not answer.error_code:
+            return int(answer.producer_id)
+        client.say(f"no producer id: {answer.error_code.name}")
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def create_topic(client: KafkaClient, topic: Mapping[str, Any]) -> str:
+    """Create it, whenever that is; why it cannot be, or nothing."""
+    while True:
+        answer = await client.ask(CREATE_TOPICS, 5, {"topics": [topic], "timeout": 5_000})
+        code = answer.topics[0].error_code
+        if code.name in ("none", "topic_already_exists"):  # an answer may have been lost
+            return ""
+        if code.name not in ("request_timed_out", "not_controller"):
+            return f"{code.name} {answer.topics[0].error_message}"
+        await asyncio.sleep(RETRY_SECONDS)
