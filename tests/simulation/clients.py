@@ -78,6 +78,7 @@ class Batch:
     values: list[bytes]
     records: bytes
     number: int
+    place_in_order: int
     answer: asyncio.Future[Any] | None = None
     """Of the request that it is in, while that is under way."""
     is_first: bool = False
@@ -115,6 +116,7 @@ class Producer:
         self._chance = chance
         self._sequence = 0
         self._numbers = 0
+        self._batches = 0
         self._unsettled: deque[Batch] = deque()
         self._through: KafkaConnection | None = None
         self.is_done = False
@@ -133,7 +135,8 @@ class Producer:
         records = encode_batch([(now_ms, None, value, ()) for value in values], **idempotent)
         self._sequence += len(values)
         self._history.sent += len(values)
-        return Batch(values, records, first)
+        self._batches += 1
+        return Batch(values, records, first, self._batches)
 
     async def run(self, until: float, *, is_idempotent: bool) -> None:
         """Produce until then, and until all of it is acknowledged."""
@@ -141,19 +144,24 @@ class Producer:
         while self._world.now < until or self._unsettled:
             if is_idempotent and not self._unsettled and self._chance.random() < self._begins_anew():
                 self._producer_id, self._sequence = await init_producer_id(self._client), 0
-            if next_at <= self._world.now < until and len(self._unsettled) < self._in_flight:
-                for _ in range(self._chance.randint(1, self._in_flight - len(self._unsettled))):
+            if next_at <= self._world.now < until and self._ahead < self._in_flight:
+                for _ in range(self._chance.randint(1, self._in_flight - self._ahead)):
                     self._unsettled.append(self._new_batch())
                 next_at = self._world.now + self._chance.expovariate(1 / PAUSE_SECONDS)
             if not await self._send():
                 await asyncio.sleep(RETRY_SECONDS)
-            has_room = len(self._unsettled) < self._in_flight and self._world.now < until
+            has_room = self._ahead < self._in_flight and self._world.now < until
             await self._settle(max(min(next_at, until) - self._world.now, 0.001) if has_room else None)
         self.is_done = True
 
     def _begins_anew(self) -> float:
         """How likely it is that the producer is started again: to a partition, it is one that it does not know."""
         return 1.0 if self._producer_id < 0 else STARTS_AGAIN
+
+    @property
+    def _ahead(self) -> int:
+        """Batches from the first that is not settled on: of so many a partition remembers where they are."""
+        return self._batches - self._unsettled[0].place_in_order + 1 if self._unsettled else 0
 
     @property
     def _under_way(self) -> list[asyncio.Future[Any]]:

@@ -148,6 +148,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
             faults = [each for each in faults if each.at + each.seconds < about_disks[0].at]
         faults += about_disks
         faults += _late_proposal(random.Random(f"{seed}/plan/proposals"), nodes, controllers)
+        faults += _both_leaders(random.Random(f"{seed}/plan/both leaders"), nodes)
     else:
         faults += _about_restarts(random.Random(f"{seed}/plan/restarts"), nodes, loses_power=is_flushed)
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
@@ -284,6 +285,19 @@ def _late_proposal(chance: random.Random, nodes: int, controllers: int) -> list[
         ),
         Fault(unheard + chance.uniform(0.2, 0.7), WIPE, follower, 0.05),
         Fault(unheard + seconds + chance.uniform(0.01, 0.3), "kill", leader, chance.uniform(0.3, 1.5)),
+    ]
+
+
+def _both_leaders(chance: random.Random, nodes: int) -> list[Fault]:
+    """Everything is slow, and the next leader goes when the third node has just begun to follow it."""
+    if chance.random() >= 0.15:
+        return []
+    first, second = chance.sample([f"node-{number}" for number in range(1, nodes + 1)], 2)
+    at = chance.uniform(0.7, FAULTS_SECONDS - 3.0)
+    return [
+        Fault(at - 0.2, "slow network", "node-1", 2.5),
+        Fault(at, "kill", first, 2.5),
+        Fault(at + chance.uniform(0.2, 0.9), "kill", second, 1.0),
     ]
 
 

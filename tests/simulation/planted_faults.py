@@ -294,7 +294,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 1, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 27, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
@@ -307,7 +307,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "reuse-a-leader-epoch": Plant(PartitionChange, "_record", _under_the_same_epoch, 0, 3),
     "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 28, 3),
     "elect-the-eligible-after-an-unclean-restart": Plant(
-        PartitionChange, "_find_eligible", _whatever_may_be_lost, 7, 3
+        PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
     "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 17, 3),
     "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 5, 3),
