@@ -122,7 +122,7 @@ late, clients have their answer within a second, whatever the services inside do
 
 LATE_LEADER_SECONDS: Final = 0.5
 """How long a Fetch that has something to tell waits for what the other leaders have by then. It is paid once: a leader
-that let it pass is not waited for until something comes from it."""
+that let it pass is not asked again until something comes from it."""
 
 CALL_TIMEOUT_SECONDS: Final = 10.0
 """The longest wait for an answer from another service where the client names no timeout: less than the 30 s

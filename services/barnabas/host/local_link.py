@@ -70,6 +70,11 @@ class _LocalRequests(Generic[RequestT, ResultT]):
         self._deadlines = Deadlines(self._on_passed)
         self._begin: Callable[[RequestT], None] | None = None
 
+    @property
+    def waiting_requests(self) -> int:
+        """Requests without a result."""
+        return len(self._waiting)
+
     def send(
         self, request: RequestT, size_bytes: int = 0, timeout_seconds: float | None = None
     ) -> asyncio.Future[ResultT]:

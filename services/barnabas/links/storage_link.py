@@ -43,6 +43,11 @@ class Requests(Protocol):
     is_silent: bool
     """Whether a request was given up and nothing has come from the node since: it is not worth waiting for."""
 
+    @property
+    def waiting_requests(self) -> int:
+        """Requests without a result, those that were given up among them."""
+        ...
+
 
 class Appends(Requests, Protocol):
     """Record batches for partitions that the node leads."""

@@ -179,6 +179,7 @@ class FakeStream:
         self.given_up: list[Any] = []
         self.timeouts: list[float | None] = []
         self.is_silent = False
+        self.waiting_requests = 0
         self.is_full = False
         self.room_bytes = 1 << 40
 

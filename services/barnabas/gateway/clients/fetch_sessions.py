@@ -37,6 +37,8 @@ class WantedPartition:
     last_fetched_epoch: int
     told: tuple[int, int, int] | None = None
     """(high watermark, last stable offset, log start offset) of the last answer; None: tell it in any case."""
+    was_late: bool = False
+    """Whether its leader had not answered when the client was last told of others."""
 
     @property
     def key(self) -> PartitionKey:
@@ -63,7 +65,7 @@ class FetchSession:
         for wanted in changed:
             known = self.partitions.get(wanted.key)
             if known is not None:
-                wanted.told = known.told
+                wanted.told, wanted.was_late = known.told, known.was_late
             self.partitions[wanted.key] = wanted
         for key in forgotten:
             self.partitions.pop(key, None)

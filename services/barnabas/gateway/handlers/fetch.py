@@ -124,6 +124,7 @@ def for_session(
     """
     told = []
     for want, (key, got) in zip(wanted, found, strict=True):
+        want.was_late = got is None
         if got is None:
             continue
         offsets = (got.high_watermark, got.last_stable_offset, got.log_start_offset)

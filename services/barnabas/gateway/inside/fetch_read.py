@@ -3,6 +3,10 @@
 The fetch belongs to its client: it is answered within its max_wait and a grace with what the healthy leaders have, and
 when the client is gone it is withdrawn from all of them.
 
+A leader that is late holds up what others have for a moment only, and is not asked for more before it has answered:
+its late answers are of no use, and many of them would keep it late. A session that has gone without what it has to say
+is then given it, for as long as the fetch may take.
+
 Where a follower is read from (`read_sources`) and has anything but records to tell, the leader is asked at once: a
 client hears of no error that is only the follower's, such as that its log does not reach that far yet.
 """
@@ -88,6 +92,8 @@ class FetchRead:
         return [(want.key, result) for want, result in zip(self._wanted, self._results, strict=True)]
 
     async def _read_all(self, reads: list[_NodeRead]) -> None:
+        if any(not _owes_an_answer(read) for read in reads):
+            reads = [read for read in reads if not _owes_an_answer(read)]
         for read in reads:
             self._start(read)
         self._request.wait.on_hurry(partial(_hurry, reads))
@@ -228,7 +234,11 @@ class FetchRead:
                 stream.hurry(message)
             waited_for = [task for task in pending if not _is_silent(tasks[task])]
             if waited_for:
-                await asyncio.wait(waited_for, timeout=limits.LATE_LEADER_SECONDS)
+                late = any(
+                    self._wanted[index].was_late for task in waited_for for index in tasks[task].indexes
+                )
+                # Without a limit of ours each has its own, which `send` was given.
+                await asyncio.wait(waited_for, timeout=None if late else limits.LATE_LEADER_SECONDS)
             for task, read in tasks.items():
                 if task.done():
                     task.result()
@@ -297,3 +307,8 @@ def _hurry(reads: list[_NodeRead]) -> None:
 
 def _is_silent(read: _NodeRead) -> bool:
     return read.stream is not None and read.stream.is_silent
+
+
+def _owes_an_answer(read: _NodeRead) -> bool:
+    """Whether it is silent, and has a request already that it may answer."""
+    return read.stream is not None and read.stream.is_silent and read.stream.waiting_requests > 0

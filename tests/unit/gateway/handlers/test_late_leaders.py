@@ -81,6 +81,52 @@ async def test_a_leader_that_was_late_before_is_not_waited_for(monkeypatch: pyte
     assert [(index, records) for index, _, _, records in fetched(answer)] == [(0, b""), (1, b"r")]
 
 
+async def test_a_late_leader_is_not_asked_for_more_before_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has to say is dropped when it comes late; asked again with each fetch, it would be late for ever."""
+    gateway = Gateway()
+    late = FakeStream(fetch_all)
+    gateway.node(1, fetches=late)
+    gateway.node(2, fetches=FakeStream(fetch_all))
+    first = await gateway.ask(FETCH, 11, fetch_body({"orders": [0, 1]}, fetch_offset=9, session_epoch=0))
+    late.answer, late.is_silent, late.waiting_requests = silent, True, 1
+    late.requests.clear()
+    for epoch in range(1, 4):
+        news = fetch_body({"orders": [1]}, session_epoch=epoch, session_id=first.session_id, max_wait=600_000)
+        async with asyncio.timeout(5):
+            answer = await gateway.ask(FETCH, 11, news)
+        assert fetched(answer) == [(1, 0, 9, b"r")]
+    assert late.requests == []
+    # It speaks again: the session, which has gone without, waits for what it has, however long the others would not.
+    late.is_silent, late.waiting_requests = False, 0
+    answers: list[asyncio.Future[Any]] = []
+
+    def send(*_: Any) -> asyncio.Future[Any]:
+        answers.append(asyncio.get_running_loop().create_future())
+        return answers[-1]
+
+    monkeypatch.setattr(late, "send", send)
+    news = fetch_body({"orders": [0, 1]}, session_epoch=4, session_id=first.session_id, max_wait=600_000)
+    asked = asyncio.ensure_future(gateway.ask(FETCH, 11, news))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not asked.done()
+    (request,) = late.hurried[-1:]
+    answers[0].set_result(fetch_all(request))
+    async with asyncio.timeout(5):
+        assert (0, 0, 9, b"r") in fetched(await asked)
+
+
+async def test_where_all_leaders_are_late_all_are_asked() -> None:
+    """Or the client would be answered at once, with nothing, again and again."""
+    gateway = Gateway()
+    streams = [FakeStream(lambda _: DeadlinePassed("nothing came")) for _ in range(2)]
+    for number, stream in enumerate(streams, start=1):
+        gateway.node(number, fetches=stream)
+        stream.is_silent, stream.waiting_requests = True, 1
+    await gateway.ask(FETCH, 11, fetch_body({"orders": [0, 1]}))
+    assert [len(stream.requests) for stream in streams] == [1, 1]
+
+
 async def test_a_session_asks_again_for_what_was_not_answered() -> None:
     gateway = Gateway()
     frozen, healthy = FakeStream(fetch_all), FakeStream(fetch_all)
