@@ -339,7 +339,13 @@ PLANTED: Final[dict[str, Plant]] = {
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 16, 3),
     "gateway-takes-a-refusal-for-an-answer": Plant(produce, "client_code", _leads_or_not, 0, 3),
     "gateway-forgets-what-it-refused": Plant(
-        SequenceGaps, "is_behind", lambda _: lambda _self, _produce, _refused=(): False, 40, 3
+        SequenceGaps,
+        "is_behind",
+        lambda _: lambda _self, _produce, _refused=(): False,
+        46,
+        3,
+        # What is not refused at once is told to the leader, which would refuse it.
+        also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
     ),
     "gateway-hands-out-producer-ids-twice": Plant(ProducerIds, "allocate", _the_first_again, 0, 1),
     "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
