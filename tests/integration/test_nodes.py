@@ -131,6 +131,14 @@ def test_a_drain_is_interrupted_and_goes_on(make_cluster: Callable[..., Any]) ->
     assert all(abs(row["replicas"] - 40) <= 4 for row in rows.values()), rows
     assert [row["leaders"] for row in rows.values()] == [20, 20, 20]
     assert checks(run, 0) == []
+    # A rate that all brokers have is how the cluster was set up; one that a broker has of its own was left behind.
+    rate = "leader.replication.throttled.rate=90000000"
+    run("configs", "--alter", "--entity-type", "brokers", "--entity-default", "--add-config", rate)
+    assert checks(run, 0) == []
+    run("configs", "--alter", "--entity-type", "brokers", "--entity-name", "2", "--add-config", rate)
+    assert checks(run, 1) == ["throttles-left"]
+    run("rebalance", "--cancel", "--yes")
+    assert checks(run, 0) == []
 
 
 def test_where_one_broker_stands_for_all(make_cluster: Callable[..., Any]) -> None:

@@ -21,6 +21,7 @@ from barnabas.cli.kafka.requests import (
 )
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
+from barnabas.metadata.effective import ConfigSource
 
 PAGE_PARTITIONS: Final = 2_000
 """Partitions an answer describes at most; the broker may have a lower limit."""
@@ -139,11 +140,17 @@ def read_sizes(
     return {place: sizes[node.node_id] for place, sizes in sizes_of({node.node_id: answer}).items()}
 
 
-def broker_configs(administration: Administration, node: Node, names: Sequence[str]) -> dict[str, str]:
-    """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say."""
+def broker_configs(
+    administration: Administration, node: Node, names: Sequence[str], *, from_all: bool = True
+) -> dict[str, str]:
+    """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say.
+
+    Not `from_all`: only what was set for this very broker, not what it has from its file or as all brokers do.
+    """
     name = str(node.node_id)
+    source = None if from_all else ConfigSource.DYNAMIC_BROKER_CONFIG.value
     try:
-        return own_configs(administration, BROKER_RESOURCE, [name], names, node).get(name, {})
+        return own_configs(administration, BROKER_RESOURCE, [name], names, node, source=source).get(name, {})
     except Unanswered:
         return {}
 
@@ -154,8 +161,13 @@ def own_configs(
     resources: Sequence[str],
     names: Sequence[str],
     node: Node | None = None,
+    *,
+    source: int | None = None,
 ) -> dict[str, dict[str, str]]:
-    """resource -> name -> value, for each of `names` that has one; resources that are not there are left out."""
+    """resource -> name -> value, for each of `names` that has one; resources that are not there are left out.
+
+    With a `source`, one of Kafka's numbers for where a value comes from, only what comes from there.
+    """
 
     def make(schema: Any) -> Any:
         resource = nested(schema, "resources")
@@ -171,7 +183,9 @@ def own_configs(
         answer = administration.ask(DESCRIBE_CONFIGS, 4, make)
     return {
         result.resource_name: {
-            entry.name: entry.value for entry in result.configs or () if entry.value is not None
+            entry.name: entry.value
+            for entry in result.configs or ()
+            if entry.value is not None and source in (None, entry.config_source)
         }
         for result in answer.results
         if result.error_code == 0

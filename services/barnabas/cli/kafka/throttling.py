@@ -18,7 +18,6 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import (
     BROKER_RESOURCE,
     DELETE_CONFIG,
-    LONG_MAX,
     SET_CONFIG,
     TOPIC_RESOURCE,
 )
@@ -63,7 +62,10 @@ def set_throttles(
 def read_throttles(
     administration: Administration, state: ClusterState, topics: Mapping[str, Mapping[str, str]]
 ) -> list[Throttle]:
-    """What throttles are set; `topics` has the settings of topics."""
+    """What throttles are set; `topics` has the settings of topics.
+
+    A rate that all brokers have, from their files or as their default, is how the cluster was set up, and stays.
+    """
     found = [
         Throttle(f"topic {topic}", name, values[name])
         for topic, values in sorted(topics.items())
@@ -72,11 +74,9 @@ def read_throttles(
     ]
     for node in state.nodes:
         if node.is_alive:
-            values = broker_configs(administration, node, RATES)
+            values = broker_configs(administration, node, RATES, from_all=False)
             found += [
-                Throttle(f"broker {node.node_id}", name, values[name])
-                for name in RATES
-                if name in values and values[name] != str(LONG_MAX)
+                Throttle(f"broker {node.node_id}", name, values[name]) for name in RATES if name in values
             ]
     return found
 
