@@ -7,8 +7,9 @@ A leader that is late holds up what others have for a moment only, and is not as
 its late answers are of no use, and many of them would keep it late. A session that has gone without what it has to say
 is then given it, for as long as the fetch may take.
 
-Where a follower is read from (`read_sources`) and has anything but records to tell, the leader is asked at once: a
-client hears of no error that is only the follower's, such as that its log does not reach that far yet.
+Where a follower is read from (`read_sources`) and has anything but records to tell, the leader is asked, for what is
+left of the wait: a client hears of no error that is only the follower's, such as that its log does not reach that far
+yet.
 """
 
 from __future__ import annotations
@@ -86,9 +87,11 @@ class FetchRead:
         elif not reads and not self._closes_session():
             # A session without partitions waits like any other, or its client would ask in a tight loop.
             await asyncio.sleep(self._max_wait_ms() / 1000)
+        began = asyncio.get_running_loop().time()
         await self._read_all(reads)
         if self._refused:
-            await self._read_all(self._split_by_leader(self._refused))
+            passed_ms = int((asyncio.get_running_loop().time() - began) * 1000)
+            await self._read_all(self._split_by_leader(self._refused, passed_ms))
         return [(want.key, result) for want, result in zip(self._wanted, self._results, strict=True)]
 
     async def _read_all(self, reads: list[_NodeRead]) -> None:
@@ -136,8 +139,10 @@ class FetchRead:
                 read.message.from_follower = True
         return self._connect(reads)
 
-    def _split_by_leader(self, indexes: Sequence[int]) -> list[_NodeRead]:
-        """For what followers had no records of, at once; the image may be a newer one."""
+    def _split_by_leader(self, indexes: Sequence[int], passed_ms: int) -> list[_NodeRead]:
+        """For what followers had no records of; the image may be a newer one. At once where there is something to tell,
+        else with the wait less what has passed of it, or the client would ask in a tight loop.
+        """
         reads: dict[int, _NodeRead] = {}
         for index in indexes:
             want = self._wanted[index]
@@ -147,8 +152,9 @@ class FetchRead:
             else:
                 self._add(reads, record.leader, index, record)
         read_bytes = sum(len(result.records) for result in self._results if result is not None)
+        has_news = read_bytes or any(result is not None and result.error_code for result in self._results)
         for read in reads.values():
-            read.message.max_wait_ms = 0
+            read.message.max_wait_ms = 0 if has_news else max(0, read.message.max_wait_ms - passed_ms)
             read.message.max_bytes = max(0, read.message.max_bytes - read_bytes)
         return self._connect(reads)
 

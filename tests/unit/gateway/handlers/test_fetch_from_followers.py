@@ -157,6 +157,29 @@ async def test_what_a_follower_cannot_tell_its_leader_is_asked(answer: Any) -> N
     cluster.streams[FOLLOWER].answer = answer
     assert fetched(await cluster.fetch(FOLLOWER, max_wait=30_000)) == [(0, 0, 9, b"r")]
     assert cluster.requests() == [(LEADER, "", False), (FOLLOWER, "east", True)]
+    # Nobody has anything to tell yet: were the leader not waited for, a consumer at the end would ask in a tight loop.
+    assert 29_000 <= cluster.streams[LEADER].requests[0].max_wait_ms <= 30_000
+
+
+async def test_a_leader_is_not_waited_for_where_others_have_something_to_tell() -> None:
+    cluster = Cluster(ONE_BROKER_LISTENER, gateway_rack="east")
+    record = PartitionRecord(topic_id=topic_id("near"), leader=FOLLOWER, replicas=[FOLLOWER], isr=[FOLLOWER])
+    near = MetadataRecord(key=partition_key(topic_id("near"), 0), partition=record)
+    topic = TopicRecord(name="near", topic_id=topic_id("near"), partition_count=1)
+    cluster.gateway.metadata.apply(near, MetadataRecord(key=topic_key("near"), topic=topic))
+    other, refusing = fetch_all, failing(ErrorCode.offset_out_of_range)
+
+    def answer(request: Any) -> Any:
+        read, refused = other(request), refusing(request)
+        parts = [
+            got if each.topic_id == topic_id("near") else no
+            for each, got, no in zip(request.partitions, read.partitions, refused.partitions, strict=True)
+        ]
+        return type(read)(0, parts)
+
+    cluster.streams[FOLLOWER].answer = answer
+    body = fetch_body({"near": [0], "events": [0]}, max_wait=30_000)
+    assert fetched(await cluster.gateway.ask(FETCH, 11, body)) == [(0, 0, 9, b"r")] * 2
     assert cluster.streams[LEADER].requests[0].max_wait_ms == 0
 
 
