@@ -45,7 +45,7 @@ from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.small_files import is_directory
+from barnabas.log.small_files import is_directory, sync_directory
 
 logger = get_logger("log.directory")
 
@@ -289,26 +289,41 @@ class LogDirectory:
         log = self.logs.pop(key, None)
         if log is not None:
             log.discard()
-        name = directory_name(topic, partition)
-        marked = self._file(f"{name}.{self.environment.new_id().hex}{DELETE_SUFFIX}")
+        marked = self._doomed_name(key)
         with storage_errors(self.path):
             try:
-                self._files.rename(self._file(name), marked)
+                self._files.rename(self._file(directory_name(*key)), marked)
             except FileNotFoundError:
                 self.forget_missing([key])
                 return
         # First, for on a full disk this makes the room for the checkpoints. What cannot be removed now goes when the
         # directory is opened next.
         self._files.remove_tree(marked)
-        self._forget(key)
+        self.forget(key)
 
-    def _forget(self, key: PartitionKey) -> None:
+    def _doomed_name(self, key: PartitionKey) -> str:
+        return self._file(f"{directory_name(*key)}.{self.environment.new_id().hex}{DELETE_SUFFIX}")
+
+    def put_away(self, key: PartitionKey) -> PartitionLog:
+        """The partition has its place in another log directory: what it has here is it no longer, durably, whatever
+        comes. Returns its log, which can be read until its directory is removed. Raises KAFKA_STORAGE_ERROR.
+        """
+        log = self.logs[key]
+        log.rename(self._doomed_name(key))
+        del self.logs[key]
+        self._closed_properly.pop(key, None)
+        self._drop_checkpoints(key)
+        with storage_errors(self.path):
+            sync_directory(self._files, self.path)
+        return log
+
+    def forget(self, key: PartitionKey) -> None:
         """The partition is gone from its place. Checkpoints that cannot be written now are written by upkeep, or
         before the name is used again.
         """
         self._closed_properly.pop(key, None)
         try:
-            if self._drop_checkpoints(key):
+            if self._drop_checkpoints(key) or key in self._outdated:
                 self.write_checkpoints()
             self.write_cleaner_checkpoint()
         except KafkaError as error:
@@ -333,10 +348,6 @@ class LogDirectory:
             self._outdated.add(key)
             return True
 
-    def is_over(self, facts: StrayFacts, grace_ms: int) -> bool:
-        """Whether a stray partition was set aside `grace_ms` ago or earlier."""
-        return self.environment.clock.now_ms() - facts.since_ms >= grace_ms
-
     def set_aside(self, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
         """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
         key = (topic, stray.partition)
@@ -358,7 +369,7 @@ class LogDirectory:
         with storage_errors(self.path):
             write_facts(self._files, directory, facts)
             self._files.rename(directory, self._file(stray_name(topic, stray)))
-        self._forget(key)
+        self.forget(key)
         return facts
 
     def take_back(self, topic: str, stray: StrayKey, facts: StrayFacts) -> None:
@@ -388,7 +399,7 @@ class LogDirectory:
             self._files.rename(self._file(name), marked)
         self._files.remove_tree(marked)
         if not is_directory(self._files, self._file(directory_name(facts.topic, stray.partition))):
-            self._forget((facts.topic, stray.partition))  # what a `take_back` that failed may have left
+            self.forget((facts.topic, stray.partition))  # what a `take_back` that failed may have left
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.
@@ -452,13 +463,12 @@ class LogDirectory:
         *,
         broker_epoch: int = clean_shutdown.UNKNOWN_BROKER_EPOCH,
     ) -> None:
-        """Close every log, write the checkpoints and the clean shutdown marker. Raises KAFKA_STORAGE_ERROR.
+        """Close every log, also when one fails, write the checkpoints, so that what could be closed has little to
+        check, and the clean shutdown marker. Raises KAFKA_STORAGE_ERROR.
 
-        Every log is closed even if one fails. After a failure, or while a partition on disk was not opened since a
-        crash or could not be, the marker is not written, and the next opening recovers every log from its recovery
-        point on: a marker that spoke of all logs but one would have to be kept
-        apart on the very disk that has just failed. The checkpoints are written, so that those logs that could be
-        closed have little to check.
+        After a failure, or while a partition on disk was not opened since a crash or could not be, there is no marker,
+        and the next opening recovers every log from its recovery point on: one that spoke of all logs but one would
+        have to be kept apart on the very disk that has just failed.
         """
         try:
             errors = close_logs(self.path, self.logs, self.environment)

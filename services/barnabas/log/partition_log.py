@@ -7,6 +7,7 @@ Any method may be called from any thread. The work is done by the parts that a l
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable
@@ -70,8 +71,6 @@ class PartitionLog:
         self.directory = state.directory
         self.epochs = state.epochs
         self.recovery_report: RecoveryReport = loaded.report
-        self.vouched_at_opening = loaded.recovery_point
-        """What stood before this offset when the log was opened had been on the disk before, as it is."""
         self._is_closed_properly = False
         self._state = state
         self._trust = trust = Trust(state.directory)
@@ -305,6 +304,25 @@ class PartitionLog:
             self._producers.take_over(former.producer_state)
             self.epochs.take_over(former.epochs.entries)
             self.first_dirty_offset = former.first_dirty_offset
+
+    def rename(self, directory: str) -> None:
+        """Have its directory the name `directory`, in the same log directory: who reads it, or makes it durable, goes
+        on there. Nothing is appended any more. For a thread. Raises KAFKA_STORAGE_ERROR, with nothing changed.
+        """
+        state = self._state
+        with (
+            self._locks.upkeep,
+            self._locks.hold_log_end(),
+            storage_errors(state.directory),
+            contextlib.ExitStack() as held,
+        ):
+            for segment in state.segments:
+                held.enter_context(segment.hold_names())
+            state.files.rename(state.directory, directory)
+            for segment in state.segments:
+                segment.follow(directory)
+            state.epochs.follow(directory)
+            self.directory = state.directory = state.factory.directory = directory
 
     def flush(self) -> int:
         """Make everything up to the present end durable; returns the new recovery point. For a thread."""

@@ -116,6 +116,11 @@ class LeaderEpochCache:
         with self._changing:
             self._entries = entries
 
+    def follow(self, directory: str) -> None:
+        """The log has its files in `directory` now."""
+        with self._writing:
+            self.path = f"{directory}/{FILE_NAME}"
+
     def clear(self) -> None:
         """Know nothing."""
         with self._changing:

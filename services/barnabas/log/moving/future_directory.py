@@ -13,6 +13,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from barnabas.kernel.files import Files
+from barnabas.log.checkpoints.partition_metadata import FILE_NAME as PARTITION_METADATA
 from barnabas.log.checkpoints.partition_metadata import directory_name, ensure_topic_id
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.small_files import read_whole, remove_quietly, write_atomically
@@ -59,6 +60,17 @@ def create_future(files: Files, path: str, name: str, topic_id: uuid.UUID) -> No
     with storage_errors(directory):
         files.makedirs(directory)
         ensure_topic_id(files, directory, topic_id)
+
+
+def begin_anew(files: Files, path: str, name: str) -> None:
+    """Nothing is in the future replica's directory but whose it is: what another process has copied may have been
+    taken back or compacted since, with nobody to say so. Raises KAFKA_STORAGE_ERROR.
+    """
+    directory = os.path.join(path, name)
+    with storage_errors(directory):
+        for each in files.listdir(directory):
+            if each != PARTITION_METADATA:
+                remove_quietly(files, os.path.join(directory, each))
 
 
 def remove_future(files: Files, path: str, name: str) -> None:

@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
 from barnabas.log.errors import storage_error, storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import (
     MoveFacts,
+    begin_anew,
     read_facts,
     remove_facts,
     remove_future,
     write_facts,
 )
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.small_files import sync_directory
+from barnabas.log.small_files import exists, sync_directory
 from barnabas.records.batch import parse_header
 
 logger = get_logger("log.moving")
 
 
 class SourceFailed(KafkaError):
-    """The current log cannot be read: the move cannot go on, and what was copied may be of use later."""
+    """The current log cannot be read: the move cannot go on, and the next start may have better luck."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.code, error.message)
@@ -47,13 +50,15 @@ class FutureLog:
     """Owner of a future replica's log, until it is dropped or promoted."""
 
     def __init__(self, home: LogDirectory, name: str, current: PartitionLog) -> None:
-        """Open or create the directory `name` of `home`. Raises KAFKA_STORAGE_ERROR and LogStoreError."""
+        """In the directory `name` of `home`, which is there; empty, whatever was copied before. Raises
+        KAFKA_STORAGE_ERROR and LogStoreError.
+        """
         self._home = home
         self._name = name
         self._current = current
         self._files: Files = home.environment.files
         self._key = current.topic, current.partition
-        # Without a recovery point: nothing vouches for what is there, all of it is checked.
+        begin_anew(self._files, home.path, name)
         self._log = PartitionLog.open(
             home.path,
             *self._key,
@@ -65,14 +70,6 @@ class FutureLog:
             flush_times=home.flush_times,
         )
         current.replacement.pause()
-        try:
-            # What another process copied beyond this may have been lost here, and written anew otherwise.
-            vouched = min(current.vouched_at_opening, current.truncator.take_lowest_cut())
-            if vouched < self._log.log_end_offset:
-                self._log.truncate_to(vouched)
-        except BaseException:
-            self.leave()
-            raise
 
     @property
     def log_end_offset(self) -> int:
@@ -150,8 +147,9 @@ class FutureLog:
         future.maybe_increment_log_start_offset(current.log_start_offset)
         future.take_over(current)
 
-    def promote(self, high_watermark: int) -> PartitionLog:
-        """Take the place of the current log, which nothing may be appended to; returns this one, opened in its place.
+    def promote(self, former_home: LogDirectory, high_watermark: int) -> PartitionLog:
+        """Take the place of the current log, which is put away in its directory, `former_home`, and which nothing may
+        be appended to; returns this one, opened in its place.
 
         Raises KafkaError with the current log still in its place, and PlaceUnclear.
         """
@@ -160,7 +158,6 @@ class FutureLog:
             os.path.join(home.path, self._name),
             os.path.join(home.path, directory_name(*self._key)),
         )
-        entries, dirty = current.epochs.entries, current.first_dirty_offset
         self._log.close()
         with storage_errors(home.path):
             former = read_facts(files, current.directory)
@@ -169,14 +166,16 @@ class FutureLog:
                 self._log.log_end_offset,
                 self._log.log_start_offset,
                 high_watermark,
-                dirty,
+                current.first_dirty_offset,
             )
             home.forget_place(self._key)
             write_facts(files, directory, facts)
             files.rename(directory, place)
         try:
             sync_directory(files, home.path)
-        except OSError as error:
+            # Before anything is appended here: nobody may find this one alone, and take the former for the partition.
+            former_home.put_away(self._key)
+        except (OSError, KafkaError) as error:
             raise _unclear(home.path, error) from error
         try:
             with contextlib.suppress(KafkaError):  # the file says it, and upkeep writes them
@@ -184,8 +183,9 @@ class FutureLog:
             opened = home.open_partition(*self._key, current.topic_id, current.config)
         except Exception as error:
             raise _unclear(home.path, error) from error
-        # Leader epochs that have written nothing are in no file: an idle leader is asked for them (KAFKA-15608).
-        opened.epochs.take_over(entries)
+        # Not all of it is in files: leader epochs that have written nothing, for which an idle leader is asked
+        # (KAFKA-15608), and transactions that are decided by a marker which is not replicated yet.
+        opened.take_over(current)
         return opened
 
     def drop(self) -> None:
@@ -194,25 +194,43 @@ class FutureLog:
         remove_future(self._files, self._home.path, self._name)
 
     def leave(self) -> None:
-        """Let go of it as a crash would: the next start goes on with it."""
+        """Let go of it as a crash would: the next start begins with it anew."""
         self._current.replacement.go_on()
         self._log.release()
 
 
 def _unclear(path: str, error: Exception) -> PlaceUnclear:
+    if isinstance(error, KafkaError):
+        return PlaceUnclear(ErrorCode.kafka_storage_error, error.message)
     cause = error if isinstance(error, OSError) else OSError(str(error))
     return PlaceUnclear(ErrorCode.kafka_storage_error, storage_error(path, cause).message)
 
 
 def retire(
-    files: Files, former: LogDirectory, home: LogDirectory, topic: str, partition: int, *, is_last: bool
+    former: LogDirectory,
+    left: PartitionLog,
+    home: LogDirectory,
+    others: Iterable[LogDirectory],
+    *,
+    is_last: bool,
 ) -> None:
-    """The partition has moved from `former` to `home`: what it left goes, for good, and then what says which of the two
-    counts, unless another log directory may have a copy yet (not `is_last`). Raises KAFKA_STORAGE_ERROR.
+    """The partition has moved from `former` to `home`: what it left goes, and then what says which of the two counts,
+    unless another log directory may have a copy yet: one of `others` that has, or one that is offline (not `is_last`).
+    Raises KAFKA_STORAGE_ERROR.
     """
-    former.delete_partition(topic, partition)
-    with storage_errors(former.path):
-        sync_directory(files, former.path)
-    if is_last:
-        with storage_errors(home.path):
-            remove_facts(files, os.path.join(home.path, directory_name(topic, partition)))
+    key, files = (left.topic, left.partition), home.environment.files
+    left.discard()
+    files.remove_tree(left.directory)  # what cannot be removed now goes when the directory is opened next
+    if key not in former.logs:
+        former.forget(key)
+    name = directory_name(*key)
+    with storage_errors(home.path):
+        if is_last and not any(exists(files, os.path.join(each.path, name)) for each in others):
+            remove_facts(files, os.path.join(home.path, name))
+
+
+def remove_unclear(home: LogDirectory, key: PartitionKey) -> None:
+    """What a change of places that is unclear may have put into `home` goes, durably. Raises KAFKA_STORAGE_ERROR."""
+    home.delete_partition(*key)
+    with storage_errors(home.path):
+        sync_directory(home.environment.files, home.path)

@@ -48,7 +48,7 @@ class LogProducers:
 
     def take_over(self, former: ProducerState) -> None:
         """Know what `former` knows, also of batches that retention has taken: it is the state at the same offset."""
-        self.state.restore(list(former.producers.values()), self._log.end[0])
+        self.state.take_over(former)
         self._snapshot_offset = -1  # one that is there already says less
 
     def rebuild(self, end_offset: int) -> None:

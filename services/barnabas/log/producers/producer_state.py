@@ -225,6 +225,15 @@ class ProducerState:
             self._open.update(dict.fromkeys(sorted(first for first in started if first != NO_OFFSET)))
             self._publish()
 
+    def take_over(self, former: ProducerState) -> None:
+        """Know what `former` knows, which has replayed a log with the same records, also of what is not replicated."""
+        self.restore(list(former.producers.values()), former.end_offset)
+        with former._changing:
+            unreplicated = list(former._unreplicated)
+        with self._changing:
+            self._unreplicated.extend(unreplicated)
+            self._publish()
+
     def clear(self, end_offset: int) -> None:
         """Know nothing, from `end_offset` on."""
         self.producers.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
@@ -52,9 +52,7 @@ class AppendedBatch(NamedTuple):
 
 
 class OpenSegment:
-    """The descriptor and the indexes of a segment in use. Dropped as one; whoever still holds it may go on
-    reading.
-    """
+    """Descriptor and indexes of a segment in use. Dropped as one; whoever still holds it may go on reading."""
 
     __slots__ = ("file", "offset_index", "time_index")
 
@@ -203,6 +201,21 @@ class Segment:
         """Its names stay its own after all: undoes `retire`."""
         self._retired = None
         self.unpin()
+
+    @contextlib.contextmanager
+    def hold_names(self) -> Iterator[None]:
+        """Nobody opens a file of it meanwhile: what readers may come to ask for by its name later is read before."""
+        self.transaction_index.entries()
+        with self._loading:
+            yield
+
+    def follow(self, directory: str) -> None:
+        """Its files are in `directory` now; within `hold_names`, and that of the lock of upkeep."""
+        self.directory = directory
+        self.transaction_index.path = self.path(TransactionIndex.suffix)
+        for opened in filter(None, (self._open, self._retired)):
+            opened.offset_index.path = self.path(OffsetIndex.suffix)
+            opened.time_index.path = self.path(TimeIndex.suffix)
 
     # -- writing ------------------------------------------------------------------------------------------------
 

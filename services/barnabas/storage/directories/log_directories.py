@@ -222,7 +222,11 @@ class LogDirectories:
     def expired_strays(self, grace_ms: int) -> list[StrayKey]:
         """The partitions that were set aside `grace_ms` ago or earlier."""
         held = self._strays.copy().items()
-        return [stray for stray, (directory, facts) in held if directory.is_over(facts, grace_ms)]
+        return [
+            stray
+            for stray, (home, facts) in held
+            if home.environment.clock.now_ms() - facts.since_ms >= grace_ms
+        ]
 
     @property
     def paths(self) -> list[str]:

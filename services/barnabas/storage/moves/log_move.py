@@ -20,6 +20,7 @@ from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, SourceFailed
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.moves.pace import Pace
 from barnabas.storage.replica.replica import Replica
 
@@ -39,14 +40,14 @@ class LogMove:
         self,
         replica: Replica,
         lane: DirectoryLane,
-        home: LogDirectory,
+        directories: LogDirectories,
         name: str,
         pace: Pace,
         *,
         former: LogMove | None = None,
     ) -> None:
-        """`replica` moves to `home`, the directory of `lane`, by way of the directory `name` there, once its `former`
-        move has ended.
+        """`replica` moves to the directory of `lane` by way of the directory `name` there, once its `former` move has
+        ended.
         """
         self.replica = replica
         self.lane = lane
@@ -56,13 +57,17 @@ class LogMove:
         """Whether the directory is there: it may begin."""
         self.is_changing = False
         """Whether the places are changing, or have changed: it can be called off no longer."""
+        self.is_unclear = False
+        """Whether only the next start can tell in which of the two directories the replica is."""
         self.moved_from: DirectoryLane | None = None
         """Where the replica was, once it has moved."""
+        self.left: PartitionLog | None = None
+        """What it left there."""
         self.is_retired = False
         """Whether what it left there goes already."""
-        self.ended = asyncio.Event()
         self.copied_bytes = 0
-        self._home = home
+        self._directories = directories
+        self._home = directories.at(lane.path)
         self._pace = pace
         self._future: FutureLog | None = None
         self._called_off = asyncio.Event()
@@ -85,14 +90,14 @@ class LogMove:
         return opened.log_end_offset - opened.log_start_offset
 
     def call_off(self) -> None:
-        """It is wanted no longer, or its replica is not here any more."""
+        """It is wanted no longer, or its replica is not here any more: it ends soon, or with the places changed."""
         self._called_off.set()
 
     # -- carrying it out ----------------------------------------------------------------------------------------
 
     async def carry_out(self, on_moved: Callable[[], None]) -> None:
-        """All of it, with the future log's end whatever comes: it took its place, and `on_moved` was called when its
-        replica had it; or it is gone; or it is left for the next start.
+        """All of it, with the future log's end whatever comes: it took its place, and `on_moved` was called before its
+        replica went on with it; or it is gone; or it is left for the next start.
         """
         name, lane = self.replica.name, self.lane
         try:
@@ -111,7 +116,7 @@ class LogMove:
             await self._drop()
         except SourceFailed as error:
             log.error("a move ends: the log cannot be read", partition=name, reason=error.message)
-            await self._leave()
+            await (self._leave() if self.is_wanted else self._drop())
         except PlaceUnclear as error:
             log.error("the next start says where a partition is", partition=name, reason=error.message)
         except (KafkaError, LogStoreError) as error:
@@ -144,21 +149,22 @@ class LogMove:
             if replica.is_offline or replica.log is not current:
                 raise _CalledOff
             self.is_changing, is_clear = True, False
-            high_watermark = replica.high_watermark
-            opened = await self._in_thread(partial(_promote, future, self._pace.step_bytes(), high_watermark))
+            source, step_bytes = self._directories.at(lane.path), self._pace.step_bytes()
+            change = partial(_promote, future, source, step_bytes, replica.high_watermark)
+            opened = await self._in_thread(change)
             is_clear = True
-            if not self.is_wanted or replica.is_offline:
-                await self._undo()
-                raise _CalledOff
-            replica.on_moved(opened, self.lane)
-            self.moved_from, lane = lane, self.lane
+            self.moved_from, self.left, lane = lane, current, self.lane
             on_moved()
+            if self.is_wanted and not replica.is_offline:
+                replica.on_moved(opened, lane)
             return True
         except Exception as error:
             is_clear = True
             is_in_place = isinstance(error, KafkaError | LogStoreError | _CalledOff)
             if not is_in_place or isinstance(error, PlaceUnclear):
+                self.is_unclear = self.moved_from is None
                 replica.go_offline(error)  # before anything that is held goes on
+            self.is_changing = self.moved_from is not None
             raise
         finally:
             if is_clear:  # else the node stops in the midst of it: what is held must go into neither log
@@ -176,15 +182,6 @@ class LogMove:
                 await self._wait(seconds)
             if future.log_end_offset >= min(end_offset, current.log_end_offset):
                 return
-
-    async def _undo(self) -> None:
-        """The replica was removed, or has failed, while the places changed. What was removed goes from here, too; what
-        has failed is for the next start.
-        """
-        if not self.replica.is_offline:
-            await self._in_thread(
-                partial(self._home.delete_partition, self.replica.topic, self.replica.index)
-            )
 
     # -- its end ------------------------------------------------------------------------------------------------
 
@@ -222,6 +219,6 @@ class LogMove:
         return await asyncio.get_running_loop().run_in_executor(self.lane.mover, work)
 
 
-def _promote(future: FutureLog, step_bytes: int, high_watermark: int) -> PartitionLog:
+def _promote(future: FutureLog, source: LogDirectory, step_bytes: int, high_watermark: int) -> PartitionLog:
     future.complete(step_bytes)
-    return future.promote(high_watermark)
+    return future.promote(source, high_watermark)

@@ -16,7 +16,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.moving.future_directory import create_future, future_name, remove_future
-from barnabas.log.moving.future_log import retire
+from barnabas.log.moving.future_log import remove_unclear, retire
 from barnabas.metadata.validators import ConfigValue
 from barnabas.storage import limits
 from barnabas.storage.directories.cordoned import cordoned
@@ -28,6 +28,17 @@ from barnabas.storage.moves.pace import Pace
 from barnabas.storage.replica.replica import Replica
 
 log = get_logger("storage.moves")
+
+
+class _Departure:
+    """A replica has left: what waits until nothing of it moves any more."""
+
+    def __init__(self, remove: Callable[[], None], is_order: bool) -> None:
+        """`remove` has it removed from where it is then."""
+        self.remove = remove
+        self.is_order = is_order
+        self.waiting: list[Callable[[], None]] = []
+        """What begins replicas of the same partition afterwards."""
 
 
 class LogMoves:
@@ -58,6 +69,13 @@ class LogMoves:
         self._wake: dict[str, asyncio.Event] = {path: asyncio.Event() for path in lanes}
         self._found: dict[PartitionKey, list[FoundFuture]] = {}
         self._preferred: dict[PartitionKey, str] = {}
+        self._unclear: dict[Replica, LogMove] = {}
+        """Those of which only the next start can tell where the replica is."""
+        self._leaving: dict[PartitionKey, _Departure] = {}
+        """Replicas that have left while they moved."""
+        self._given_up: set[PartitionKey] = set()
+        """Partitions that left while it was unclear where they are, and may be in two places until the next start."""
+        self._creating: set[asyncio.Task[dict[LogMove, KafkaError]]] = set()
         self._copied_bytes = 0
         for found in directories.futures:
             self._found.setdefault((found.topic, found.partition), []).append(found)
@@ -118,37 +136,58 @@ class LogMoves:
         Another move of it is called off, unless the places are changing: then this one begins where that one ends.
         Raises KAFKA_STORAGE_ERROR where something has to be done, and it may not move.
         """
-        assert replica.lane is not None, "what moves has its log"
-        present, former = replica.lane.path, self._moves.get(replica)
+        former = self._moves.get(replica)
         if former is not None and former.is_wanted:
             if former.lane.path == path:
                 return None
-            if former.is_changing:
-                present = former.lane.path
-            else:
-                former.call_off()
-        if path == present:
+            if not former.is_changing:
+                self._call_off(former)
+        if path == self._place_to_be(replica):
             return None
         if not may_move:
             raise KafkaError(ErrorCode.kafka_storage_error, "a log directory is offline")
         return self._add(replica, path, self._new_name(replica, path), former)
+
+    def _place_to_be(self, replica: Replica) -> str:
+        """Where it is, or will be whatever is asked for now."""
+        for move in self._moves_of(replica):
+            if move.is_changing:
+                return move.lane.path
+        assert replica.lane is not None, "what moves has its log"
+        return replica.lane.path
+
+    def _moves_of(self, replica: Replica) -> Iterator[LogMove]:
+        """Those that have not ended, the last first."""
+        move = self._moves.get(replica)
+        while move is not None:
+            yield move
+            move = move.former
+
+    def _call_off(self, move: LogMove) -> None:
+        move.call_off()
+        self._wake[move.lane.path].set()
 
     def _new_name(self, replica: Replica, path: str) -> str:
         unique = self._directories.at(path).environment.new_id()
         return future_name(replica.topic, replica.index, unique)
 
     def _add(self, replica: Replica, path: str, name: str, former: LogMove | None = None) -> LogMove:
-        home, lane = self._directories.at(path), self._lanes[path]
-        move = self._moves[replica] = LogMove(replica, lane, home, name, self._pace, former=former)
+        move = LogMove(replica, self._lanes[path], self._directories, name, self._pace, former=former)
+        self._moves[replica] = move
         self._waiting[path].append(move)
         return move
 
     async def create(self, path: str, moves: Iterable[LogMove]) -> dict[LogMove, KafkaError]:
         """Make the directories of the future replicas in the directory of the path; those that cannot be made are
-        forgotten, and returned with the reason.
+        forgotten, and returned with the reason. Goes on where nobody waits for it any longer.
         """
+        creating = asyncio.create_task(self._create(path, list(moves)), name="future replicas")
+        self._creating.add(creating)
+        creating.add_done_callback(self._creating.discard)
+        return await asyncio.shield(creating)
+
+    async def _create(self, path: str, made: list[LogMove]) -> dict[LogMove, KafkaError]:
         lane = self._lanes[path]
-        made = list(moves)
         try:
             failed = await lane.run(lane.opening, partial(self._create_all, path, made))
         except KafkaError as error:  # it does not answer: what it makes of them later is in nobody's way
@@ -183,13 +222,81 @@ class LogMoves:
         for path in {each.path for each in found} | {each.lane.path for each in self._moves.values()}:
             self._wake[path].set()
 
-    def on_left(self, replica: Replica) -> None:
-        """The replica is not here any more."""
-        move = self._moves.get(replica)
-        if move is not None:
-            move.call_off()
-            if move.moved_from is not None:
-                self._retire(move)
+    def leave(self, replica: Replica, remove: Callable[[], None], *, is_order: bool) -> None:
+        """The replica is not here any more: `remove`, which removes it where it is then, is called once none of its
+        moves is under way, and nothing is left of them. Unless by an order nothing is removed whose place is unclear.
+        """
+        if replica not in self._moves and replica not in self._unclear:
+            remove()
+            return
+        self._leaving[replica.topic, replica.index] = _Departure(remove, is_order)
+        for move in list(self._moves_of(replica)):
+            self._call_off(move)
+            self._retire(move)
+        if replica not in self._moves:
+            self._on_still(replica)
+
+    def when_clear(self, key: PartitionKey, action: Callable[[], None]) -> None:
+        """Call `action`, which gives the partition a place here, once nothing is left of the moves of a replica of it
+        that was here before.
+        """
+        departure = self._leaving.get(key)
+        if departure is None:
+            action()
+        else:
+            departure.waiting.append(action)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no removal waits for the moves of a replica that has left."""
+        return not self._leaving
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a replica that has come waits for the moves of one that has left."""
+        return any(departure.waiting for departure in self._leaving.values())
+
+    def is_given_up(self, key: PartitionKey) -> bool:
+        """Whether the partition may be in two places, and is not to be begun in either before the next start."""
+        return key in self._given_up
+
+    def _on_still(self, replica: Replica) -> None:
+        """Nothing moves any more of a replica that has left."""
+        key = (replica.topic, replica.index)
+        unclear = self._unclear.pop(replica, None)
+        if unclear is None:
+            self._clear(key)
+        elif self._leaving[key].is_order:
+            self._remove_unclear(key, unclear.lane)
+        else:
+            self._give_up(key)
+
+    def _remove_unclear(self, key: PartitionKey, lane: DirectoryLane) -> None:
+        """What a change of places may have put into the directory of `lane` goes, durably."""
+        loop, home = asyncio.get_running_loop(), self._directories.at(lane.path)
+
+        def work() -> None:
+            settled = self._clear
+            try:
+                remove_unclear(home, key)
+            except KafkaError as error:
+                lane.lines.error("a partition stays until the next start", lane.path, reason=error.message)
+                settled = self._give_up
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                loop.call_soon_threadsafe(settled, key)
+
+        self._clear_up(lane.path, work)
+
+    def _clear(self, key: PartitionKey) -> None:
+        departure = self._leaving.pop(key)
+        departure.remove()
+        for action in departure.waiting:
+            action()
+
+    def _give_up(self, key: PartitionKey) -> None:
+        self._given_up.add(key)
+        for action in self._leaving.pop(key).waiting:
+            action()
 
     def forget_unclaimed(self, here: Container[PartitionKey]) -> None:
         """The metadata are known: future replicas of partitions that are not `here` are of no use."""
@@ -211,61 +318,85 @@ class LogMoves:
         async with asyncio.TaskGroup() as tasks:
             for path in self._lanes:
                 tasks.create_task(self._run_for(path, tasks), name="log moves")
+                tasks.create_task(self._drop_called_off(path), name="log moves")
 
     async def _run_for(self, path: str, tasks: asyncio.TaskGroup) -> None:
         while True:
-            move = self._next(path)
-            if move is None:
-                await self._wake[path].wait()
-                self._wake[path].clear()
-                continue
-            self._waiting[path].remove(move)
-            await move.carry_out(partial(self._on_moved, move.replica, path))
+            move = await self._take(path, is_wanted=True)
+            await self._carry_out(move)
             if move.moved_from is None:
                 self._end(move)
             else:
                 tasks.create_task(self._retire_later(move), name="former log")
 
-    def _next(self, path: str) -> LogMove | None:
+    async def _drop_called_off(self, path: str) -> None:
+        """What is wanted no longer before its turn came ends at once, whatever is carried out meanwhile."""
+        while True:
+            move = await self._take(path, is_wanted=False)
+            await self._carry_out(move)
+            self._end(move)
+
+    async def _carry_out(self, move: LogMove) -> None:
+        await move.carry_out(partial(self._on_moved, move.replica, move.lane.path))
+
+    async def _take(self, path: str, *, is_wanted: bool) -> LogMove:
+        """The next that is wanted, or was called off, once there is one; it does not wait any more."""
+        while (move := self._next(path, is_wanted=is_wanted)) is None:
+            self._wake[path].clear()
+            await self._wake[path].wait()
+        self._waiting[path].remove(move)
+        return move
+
+    def _next(self, path: str, *, is_wanted: bool) -> LogMove | None:
         """The first by name, as in Kafka, of those that may begin."""
         may_begin = [
             move
             for move in self._waiting[path]
             if move.is_ready
-            and (move.former is None or move.former.ended.is_set())
-            and (not move.is_wanted or (move.replica.log is not None and not move.replica.is_offline))
+            and move.is_wanted == is_wanted
+            and move.former is None
+            and (not is_wanted or (move.replica.log is not None and not move.replica.is_offline))
         ]
         return min(may_begin, key=lambda move: (move.replica.topic, move.replica.index), default=None)
 
     def _end(self, move: LogMove) -> None:
-        move.ended.set()
         self._copied_bytes += move.copied_bytes
         move.copied_bytes = 0
-        if self._moves.get(move.replica) is move:
-            del self._moves[move.replica]
+        for later in self._moves_of(move.replica):
+            if later.former is move:
+                later.former = None
+        replica = move.replica
+        if move.is_unclear:
+            self._unclear[replica] = move
+        if self._moves.get(replica) is move:
+            del self._moves[replica]
+            if (replica.topic, replica.index) in self._leaving:
+                self._on_still(replica)
         for wake in self._wake.values():
             wake.set()
 
     async def _retire_later(self, move: LogMove) -> None:
-        await asyncio.sleep(limits.FORMER_LOG_SECONDS)
+        if move.is_wanted:  # else nobody reads it any more
+            await asyncio.sleep(limits.FORMER_LOG_SECONDS)
         self._retire(move)
 
     def _retire(self, move: LogMove) -> None:
         """What the replica has left behind goes."""
-        former, replica = move.moved_from, move.replica
-        if former is None or move.is_retired:
+        former, left = move.moved_from, move.left
+        if former is None or left is None or move.is_retired:
             return
         move.is_retired = True
         loop = asyncio.get_running_loop()
         source, home = self._directories.at(former.path), self._directories.at(move.lane.path)
-        files, is_last = home.environment.files, not self._directories.offline
+        others = [self._directories.at(path) for path in self._directories.paths if path != move.lane.path]
+        is_last = not self._directories.offline
 
         def work() -> None:
             try:
-                retire(files, source, home, replica.topic, replica.index, is_last=is_last)
+                retire(source, left, home, others, is_last=is_last)
             except KafkaError as error:
                 former.lines.error(
-                    "what a move left is removed at the next start", former.path, reason=error.message
+                    "a move is cleared up behind at the next start", former.path, reason=error.message
                 )
             finally:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told

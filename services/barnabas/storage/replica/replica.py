@@ -158,8 +158,7 @@ class Replica:
 
     def on_open(self, opened: PartitionLog, high_watermark: int, lane: DirectoryLane) -> None:
         """The log is open; `high_watermark` is the one written down before the last stop."""
-        self.is_offline = False
-        self.error = NOT_LEADER
+        self.is_offline, self.error = False, NOT_LEADER
         self.queue = LaneQueue(lane)
         self._take(opened, lane, self.queue)
         self._end_offset = opened.log_end_offset
@@ -186,6 +185,7 @@ class Replica:
         """The log has moved to the directory of `lane`: it is all there, and durable. Its queue is held meanwhile."""
         former, durability, queue = self.log, self._durability, self.queue
         assert former is not None and durability is not None and queue is not None, "it has a log"  # noqa: PT018
+        opened.epochs.take_over(former.epochs.entries)  # one may have begun meanwhile
         self._take(opened, lane, queue)
         opened.maybe_increment_log_start_offset(former.log_start_offset)  # it may have moved meanwhile
         durability.end(opened.log_end_offset)

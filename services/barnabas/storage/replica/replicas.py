@@ -13,32 +13,31 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from barnabas.kernel.clock import Clock
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.stray import StrayKey
-from barnabas.log.errors import LogStoreError
 from barnabas.log.producers.refused_sequences import RefusedSequences
-from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.effective import effective_broker_setting
-from barnabas.metadata.image import NO_LEADER, MetadataImage
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.validators import ConfigValue
 from barnabas.records.batch import Buffer
 from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.directory_work import DirectoryWork, Opened
-from barnabas.storage.directories.failed_openings import is_for_now
-from barnabas.storage.directories.log_directories import DirectoryOffline, LogDirectories, PartitionKey
+from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.moves.log_moves import LogMoves
 from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.isr_changes import IsrChanges
 from barnabas.storage.replica.newer_epochs import NewerEpochs
+from barnabas.storage.replica.opening import open_all
 from barnabas.storage.replica.refused_while_absent import RefusedWhileAbsent
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replica_reports import ReplicaReports
@@ -83,6 +82,7 @@ class Replicas:
         assert isinstance(backoff_ms, int)
         self.quotas = ReplicationQuotas(self.broker_value)
         self.followed = Followed(backoff_ms, self.quotas.follower)
+        self._open_all = partial(open_all, directories, node_id)
         self._work = {
             path: DirectoryWork(
                 lane,
@@ -156,12 +156,12 @@ class Replicas:
     @property
     def is_settled(self) -> bool:
         """Whether every log that the metadata asks for is open, or could not be opened."""
-        return all(work.is_settled for work in self._work.values())
+        return not self.moves.is_waited_for and all(work.is_settled for work in self._work.values())
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits to be done on disk, and nothing is being done."""
-        return all(work.is_idle for work in self._work.values())
+        return self.moves.is_clear and all(work.is_idle for work in self._work.values())
 
     @property
     def offline_directories(self) -> Collection[str]:
@@ -246,13 +246,13 @@ class Replicas:
             replica = self._add(topic.name, topic_id, index, topic.internal, settings)
             # Created while this process followed the metadata, for topic ids are given once: it is on no disk.
             is_new = old.cluster_id == self._cluster_id and topic_id not in old.topics_by_id
-            self._place(replica, is_new=is_new).open(replica)
+            self.moves.when_clear((topic.name, index), partial(self._begin, replica, is_new=is_new))
         replica.internal = topic.internal
         replica.update_settings(settings)
         replica.follow(record)
         self.newer_epochs.on_followed(replica)
         self._look_at_followers(replica)
-        if replica.is_offline:
+        if replica.is_offline and replica in self._places:
             self._places[replica].try_again(replica)
 
     def _look_at_followers(self, replica: Replica) -> None:
@@ -316,10 +316,8 @@ class Replicas:
 
     def _leave(self, replica: Replica, *, is_order: bool) -> None:
         """Have the partition no longer: delete it by order, else set it aside."""
-        work = self._places.pop(replica)
         if is_order:
             log.info("partition is removed from this node", partition=replica.name)
-            work.delete(replica)
         else:
             log.warning(
                 "the metadata does not know a partition that nobody deleted: it is kept as stray for a while",
@@ -327,11 +325,11 @@ class Replicas:
                 topic_id=str(uuid.UUID(bytes=replica.topic_id)),
                 kept_hours=limits.STRAY_KEPT_MS // 3_600_000,
             )
-            work.set_aside(replica)
         del self.by_partition[replica.topic_id, replica.index]
         self.counts.remove_partition(replica.topic)
-        self._directories.release(replica.topic, replica.index)
-        self.moves.on_left(replica)
+        if replica in self._places:
+            self._places[replica].leave(replica)
+            self.moves.leave(replica, partial(self._remove, replica, is_order=is_order), is_order=is_order)
         self.newer_epochs.on_left(replica)
         self.isr_changes.on_left(replica)
         self.reports.on_left(replica)
@@ -384,6 +382,25 @@ class Replicas:
         self._places[replica] = work = self._work[path]
         return work
 
+    def _begin(self, replica: Replica, *, is_new: bool) -> None:
+        """Have the partition's log opened or created, unless it has left again."""
+        if self.find(replica.topic_id, replica.index) is not replica:
+            return
+        if self.moves.is_given_up((replica.topic, replica.index)):
+            replica.on_open_failed()
+        else:
+            self._place(replica, is_new=is_new).open(replica)
+        self._changed.set()
+
+    def _remove(self, replica: Replica, *, is_order: bool) -> None:
+        """Remove what a replica that has left has on disk, or set it aside."""
+        work = self._places.pop(replica)
+        if is_order:
+            work.delete(replica)
+        else:
+            work.set_aside(replica)
+        self._directories.release(replica.topic, replica.index)
+
     async def recover(self) -> None:
         """Open every partition that is on disk, before the node takes part in the cluster.
 
@@ -417,43 +434,6 @@ class Replicas:
             for work in self._work.values():
                 tasks.create_task(work.run(), name="log directory")
             tasks.create_task(self.moves.run(), name="moves between log directories")
-
-    def _open_all(self, path: str, batch: Iterable[Replica]) -> list[Opened]:
-        """In a thread: open or create the logs; one that fails does not touch the others."""
-        opened: list[Opened] = []
-        for replica in batch:
-            try:
-                opened.append(self._open(path, replica))
-            except DirectoryOffline as error:
-                opened.append(Opened(replica, failure=error))
-            except (LogStoreError, KafkaError) as error:
-                if not is_for_now(error):
-                    log.error("cannot open a partition", partition=replica.name, reason=str(error))
-                opened.append(Opened(replica, failure=error))
-            except Exception as error:
-                log.exception("cannot open a partition", partition=replica.name)
-                opened.append(Opened(replica, failure=error))
-        return opened
-
-    def _open(self, path: str, replica: Replica) -> Opened:
-        topic_id = uuid.UUID(bytes=replica.topic_id)
-        home = self._directories.find_home(path, replica.topic, replica.index, topic_id)
-        if home != path:
-            return Opened(replica, moved_to=home)
-        record: PartitionRecord = replica.record
-        # Who led without what it had would have the others drop what they have, and who led last may lead again.
-        may_begin_anew = len(record.replicas) <= 1 or record.leader not in (self.node_id, NO_LEADER)
-        found, high_watermark = self._directories.open_partition(
-            path,
-            replica.topic,
-            replica.index,
-            topic_id,
-            replica.settings.log,
-            may_begin_anew=may_begin_anew,
-        )
-        if record.leader == self.node_id:
-            found.assign_epoch_start(record.leader_epoch)
-        return Opened(replica, found, high_watermark)
 
     def _on_opened(self, lane: DirectoryLane, opened: Iterable[Opened]) -> None:
         for replica, found, high_watermark, moved_to, failure in opened:

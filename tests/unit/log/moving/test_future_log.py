@@ -21,9 +21,11 @@ from barnabas.log.moving.future_directory import (
     is_name_too_long,
     parse_future_name,
 )
-from barnabas.log.moving.future_log import FutureLog
+from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, retire
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.batch import iterate_headers
+from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
 
 TOPIC_ID: Final = uuid.UUID(int=7)
@@ -88,6 +90,15 @@ class Move:
         self.future.leave()
         self.future = FutureLog(self.home, self.name, self.log)
 
+    def restart(self, *, is_clean: bool) -> None:
+        """Another process opens the current log."""
+        if is_clean:
+            self.source.close({("t", 0): self.log.log_end_offset})
+        else:
+            self.source.abandon()
+        self.source = LogDirectory.open("/a", "c", 1, self.environment)
+        self.log = self.source.open_partition("t", 0, TOPIC_ID, CONFIG)
+
     def steps(self) -> list[Callable[[], None]]:
         return (
             [self.append] * 6
@@ -97,7 +108,7 @@ class Move:
 
     def promote(self) -> PartitionLog:
         self.future.complete(500)
-        return self.future.promote(self.log.log_end_offset)
+        return self.future.promote(self.source, self.log.log_end_offset)
 
 
 def content(log: PartitionLog) -> list[bytes]:
@@ -148,24 +159,160 @@ def test_where_compaction_has_left_nothing_the_offsets_go_on() -> None:
     assert moved.append_as_leader(encode_batch([(1, None, b"x", ())]), 0).base_offset == end + 50
 
 
-def test_what_another_process_copied_counts_only_as_far_as_it_was_on_the_disk_here() -> None:
-    """Power was lost: what the future log has from behind the recovery point may have been written anew."""
-    move = Move()
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_what_another_process_has_copied_does_not_count(is_clean: bool, leaves_first: bool) -> None:
+    """A follower has copied what its new leader never had, and takes it back while nobody copies; with the process goes
+    what would say so.
+    """
+    move = Move(3)
     for _ in range(4):
         move.append()
-    flushed = move.log.flush()
-    move.source.write_checkpoints({})
-    for _ in range(4):
+    cut = move.log.log_end_offset
+    for _ in range(3):
         move.append()
     while move.future.lag:
         move.future.copy(10_000)
-    assert move.future.log_end_offset == move.log.log_end_offset > flushed
-    move.future.leave()
-    move.source.abandon()
+    assert move.future.log_end_offset == move.log.log_end_offset > cut
+    if leaves_first:
+        move.future.leave()
+        move.restart(is_clean=True)
+    move.log.truncate_to(cut)
+    move.elect()
+    move.sequences = {
+        producer: entry.last_sequence + 1 for producer, entry in move.log.producer_state.producers.items()
+    }
+    for _ in range(5):
+        move.append()
+    move.log.flush()
+    move.source.write_checkpoints({})
+    if not leaves_first:
+        move.future.leave()
+    move.restart(is_clean=is_clean)
+    move.future = FutureLog(move.home, move.name, move.log)
+    assert move.future.log_end_offset == 0
+    expected = content(move.log)
+    assert content(move.promote()) == expected
+
+
+def test_a_transaction_is_undecided_until_its_marker_is_replicated() -> None:
+    move = Move()
+    for sequence in range(3):
+        value = (move.clock.now_ms(), None, b"v", ())
+        data = encode_batch(
+            [value], producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        move.log.append_as_leader(data, 0)
+    high_watermark = move.log.log_end_offset
+    marker = encode_marker(
+        committed=True,
+        producer_id=5,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=move.clock.now_ms(),
+    )
+    move.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    assert move.log.last_stable_offset(high_watermark) == 0
+    move.future.complete(500)
+    moved = move.future.promote(move.source, high_watermark)
+    assert moved.last_stable_offset(high_watermark) == 0
+    assert moved.last_stable_offset(high_watermark + 1) == high_watermark + 1
+
+
+def test_an_idle_producer_is_known_for_as_long_as_the_current_log_knows_it() -> None:
+    move = Move()
+    data = encode_batch(
+        [(move.clock.now_ms(), None, b"v", ())], producer_id=5, producer_epoch=0, base_sequence=0
+    )
+    move.log.append_as_leader(data, 0)
+    move.clock.advance(2 * 24 * 3600 * 1000)
+    moved = move.promote()
+    assert 5 in moved.producer_state.producers, "producer.id.expiration.ms may be longer than its default"
+
+
+def test_who_reads_the_former_log_reads_on() -> None:
+    """Also what he has not opened yet, and where an aborted transaction is."""
+    move = Move(5)
+    for sequence in range(40):
+        value = (move.clock.now_ms(), None, bytes(100), ())
+        data = encode_batch(
+            [value], producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        move.log.append_as_leader(data, 0)
+    marker = encode_marker(
+        committed=False,
+        producer_id=9,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp=move.clock.now_ms(),
+    )
+    move.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    move.log.flush()
+    end = move.log.log_end_offset
+    move.source.close({("t", 0): end})
     move.source = LogDirectory.open("/a", "c", 1, move.environment)
     move.log = move.source.open_partition("t", 0, TOPIC_ID, CONFIG)
     move.future = FutureLog(move.home, move.name, move.log)
-    assert 0 < move.future.log_end_offset <= move.log.vouched_at_opening <= flushed
+    expected = content(move.log)
+    assert len(move.log.segments) > 3
+    for segment in move.log.segments[:-1]:
+        segment.release()
+        segment.transaction_index._entries = None
+    moved = move.promote()
+    for segment in move.log.segments[:-1]:
+        segment.release()
+    assert content(move.log) == expected == content(moved)
+    assert [each.last_offset for each in move.log.aborted_transactions(0, end)] == [end - 1]
+    move.log.flush()
+    assert move.log.is_trusted
+    assert "t-0" not in move.files.listdir("/a")
+    assert move.log.directory != "/a/t-0"
+    retire(move.source, move.log, move.home, [move.source], is_last=True)
+    assert not [name for name in move.files.listdir("/a") if name.startswith("t-0")]
+    assert move.log.is_closed
+
+
+def test_checkpoints_of_what_was_here_before_say_nothing_of_what_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They could not be written when it went; and the process ends before those of the move are."""
+    move = Move()
+    move.append()
+    home, key = move.home, ("t", 0)
+    home.recovery_points[key] = home.high_watermarks[key] = home.log_start_offsets[key] = 1_000_000
+    home.write_checkpoints({})
+    move.future.complete(500)
+
+    def fail(_: object) -> None:
+        raise KafkaError(ErrorCode.kafka_storage_error, "the disk failed")
+
+    monkeypatch.setattr(move.source, "put_away", fail)
+    with pytest.raises(PlaceUnclear):
+        move.future.promote(move.source, 0)
+    home.abandon()
+    again = LogDirectory.open("/b", "c", 1, move.environment)
+    assert key in again.partitions_on_disk()
+    assert key not in again.recovery_points
+    assert key not in again.log_start_offsets
+
+
+def test_the_former_directory_is_put_away_durably_before_anything_is_appended() -> None:
+    move = Move()
+    move.append()
+    move.promote()
+    move.files.lose_power(random.Random(1))
+    assert "t-0" not in move.files.listdir("/a")
+    assert "t-0" in move.files.listdir("/b")
+
+
+def test_what_says_which_counts_stays_while_another_directory_has_the_name() -> None:
+    move = Move()
+    move.append()
+    move.promote()
+    third = LogDirectory.open("/c", "c", 1, move.environment)
+    move.files.makedirs("/c/t-0")
+    retire(move.source, move.log, move.home, [move.source, third], is_last=True)
+    assert "moved.properties" in move.files.listdir("/b/t-0")
 
 
 def test_a_damaged_batch_is_not_copied() -> None:

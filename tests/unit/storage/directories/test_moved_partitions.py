@@ -125,11 +125,13 @@ class Node:
         self.append()
         future.complete(500)
         former = self.directories.at(self.path)
-        self.log = future.promote(self.log.log_end_offset)
+        left = self.log
+        self.log = future.promote(former, left.log_end_offset)
         self.directories.relocate(KEY, path)
         self.path = path
         self.append()
-        retire(files, former, home, TOPIC, 0, is_last=True)
+        others = [self.directories.at(each) for each in PATHS if each != path]
+        retire(former, left, home, others, is_last=True)
         self.append()
 
     def reopened(self) -> None:
@@ -293,5 +295,35 @@ def test_what_moved_out_of_a_directory_that_was_offline_is_not_taken_for_it_agai
         node.append()
         node.directories.close({KEY: node.log.log_end_offset})
     monkeypatch.undo()
+    node.reopened()
+    assert node.path == PATHS[1]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_was_appended_after_a_move_is_not_hidden_by_the_former_directory(
+    monkeypatch: pytest.MonkeyPatch, is_clean: bool
+) -> None:
+    """The process ends before what the move left is removed, and the new directory is offline at the next start."""
+    node = prepared()
+    monkeypatch.setattr("test_moved_partitions.retire", lambda *_, **__: None)
+    node.move(PATHS[1])
+    if is_clean:
+        node.directories.close({KEY: node.log.log_end_offset})
+    else:
+        node.directories.abandon()
+    real = node.files.disk.list_directories
+
+    def fail(path: str) -> list[str]:
+        if path == PATHS[1]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files.disk, "list_directories", fail)
+        directories = LogDirectories.open(
+            PATHS, "c", 1, node.environment, producer_id_expiration_ms=86_400_000
+        )
+        assert directories.claim(TOPIC, 0, TOPIC_ID, is_new=False) == PATHS[1]
+        directories.abandon()
     node.reopened()
     assert node.path == PATHS[1]

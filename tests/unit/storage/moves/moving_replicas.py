@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from storage_harness import NODE_ID, StorageHarness
+import pytest
+from storage_harness import NODE_ID, StorageHarness, batch
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
+from barnabas.log.moving.future_log import FutureLog
 from barnabas.messages import storage_pb2 as pb
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import config_key
+
+VALUE = b"v" * 100
 
 
 def broker_setting(**values: str) -> MetadataRecord:
@@ -58,3 +67,56 @@ def place(node: StorageHarness, topic: uuid.UUID, index: int = 0) -> str:
 
 def on_disk(paths: list[Path]) -> dict[str, list[str]]:
     return {path.name: sorted(each.name for each in path.iterdir() if each.is_dir()) for path in paths}
+
+
+async def all_values(node: StorageHarness, topic: uuid.UUID) -> list[int]:
+    """The base offsets of all batches that can be read."""
+    found, offset = [], 0
+    while offset < node.replica(topic).high_watermark:
+        answer = await node.fetch(topic, offset)
+        assert answer.error_code == 0
+        first = int.from_bytes(answer.records[:8])
+        found.append(first)
+        offset = first + 1
+    return found
+
+
+async def fill(node: StorageHarness, topic: uuid.UUID, count: int, **options: Any) -> None:
+    for _ in range(count):
+        assert (await node.append(topic, batch(VALUE), **options)).error_code == 0
+
+
+@contextmanager
+def failing_in(path: Path, *calls: str) -> Iterator[None]:
+    """Each of these calls fails in the directory."""
+
+    def broken(real: Callable[..., Any]) -> Callable[..., Any]:
+        def fail(name: str, *arguments: Any) -> Any:
+            if str(name).startswith(f"{path}/"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+            return real(name, *arguments)
+
+        return fail
+
+    with pytest.MonkeyPatch.context() as patch:
+        for call in calls:
+            patch.setattr(SystemFiles, call, staticmethod(broken(getattr(SystemFiles(), call))))
+        yield
+
+
+def stopped_at_promote(
+    monkeypatch: pytest.MonkeyPatch, *, is_done: bool = False
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """(set when the places are about to change, or with `is_done` have changed; to be set when that may go on)."""
+    loop = asyncio.get_running_loop()
+    entered, leave = asyncio.Event(), asyncio.Event()
+    real = FutureLog.promote
+
+    def promote(future: FutureLog, *arguments: Any) -> Any:
+        opened = real(future, *arguments) if is_done else None
+        loop.call_soon_threadsafe(entered.set)
+        asyncio.run_coroutine_threadsafe(leave.wait(), loop).result()
+        return opened or real(future, *arguments)
+
+    monkeypatch.setattr(FutureLog, "promote", promote)
+    return entered, leave
