@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.kernel.cordoned import are_all_cordoned
+
 NO_LEADER: Final = -1
-ALL_DIRECTORIES: Final = "*"
-"""What cordoned.log.dirs is for a node that gets nothing new: all of its directories (KIP-1066)."""
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""
@@ -43,10 +43,8 @@ class Node:
     @property
     def is_draining(self) -> bool:
         """Whether it is to get nothing new: all of its directories are cordoned."""
-        if ALL_DIRECTORIES in self.cordoned:
-            return True
-        paths = {directory.path for directory in self.directories or ()}
-        return bool(paths) and paths <= set(self.cordoned)
+        paths = [directory.path for directory in self.directories or ()]
+        return are_all_cordoned(paths, self.cordoned)
 
     @property
     def is_alive(self) -> bool:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.balance.cluster_state import ALL_DIRECTORIES, ClusterState, Node
+from barnabas.cli.balance.cluster_state import ClusterState, Node
 from barnabas.cli.commands import carrying_out, flags
 from barnabas.cli.commands.shell_command import ShellCommand
 from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_rows
+from barnabas.kernel.cordoned import ALL_DIRECTORIES
 
 if TYPE_CHECKING:
     from barnabas.cli.balance.draining import Drain

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from barnabas.kernel.cordoned import are_all_cordoned
 from barnabas.messages.metadata_pb2 import NodeRecord
 from barnabas.metadata.config_def import split_list
 from barnabas.metadata.effective import effective_broker_setting
 from barnabas.metadata.image import MetadataImage
-
-ALL_DIRECTORIES: Final = "*"
 
 
 def uncordoned_nodes(image: MetadataImage) -> list[NodeRecord]:
@@ -24,4 +21,4 @@ def is_cordoned(image: MetadataImage, node: NodeRecord) -> bool:
         return False
     assert isinstance(cordoned, tuple)
     directories = split_list(node.configs.get("log.dirs", ""))
-    return ALL_DIRECTORIES in cordoned or bool(directories and set(directories) <= set(cordoned))
+    return are_all_cordoned(directories, cordoned)

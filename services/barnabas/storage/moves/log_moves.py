@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 
+from barnabas.kernel.cordoned import cordoned_directories
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
@@ -19,7 +20,6 @@ from barnabas.log.moving.future_directory import create_future, future_name, rem
 from barnabas.log.moving.future_log import remove_unclear, retire
 from barnabas.metadata.validators import ConfigValue
 from barnabas.storage import limits
-from barnabas.storage.directories.cordoned import cordoned
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.found_on_disk import FoundFuture
 from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
@@ -87,7 +87,7 @@ class LogMoves:
         """The paths of the log directories into which nothing new comes (KIP-1066)."""
         value = self._broker_value("cordoned.log.dirs")
         assert isinstance(value, tuple)
-        return cordoned(self._lanes, value)
+        return cordoned_directories(list(self._lanes), value)
 
     def _rate(self) -> int:
         value = self._broker_value("replica.alter.log.dirs.io.max.bytes.per.second")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.controller.core.configs import alter_configs
+from barnabas.controller.core.cordons import is_cordoned
 from barnabas.controller.core.decision import ClusterDefaults, Decision
 from barnabas.controller.core.internal_topics import grow_internal_topics
 from barnabas.controller.core.nodes import register_node
 from barnabas.controller.core.partitions import create_partitions
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.controller.core.topics import create_topics
+from barnabas.kernel.cordoned import are_all_cordoned, cordoned_directories
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG
 from barnabas.messages import controller_pb2 as pb
@@ -130,3 +133,18 @@ def test_whoever_is_cordoned(cordoned: set[int], factor: int) -> None:
         assert not nodes_of(image, "orders") & cordoned
     else:
         assert factor > 5 - len(cordoned)
+
+
+def test_a_directory_is_the_same_however_its_path_is_written() -> None:
+    absolute = os.path.abspath("data/log")
+    for directory, value in (("data/log", absolute), (absolute, "data/log"), ("data/log", "data//log")):
+        assert cordoned_directories([directory, "other"], [value]) == {directory}
+        node = md.NodeRecord(node_id=1, incarnation_id="a", address="n", configs={"log.dirs": directory})
+        image = cordon(after(MetadataImage(), register_node(MetadataImage(), node)), 1, value)
+        assert is_cordoned(image, image.nodes[1])
+
+
+def test_a_node_whose_directories_are_not_known_is_cordoned_by_a_star_alone() -> None:
+    assert are_all_cordoned([], ["*"])
+    assert not are_all_cordoned([], ["/disk-1"])
+    assert not are_all_cordoned(["/disk-1"], [])

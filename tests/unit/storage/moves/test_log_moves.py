@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -414,3 +415,28 @@ async def test_a_log_directory_that_is_offline_keeps_replicas_where_they_are(
         assert await alter(node, paths[1]) == [ErrorCode.kafka_storage_error]
         assert await alter(node, paths[0]) == [ErrorCode.none]
         assert on_disk(paths)["b"] == []
+
+
+async def test_an_append_that_waits_for_a_sync_is_acknowledged_with_the_move(
+    node: StorageHarness, paths: list[Path]
+) -> None:
+    """The future log was synced; the sync of the former one comes too late, or fails."""
+    topic = await node.create_topic(replicas=(1, 2))
+    node.apply(topic_config("events", flush_messages="1"))
+    await fill(node, topic, 1, acks=1)
+    lane = node.replica(topic).lane
+    assert lane is not None
+    is_over = threading.Event()
+    for _ in range(8):
+        lane.flush.submit(is_over.wait, 60)
+    try:
+        appended = node.send_append(topic, batch(VALUE), acks=1)
+        await until(lambda: node.replica(topic)._end_offset == 2)
+        assert not appended.done()
+        await alter(node, paths[1])
+        assert (await asyncio.wait_for(appended, 20)).partitions[0].error_code == 0
+        assert place(node, topic) == "b"
+    finally:
+        is_over.set()
+    await until_idle(node)
+    await fill(node, topic, 1, acks=1)
