@@ -185,7 +185,6 @@ class Replica:
         """The log has moved to the directory of `lane`: it is all there, and durable. Its queue is held meanwhile."""
         former, durability, queue = self.log, self._durability, self.queue
         assert former is not None and durability is not None and queue is not None, "it has a log"  # noqa: PT018
-        opened.epochs.take_over(former.epochs.entries)  # one may have begun meanwhile
         self._take(opened, lane, queue)
         opened.maybe_increment_log_start_offset(former.log_start_offset)  # it may have moved meanwhile
         durability.end(opened.log_end_offset)

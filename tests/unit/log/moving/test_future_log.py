@@ -230,7 +230,7 @@ def test_an_idle_producer_is_known_for_as_long_as_the_current_log_knows_it() -> 
     assert 5 in moved.producer_state.producers, "producer.id.expiration.ms may be longer than its default"
 
 
-def test_who_reads_the_former_log_reads_on() -> None:
+def test_who_reads_the_former_log_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what he has not opened yet, and where an aborted transaction is."""
     move = Move(5)
     for sequence in range(40):
@@ -247,6 +247,9 @@ def test_who_reads_the_former_log_reads_on() -> None:
         timestamp=move.clock.now_ms(),
     )
     move.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    aborted_at = move.log.log_end_offset - 1
+    for _ in range(40):
+        move.append()
     move.log.flush()
     end = move.log.log_end_offset
     move.source.close({("t", 0): end})
@@ -258,11 +261,20 @@ def test_who_reads_the_former_log_reads_on() -> None:
     for segment in move.log.segments[:-1]:
         segment.release()
         segment.transaction_index._entries = None
+    seen, rename = [], move.files.rename
+
+    def renamed(old: str, new: str) -> None:
+        rename(old, new)
+        if old == "/a/t-0":  # at this very moment
+            seen.extend(move.log.aborted_transactions(0, end))
+
+    monkeypatch.setattr(move.files, "rename", renamed)
     moved = move.promote()
     for segment in move.log.segments[:-1]:
         segment.release()
     assert content(move.log) == expected == content(moved)
-    assert [each.last_offset for each in move.log.aborted_transactions(0, end)] == [end - 1]
+    assert [each.last_offset for each in seen] == [aborted_at]
+    assert [each.last_offset for each in move.log.aborted_transactions(0, end)] == [aborted_at]
     move.log.flush()
     assert move.log.is_trusted
     assert "t-0" not in move.files.listdir("/a")
@@ -296,13 +308,21 @@ def test_checkpoints_of_what_was_here_before_say_nothing_of_what_comes(
     assert key not in again.log_start_offsets
 
 
-def test_the_former_directory_is_put_away_durably_before_anything_is_appended() -> None:
+class NothingReachesTheDisk(random.Random):
+    """Of what was not synced, when the power is lost."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+def test_the_former_directory_is_put_away_durably() -> None:
     move = Move()
     move.append()
-    move.promote()
-    move.files.lose_power(random.Random(1))
+    move.log.flush()
+    move.source.write_checkpoints({})
+    move.source.put_away(("t", 0))
+    move.files.lose_power(NothingReachesTheDisk())
     assert "t-0" not in move.files.listdir("/a")
-    assert "t-0" in move.files.listdir("/b")
 
 
 def test_what_says_which_counts_stays_while_another_directory_has_the_name() -> None:

@@ -232,7 +232,7 @@ async def test_a_move_begins_though_nobody_waits_for_the_answer(
 
 
 async def test_where_it_will_be_is_asked_of_the_move_that_changes_its_place(
-    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = await node.create_topic()
     await fill(node, topic, 3)
@@ -245,6 +245,7 @@ async def test_where_it_will_be_is_asked_of_the_move_that_changes_its_place(
     await until_idle(node)
     assert place(node, topic) == "b"
     assert on_disk(paths) == {"a": [], "b": ["events-0"], "c": []}
+    assert "a move has failed" not in caplog.text
 
 
 async def test_what_changes_with_the_places_is_known_in_the_new_one(
