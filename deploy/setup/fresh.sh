@@ -4,7 +4,7 @@
 #
 #   fresh.sh [PYTEST-ARGUMENT...]     as root; the arguments go to `make test` and shorten it
 #
-# The Debian is a folder made by debootstrap, entered by chroot with mounts and processes of its own, all of which are gone
+# The Debian is a folder made by debootstrap, entered with mounts and processes of its own, all of which are gone
 # afterwards. The network is this machine's. The tree is that of git's HEAD. This machine's settings for package registries
 # (apt, pip, npm, Maven, Go, Cargo; proxies and certificates) are handed in: files as they are, variables by their names.
 set -euo pipefail
@@ -32,9 +32,9 @@ unshare --mount --pid --fork true 2> /dev/null || fail "mounts and processes of 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/barnabas-fresh.XXXXXX")
 root=$work/root
 inside=
-# --kill-child ends all that runs inside, and the mounts end with the last of them.
+# --kill-child ends all that runs inside, and the mounts end with the last of them; unshare itself hears no other signal.
 clean_up() {
-    [ -z "$inside" ] || { kill "$inside" 2> /dev/null && wait "$inside"; } || true
+    [ -z "$inside" ] || { kill -KILL "$inside" 2> /dev/null && wait "$inside"; } || true
     rm -rf --one-file-system "$work"
 }
 trap clean_up EXIT
@@ -71,15 +71,21 @@ hand_in_settings() {
     done
 }
 
-# enter COMMAND...: in the Debian, with the handed variables and no others.
+# enter COMMAND...: in the Debian, with the handed variables and no others. Its folder is the root of its mounts: tests make
+# disks in namespaces of their own, which the kernel allows to nobody whose root is another.
 enter() {
     unshare --mount --pid --fork --kill-child --propagation private -- bash -c '
         root=$1
         shift
+        set -e
+        mount --bind "$root" "$root"
         mount --rbind /dev "$root/dev"
         mount --rbind /sys "$root/sys"
         mount -t proc proc "$root/proc"
-        exec chroot "$root" env -i "$@"' enter \
+        cd "$root"
+        pivot_root . .
+        umount -l .
+        exec env -i "$@"' enter \
         "$root" HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
         "${handed[@]}" "$@" < /dev/null &
     inside=$!
