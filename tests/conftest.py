@@ -4,6 +4,7 @@ given, and Hypothesis' profile.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -35,6 +36,26 @@ def pytest_configure() -> None:
     """Let programs be interrupted, as from a terminal: a job that a script began in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _name_event_loops()
+
+
+def _name_event_loops() -> None:
+    """Let an event loop say which test made it, and none be made in passing for who asks for one where none runs.
+
+    One that nobody closes is found by the collector, in whichever test runs then, and that test fails.
+    """
+    begin, describe = asyncio.BaseEventLoop.__init__, asyncio.BaseEventLoop.__repr__
+
+    def begin_with_maker(loop: asyncio.BaseEventLoop) -> None:
+        begin(loop)
+        vars(loop)["made_in"] = os.environ.get("PYTEST_CURRENT_TEST", "no test")
+
+    def describe_with_maker(loop: object) -> str:
+        return f"{describe(loop)} made in {vars(loop).get('made_in')}"
+
+    asyncio.BaseEventLoop.__init__ = begin_with_maker  # type: ignore[assignment,method-assign]
+    asyncio.BaseEventLoop.__repr__ = describe_with_maker  # type: ignore[method-assign]
+    asyncio.set_event_loop(None)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
