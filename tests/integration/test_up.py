@@ -9,12 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from raw_client import API_VERSIONS, RawConnection
 from running_cluster import Cluster, free_ports
 
 SERVICES = ("controller", "broker-1", "coordinator-1")
@@ -104,6 +106,24 @@ def test_a_killed_service_comes_back(make_cluster: Callable[..., Cluster], name:
     cluster.kill_and_wait(name)
     assert cluster.service(name).restarts == 1
     assert f"barnabas: {name} was killed by SIGKILL; starting it again in 0.1 s\n" in cluster.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_client_is_refused_while_a_broker_is_started_again(
+    make_cluster: Callable[..., Cluster], number: signal.Signals
+) -> None:
+    """librdkafka waits up to ten seconds before it tries an address again that refused."""
+    cluster = make_cluster()
+    pid = cluster.service("broker-1").pid
+    assert pid is not None
+    os.kill(pid, number)
+    while is_running(pid):
+        socket.create_connection(("127.0.0.1", cluster.port)).close()
+        time.sleep(0.005)
+    with RawConnection(cluster.port) as client:
+        answer = client.ask(API_VERSIONS, 0, {})
+    assert answer.error_code == 0
+    assert cluster.service("broker-1").pid != pid
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -18,7 +18,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.cli.kept_ports import KeptPorts
 
 PR_SET_PDEATHSIG: Final = 1
 _PRCTL: Final = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
@@ -33,7 +36,8 @@ STDERR_DESCRIPTOR: Final = 2
 class ServiceSpec:
     """What to run: `name` is the instance (storage-1), `service` its kind (storage).
 
-    `arguments` are those of `command` that are the service's own. `aliases` are the names of what the process hosts.
+    `arguments` are those of `command` that are the service's own. `aliases` are the names of what the process hosts,
+    `ports` those of clients that it alone serves, and `kept` what keeps them bound from one process to the next.
     """
 
     name: str
@@ -43,11 +47,23 @@ class ServiceSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    kept: KeptPorts | None = None
 
     @property
     def package(self) -> str:
         """The package of the kind."""
         return PACKAGES.get(self.service, self.service)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What its process finds in its environment beside ours."""
+        return {**self.environment, **(self.kept.environment if self.kept is not None else {})}
+
+    def descriptors(self, lock_descriptor: int) -> tuple[int, ...]:
+        """What its process inherits beside the standard ones; a `lock_descriptor` of -1 is none."""
+        kept = self.kept.descriptors if self.kept is not None else ()
+        return kept if lock_descriptor < 0 else (lock_descriptor, *kept)
 
 
 async def start_child(
@@ -56,10 +72,10 @@ async def start_child(
     """Start `spec`, with its readiness going to `notify_path` and what it prints to our stderr."""
     return await asyncio.create_subprocess_exec(
         *spec.command,
-        env={**os.environ, **spec.environment, "NOTIFY_SOCKET": notify_path},
+        env={**os.environ, **spec.variables, "NOTIFY_SOCKET": notify_path},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=STDERR_DESCRIPTOR,  # stdout carries the ready line and nothing else
-        pass_fds=() if lock_descriptor < 0 else (lock_descriptor,),
+        pass_fds=spec.descriptors(lock_descriptor),
         # Ctrl-C reaches every process of the terminal's group: children stop when told to, in order.
         start_new_session=True,
         preexec_fn=functools.partial(die_with, os.getpid()),

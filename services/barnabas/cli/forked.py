@@ -135,8 +135,8 @@ def _become(spec: ServiceSpec, notify_path: str, lock_descriptor: int, parent: i
         os.setsid()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the supervisor blocks those that would stop it
         ctypes.CDLL(None).prctl(PR_SET_NAME, spec.name.encode())
-        _keep_only(lock_descriptor)
-        os.environ.update({**spec.environment, "NOTIFY_SOCKET": notify_path})
+        _keep_only(spec.descriptors(lock_descriptor))
+        os.environ.update({**spec.variables, "NOTIFY_SOCKET": notify_path})
         sys.argv = [spec.name, *spec.arguments]
         gc.enable()
         start = importlib.import_module(f"barnabas.{spec.package}.__main__")
@@ -153,14 +153,13 @@ def _become(spec: ServiceSpec, notify_path: str, lock_descriptor: int, parent: i
         os._exit(status)
 
 
-def _keep_only(lock_descriptor: int) -> None:
-    """Of our descriptors, a service has stderr, which is its stdout too, and the lock on the data directory."""
+def _keep_only(descriptors: Iterable[int]) -> None:
+    """Of our descriptors, a service has stderr, which is its stdout too, and these."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(STDERR_DESCRIPTOR, 1)  # stdout carries the ready line and nothing else
-    last = os.sysconf("SC_OPEN_MAX")
-    if lock_descriptor < FIRST_PRIVATE_DESCRIPTOR:
-        os.closerange(FIRST_PRIVATE_DESCRIPTOR, last)
-    else:
-        os.closerange(FIRST_PRIVATE_DESCRIPTOR, lock_descriptor)
-        os.closerange(lock_descriptor + 1, last)
+    first = FIRST_PRIVATE_DESCRIPTOR
+    for kept in sorted(descriptors):
+        os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))

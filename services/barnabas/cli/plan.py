@@ -95,7 +95,12 @@ class _Planner:
             gateway = replace(gateway, own_position_only=number - 1)
         config = BrokerConfig(gateway, self._storage_config(name, number))
         aliases = (f"storage-{number}", f"gateway-{number}")
-        return self._service(name, "broker", config, self._broker_settings(), aliases)
+        spec = self._service(name, "broker", config, self._broker_settings(), aliases)
+        if self._options.gateways > 1:
+            return spec  # others serve all ports
+        if self._options.advertise is Advertise.port:
+            return replace(spec, ports=(self._options.kafka_ports[number - 1],))
+        return replace(spec, ports=tuple(self._options.kafka_ports) if self._options.nodes == 1 else ())
 
     def storage(self, number: int) -> ServiceSpec:
         name = f"storage-{number}"
@@ -121,7 +126,8 @@ class _Planner:
 
     def gateway(self, number: int) -> ServiceSpec:
         name = f"gateway-{number}"
-        return self._service(name, "gateway", self._gateway_config(name))
+        spec = self._service(name, "gateway", self._gateway_config(name))
+        return replace(spec, ports=tuple(self._options.kafka_ports) if self._options.gateways == 1 else ())
 
     def _controller_config(self) -> ControllerConfig:
         from barnabas.controller.config import ControllerConfig

@@ -31,6 +31,9 @@ from barnabas.kernel.service import EXIT_USER_ERROR, STOP_SECONDS_MAX
 if TYPE_CHECKING:
     from barnabas.cli.forked import ForkedProcess
 
+PORTS_KEPT_SECONDS_MAX: Final = 1.0
+"""After a longer pause the ports of a service that is started again refuse: clients may go elsewhere."""
+
 REPEATED_STOP_SECONDS: Final = 1.0
 """Requests to stop within this time are one: a signal to a process group arrives directly and through `make`."""
 
@@ -98,6 +101,8 @@ class SupervisedService:
             if status == 0 and self._was_ready:
                 self._backoff.start_over()  # somebody else had it stop in order, to have it started again
             pause = self._backoff.pause_after(clock.monotonic() - started)
+            if pause > PORTS_KEPT_SECONDS_MAX:
+                self._refuse_clients()
             self.restarts += 1
             say(f"{self.spec.name} {describe_exit(status)}; starting it again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
@@ -112,6 +117,7 @@ class SupervisedService:
         if process is not None:
             self._signal(lambda: process.send_signal(number))
             await process.wait()
+        self._refuse_clients()
 
     def release(self) -> None:
         """Start a service that is held; the other ones notice nothing."""
@@ -122,8 +128,11 @@ class SupervisedService:
         self._stopping.set()
         self._released.set()
         process = self._process
-        if process is None:
-            return
+        if process is not None:
+            await self._end(process)
+        self._refuse_clients()
+
+    async def _end(self, process: asyncio.subprocess.Process | ForkedProcess) -> None:
         self._signal(process.terminate)
         limit = self._surroundings.stop_seconds_max
         try:
@@ -155,6 +164,11 @@ class SupervisedService:
             finally:
                 self._process = None
                 self._ready.clear()
+
+    def _refuse_clients(self) -> None:
+        """Nobody comes in a moment to serve those who connect now."""
+        if self.spec.kept is not None:
+            self.spec.kept.refuse()
 
     def _on_ready(self, ready: bool) -> None:
         if ready:

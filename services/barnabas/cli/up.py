@@ -13,10 +13,14 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from barnabas.cli.child import ServiceSpec
 from barnabas.cli.data_directory import DataDirectory
 from barnabas.cli.forked import fork_services
+from barnabas.cli.kept_ports import KeptPorts
 from barnabas.cli.options import WILDCARD_HOSTS, UpOptions, UpRefused, bracketed, describe_ports
 from barnabas.cli.plan import clock_file, plan_cluster
 from barnabas.cli.ports import any_answers, check_ports
@@ -42,6 +46,7 @@ def run_up(options: UpOptions, *, started: float) -> int:
         check_ports(options)  # nothing is left behind then
     # The lock comes first: once it is free, every process of an earlier cluster, and its ports, are gone.
     directory.open(options.nodes)
+    resources = contextlib.ExitStack()
     try:
         check_ports(options)
         if options.etcd and not any_answers(options.etcd_endpoints):
@@ -49,7 +54,7 @@ def run_up(options: UpOptions, *, started: float) -> int:
                 f"waiting for etcd: nobody listens at {', '.join(options.etcd_endpoints)}. Start it, or stop this "
                 "and give the right --etcd"
             )
-        stages = plan_cluster(options, directory)
+        stages = _with_kept_ports(plan_cluster(options, directory), options.host, resources)
         surroundings = Surroundings(directory.sockets, SystemClock(), _say, directory.lock_descriptor)
         specs = [spec for stage in stages for spec in stage]
         # What wants to stop us while we have no event loop yet waits for it.
@@ -63,7 +68,23 @@ def run_up(options: UpOptions, *, started: float) -> int:
     except ConfigError as error:
         raise UpRefused(str(error)) from error
     finally:
+        resources.close()
         directory.close()
+
+
+def _with_kept_ports(
+    stages: Sequence[Sequence[ServiceSpec]], host: str, resources: contextlib.ExitStack
+) -> list[list[ServiceSpec]]:
+    """The services, with the ports that they alone serve bound for as long as `resources` are there."""
+
+    def keep(spec: ServiceSpec) -> ServiceSpec:
+        kept = resources.enter_context(contextlib.closing(KeptPorts(host, spec.ports)))
+        return replace(spec, kept=kept)
+
+    try:
+        return [[keep(spec) if spec.ports else spec for spec in stage] for stage in stages]
+    except OSError as error:
+        raise UpRefused(f"a port on {host} was taken just now ({error.strerror}): try again") from error
 
 
 async def _run(options: UpOptions, supervisor: Supervisor, directory: DataDirectory, started: float) -> int:

@@ -19,6 +19,7 @@ from barnabas.cli.child import ServiceSpec, bind_readiness_socket
 from barnabas.cli.forked import ForkedProcess
 from barnabas.cli.supervisor import Supervisor, Surroundings
 from barnabas.kernel.clock import SystemClock
+from barnabas.testing.ports import free_ports
 
 
 @pytest.fixture
@@ -91,6 +92,7 @@ import os, signal, sys, types
 from pathlib import Path
 from barnabas.cli.child import ServiceSpec
 from barnabas.cli import forked
+from barnabas.cli.kept_ports import KeptPorts
 
 def serve(service, load, hosted):
     with open(sys.argv[-1], "w") as report:
@@ -98,34 +100,36 @@ def serve(service, load, hosted):
                   if os.path.exists(f"/proc/self/fd/{name}")}
         opened.pop(report.fileno())
         print(sorted(opened), opened[0], os.getsid(0) == os.getpid(), Path("/proc/self/comm").read_text().strip(),
-              service, sys.argv[:-1], os.environ["NOTIFY_SOCKET"], os.path.samestat(os.fstat(1), os.fstat(2)),
-              file=report)
+              service, sys.argv[:-1], os.environ["NOTIFY_SOCKET"], os.environ["KEPT_SOCKETS"],
+              os.path.samestat(os.fstat(1), os.fstat(2)), file=report)
     raise SystemExit(78)
 
 forked.run_service = serve
 folder, report = Path(sys.argv[1]), sys.argv[2]
 secret, lock = os.open(folder, os.O_RDONLY), os.open(folder, os.O_RDONLY)
-spec = ServiceSpec("storage-1", "storage", (), arguments=("--config", report))
+secrets = os.dup(secret), os.dup(secret)
+kept = KeptPorts("127.0.0.1", [int(sys.argv[3])])
+spec = ServiceSpec("storage-1", "storage", (), arguments=("--config", report), kept=kept)
 process = forked.fork_services([spec], folder, lock)["storage-1"]
 _, status = os.waitpid(process.pid, 0)
-print(os.waitstatus_to_exitcode(status), lock)
+print(os.waitstatus_to_exitcode(status), lock, *kept.descriptors)
 """
 
 
 def test_what_a_forked_service_has_of_its_supervisor(sockets: Path) -> None:
-    report = sockets / "report"
+    report, port = sockets / "report", free_ports(1)
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK_ONE, str(sockets), str(report)],
+        [sys.executable, "-W", "ignore", "-c", FORK_ONE, str(sockets), str(report), str(port)],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    status, lock = run.stdout.split()
+    status, lock, kept = run.stdout.split()
     assert status == "78"
     assert report.read_text() == (
-        f"[0, 1, 2, {lock}] /dev/null True storage-1 storage ['storage-1', '--config'] "
-        f"{sockets}/storage-1.notify True\n"
+        f"[0, 1, 2, {lock}, {kept}] /dev/null True storage-1 storage ['storage-1', '--config'] "
+        f"{sockets}/storage-1.notify 127.0.0.1|{port}={kept} True\n"
     )
 
 

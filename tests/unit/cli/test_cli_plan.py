@@ -190,6 +190,25 @@ def test_brokers_share_the_one_port(directory: DataDirectory) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "ports"),
+    [
+        ({}, {"broker-1": (9092,)}),
+        ({"nodes": 3}, {"broker-1": (9092,), "broker-2": (9093,), "broker-3": (9094,)}),
+        ({"nodes": 3, "gateways": 2}, {}),
+        ({"nodes": 3, "advertise": Advertise.one}, {}),
+        ({"nodes": 1, "advertise": Advertise.one}, {"broker-1": (9092,)}),
+        ({"nodes": 2, "separate": True}, {"gateway-1": (9092, 9093)}),
+        ({"nodes": 2, "separate": True, "gateways": 2}, {}),
+    ],
+)
+def test_ports_that_one_process_alone_serves(
+    directory: DataDirectory, options: dict[str, Any], ports: dict[str, tuple[int, ...]]
+) -> None:
+    """The others are served by somebody while one is started again."""
+    assert {spec.name: spec.ports for spec in plan(directory, **options) if spec.ports} == ports
+
+
+@pytest.mark.parametrize(
     ("config_type", "variable"),
     [
         *((each, "CONTROLLERS") for each in (GatewayConfig, CoordinatorConfig, StorageConfig)),

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import socket
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.gateway import limits
@@ -22,6 +23,7 @@ from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.plain_fetch import PlainFetches
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.request import Client
+from barnabas.kernel.kept_sockets import kept_socket
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 from barnabas.kernel.tracing import is_tracing
@@ -119,15 +121,14 @@ class Sockets:
 
     async def _listen(self, listener: Listener, position: int) -> asyncio.Server:
         port = listener.port + position
+        kept, loop = kept_socket(listener.host, port), asyncio.get_running_loop()
+        make = partial(loop.create_server, lambda: self._accept(listener, position), start_serving=False)
         try:
-            server = await asyncio.get_running_loop().create_server(
-                lambda: self._accept(listener, position),
-                host=listener.host or None,
-                port=port,
-                backlog=ACCEPT_BACKLOG,
-                reuse_port=True,
-                start_serving=False,
-            )
+            if kept is not None:
+                server = await make(sock=kept, backlog=ACCEPT_BACKLOG)
+            else:
+                host = listener.host or None
+                server = await make(host=host, port=port, backlog=ACCEPT_BACKLOG, reuse_port=True)
         except OSError as error:
             raise StartError(f"cannot listen at {listener.host}:{port}: {error.strerror or error}") from error
         log.info("listening", listener=listener.name, address=f"{listener.host}:{port}")

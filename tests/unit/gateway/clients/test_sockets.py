@@ -18,6 +18,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.clients.fetch_sessions import WantedPartition
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.faults.injection import Faults
+from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept
 from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
 from barnabas.metadata.image import MetadataImage
@@ -53,6 +54,28 @@ async def test_a_port_that_is_taken_is_found_out_before_there_are_metadata() -> 
     with pytest.raises(StartError, match=f"cannot listen at 127.0.0.1:{port}"):
         await sockets.open(MetadataImage())
     server.close()
+
+
+async def test_a_kept_port_takes_connections_also_when_nobody_serves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = free_ports(1)
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", port))
+        monkeypatch.setenv(KEPT_SOCKETS, describe_kept({("127.0.0.1", port): kept.fileno()}))
+        listener = replace(LISTENER, port=port)
+        first = Sockets(Gateway().parts, (listener,), Faults(), CollectorRegistry())
+        await first.open(MetadataImage())
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await first.open(IMAGE)
+        await first.close()
+        with socket.create_connection(("127.0.0.1", port)):
+            second = Sockets(Gateway().parts, (listener,), Faults(), CollectorRegistry())
+            await second.open(IMAGE)
+            while not second._connections:
+                await asyncio.sleep(0)
+        await second.close()
 
 
 async def test_a_client_that_reads_nothing_cannot_keep_a_connection_that_is_closed(

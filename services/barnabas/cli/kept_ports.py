@@ -1,0 +1,69 @@
+"""The clients' ports of one service, kept bound while its process is started again (`kernel/kept_sockets.py`).
+
+Only ports that one process alone serves: where several do, the others take who comes meanwhile. While the service is
+down for longer, they refuse, as ports do behind which there is nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+
+from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept
+
+
+class KeptPorts:
+    """Owns the bound sockets of one service, from before its first process to after its last."""
+
+    def __init__(self, host: str, ports: Iterable[int]) -> None:
+        """Raises OSError for a port that is taken. Nothing is kept where `host` is several addresses, or elsewhere than
+        on Linux, where a socket that is shut down can listen again.
+        """
+        self._sockets: dict[tuple[str, int], socket.socket] = {}
+        if sys.platform != "linux":
+            return
+        try:
+            for port in ports:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+                if len(found) == 1:
+                    self._sockets[host, port] = _bound(found[0][0], found[0][4])
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variable that tells the service's process of them."""
+        descriptors = {address: sock.fileno() for address, sock in self._sockets.items()}
+        return {KEPT_SOCKETS: describe_kept(descriptors)} if descriptors else {}
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What the process has to inherit."""
+        return tuple(sock.fileno() for sock in self._sockets.values())
+
+    def refuse(self) -> None:
+        """Have the ports refuse, also who came since there was a process, until the next one listens."""
+        for sock in self._sockets.values():
+            with contextlib.suppress(OSError):  # none has listened yet
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        for sock in self._sockets.values():
+            sock.close()
+        self._sockets.clear()
+
+
+def _bound(family: int, address: object) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)  # type: ignore[arg-type]
+    except OSError:
+        sock.close()
+        raise
+    return sock
