@@ -142,7 +142,8 @@ class ActiveController:
         member, incarnation_id = _member(request)
         try:
             if member is not None:
-                await self._sessions.attach(member, incarnation_id, receiver)
+                is_known = member.kind is Kind.NODE and int(member.name) in self.image.nodes
+                await self._sessions.attach(member, incarnation_id, receiver, is_known=is_known)
                 await self._register(request)
                 log.info("registered", kind=member.kind.value, name=member.name)
             self._fanout.add(receiver, self.image)
@@ -177,6 +178,10 @@ class ActiveController:
             for node in image.live_nodes()
             if self._sessions.is_present(_node_member(node.node_id), node.incarnation_id)
         }
+
+    def just_came_back(self) -> list[int]:
+        """The nodes that came back a moment ago, in that order: many clients have no connection to them yet."""
+        return [int(name) for name in self._sessions.just_came_back(Kind.NODE)]
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """Forget a storage node; a process of it that is still there has to register anew.
@@ -263,7 +268,9 @@ class ActiveController:
         def decide(image: MetadataImage) -> Decision[None]:
             if not self._sessions.is_awaited(_node_member(node_id)):
                 return Decision((), None)  # it came back while this waited to be decided
-            return on_process_ended(image, node_id, self.present_nodes(image))
+            return on_process_ended(
+                image, node_id, self.present_nodes(image), came_back=self.just_came_back()
+            )
 
         if not decide(self.image).records:
             self._nothing_to_take_over[node_id] = seen

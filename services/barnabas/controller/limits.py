@@ -36,6 +36,11 @@ PRESENT_SECONDS: Final = 1.5
 Who is frozen and leads costs SILENCE_MS_MIN; who is well and was passed over costs little, for once the old leader has
 gone it is asked every PROBE_PAUSE_SECONDS who is present by then."""
 
+CAME_BACK_SECONDS: Final = 10.0
+"""Who came back within this is handed a leadership only where nobody else can take it, the last one last: while it was
+away its address refused, and clients then wait before they try it again (librdkafka's reconnect.backoff.max.ms: 10 s).
+"""
+
 SILENCE_CHECK_SECONDS: Final = 0.5
 """How often silent services are looked for."""
 

@@ -108,7 +108,11 @@ class ControllerServicer:
 
     async def HandOver(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
         active = self._active()
-        return await self._submit(lambda image: hand_over(image, request, active.present_nodes(image)))
+        return await self._submit(
+            lambda image: hand_over(
+                image, request, active.present_nodes(image), came_back=active.just_came_back()
+            )
+        )
 
     async def ReportReplicas(self, request: pb.ReportReplicasRequest) -> pb.ReportReplicasResponse:
         return await self._submit(lambda image: report_replicas(image, request))

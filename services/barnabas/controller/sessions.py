@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from barnabas.controller.fanout import Receiver
-from barnabas.controller.limits import PRESENT_SECONDS, SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
+from barnabas.controller.limits import (
+    CAME_BACK_SECONDS,
+    PRESENT_SECONDS,
+    SILENCE_CHECK_SECONDS,
+    SILENCE_MS_MIN,
+)
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import MetadataImage
 
@@ -48,6 +54,8 @@ class _Session:
     receiver: Receiver | None = None
     attached_at: float = 0.0
     """When it registered, by the event loop's clock."""
+    came_back_at: float = -math.inf
+    """When this process took the place of one before it; long ago where it is not known to have."""
     heard_at: float | None = None
     """When the last heartbeat came, by the event loop's clock; None for a service that has not sent any yet."""
     expiry: asyncio.TimerHandle | None = None
@@ -105,6 +113,13 @@ class Sessions:
         last_word_at = session.attached_at if session.heard_at is None else session.heard_at
         return now - last_word_at - self._held_up_seconds(now) <= PRESENT_SECONDS
 
+    def just_came_back(self, kind: Kind) -> list[str]:
+        """The names of those whose process took another one's place within CAME_BACK_SECONDS, in that order."""
+        since = asyncio.get_running_loop().time() - CAME_BACK_SECONDS
+        sessions = self._sessions.items()
+        came_back = [(each.came_back_at, member.name) for member, each in sessions if member.kind is kind]
+        return [name for at, name in sorted(came_back) if at > since]
+
     def is_awaited(self, member: Member) -> bool:
         """Whether the member is away, and may come back before it is given up."""
         session = self._sessions.get(member)
@@ -116,8 +131,11 @@ class Sessions:
             if member.kind is kind and session.receiver is not None:
                 yield member.name, session.receiver
 
-    async def attach(self, member: Member, incarnation_id: str, receiver: Receiver) -> None:
-        """The member has a stream, which replaces an older one of the same process.
+    async def attach(
+        self, member: Member, incarnation_id: str, receiver: Receiver, *, is_known: bool = False
+    ) -> None:
+        """The member has a stream, which replaces an older one of the same process. `is_known`: it registered before,
+        this process or another.
 
         A new process waits for the old one's stream to end, for a session timeout at most. Raises
         AlreadyRegistered.
@@ -138,7 +156,12 @@ class Sessions:
             if session.receiver is not None:
                 session.receiver.end("this service opened a newer stream")
         now = asyncio.get_running_loop().time()
-        self._sessions[member] = _Session(incarnation_id, receiver, attached_at=now)
+        came_back_at = now if is_known else -math.inf
+        if session is not None and session.incarnation_id == incarnation_id:
+            came_back_at = session.came_back_at
+        self._sessions[member] = _Session(
+            incarnation_id, receiver, attached_at=now, came_back_at=came_back_at
+        )
 
     def detach(self, member: Member, receiver: Receiver) -> None:
         """The member's stream ended: start the clock, unless a newer stream took its place."""
@@ -217,7 +240,11 @@ class Sessions:
             return
         timeout_ms = self._timeouts_ms[member.kind] + grace_ms
         expiry = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._expire, member)
-        self._sessions[member] = _Session(incarnation_id, expiry=expiry, is_leaving=is_leaving)
+        former = self._sessions.get(member)
+        came_back_at = -math.inf if former is None else former.came_back_at
+        self._sessions[member] = _Session(
+            incarnation_id, came_back_at=came_back_at, expiry=expiry, is_leaving=is_leaving
+        )
 
     def _expire(self, member: Member) -> None:
         session = self._sessions.pop(member)

@@ -236,9 +236,11 @@ async def test_what_nobody_can_take_over_is_looked_for_once_in_the_same_metadata
         probes.append(address)
         return True
 
-    def look(image: MetadataImage, node_id: int, present: set[int]) -> Decision[None]:
+    def look(
+        image: MetadataImage, node_id: int, present: set[int], *, came_back: list[int]
+    ) -> Decision[None]:
         looks.append(present)
-        return on_process_ended(image, node_id, present)
+        return on_process_ended(image, node_id, present, came_back=came_back)
 
     async def probed() -> None:
         before = len(probes)

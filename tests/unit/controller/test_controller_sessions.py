@@ -10,7 +10,12 @@ from typing import cast
 import pytest
 
 from barnabas.controller.fanout import Receiver
-from barnabas.controller.limits import PRESENT_SECONDS, SILENCE_CHECK_SECONDS, SILENCE_MS_MIN
+from barnabas.controller.limits import (
+    CAME_BACK_SECONDS,
+    PRESENT_SECONDS,
+    SILENCE_CHECK_SECONDS,
+    SILENCE_MS_MIN,
+)
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
@@ -151,6 +156,31 @@ async def test_present_is_a_process_that_has_a_stream(timers: Timers) -> None:
     assert not sessions.is_present(Member(Kind.NODE, "2"), "a")
     sessions.detach(NODE, cast(Receiver, receiver))
     assert not sessions.is_present(NODE, "a")
+
+
+async def test_who_took_the_place_of_another_process_just_came_back(timers: Timers) -> None:
+    sessions, receiver = await attached([], Ended()), Ended()
+    assert sessions.just_came_back(Kind.NODE) == [], "nobody had to do without it"
+    other = Member(Kind.NODE, "2")
+    await sessions.attach(other, "x", cast(Receiver, receiver), is_known=True)
+    timers.now += 1
+    await sessions.attach(Member(Kind.NODE, "0"), "y", cast(Receiver, Ended()), is_known=True)
+    await sessions.attach(Member(Kind.GATEWAY, "g"), "", cast(Receiver, Ended()), is_known=True)
+    assert sessions.just_came_back(Kind.NODE) == ["2", "0"], "in that order"
+    sessions.detach(other, cast(Receiver, receiver))
+    timers.now += CAME_BACK_SECONDS - 1
+    await sessions.attach(other, "x", cast(Receiver, Ended()), is_known=True)
+    assert sessions.just_came_back(Kind.NODE) == ["0"], "a new stream makes no new process"
+
+
+async def test_who_was_there_before_this_controller_did_not_just_come_back(timers: Timers) -> None:
+    sessions = Sessions(TIMEOUTS_MS, lambda _: None)
+    sessions.restore(IMAGE)
+    await sessions.attach(NODE, "a", cast(Receiver, Ended()), is_known=True)
+    assert sessions.just_came_back(Kind.NODE) == []
+    sessions.restore(IMAGE)
+    await sessions.attach(NODE, "b", cast(Receiver, Ended()), is_known=True)
+    assert sessions.just_came_back(Kind.NODE) == ["1"], "another process of it"
 
 
 async def test_a_controller_that_was_frozen_takes_nobody_for_silent(timers: Timers) -> None:

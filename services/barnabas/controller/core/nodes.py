@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -17,9 +17,10 @@ from barnabas.controller.core.elections import (
     never,
 )
 from barnabas.controller.core.min_in_sync import with_eligible_by_new_number
+from barnabas.controller.core.partition_change import ElectionTerms
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.controller_pb2 import HandOverRequest, HandOverResponse
-from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord
+from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord
 from barnabas.metadata.image import MetadataImage, node_key
 
 
@@ -74,16 +75,18 @@ def fence_node(image: MetadataImage, node_id: int) -> Decision[None]:
     return Decision(tuple(records), None)
 
 
-def on_process_ended(image: MetadataImage, node_id: int, present: Container[int]) -> Decision[None]:
+def on_process_ended(
+    image: MetadataImage, node_id: int, present: Container[int], *, came_back: Sequence[int] = ()
+) -> Decision[None]:
     """The node's process has ended, and another may come in a moment: those nodes that are `present` take over at once
     what they can, by which the node is fenced, unless something is left that only it has. What only it has can do
-    nothing better than wait for it; so it does while nobody else is there.
+    nothing better than wait for it; so it does while nobody else is there. `came_back` as in `hand_over`.
     """
     known = image.nodes.get(node_id)
     others = [other for other in image.eligible_epochs if other != node_id and other in present]
     if known is None or known.fenced or not others:
         return Decision((), None)
-    records = _handed_over(image, node_id, others)
+    records = _handed_over(image, node_id, others, came_back)
     after = image.apply(records, image.revision + 1) if records else image
     if not any(node_id in p.isr for topic in after.topics.values() for p in topic.partitions):
         records.insert(0, _fenced(known))
@@ -91,12 +94,19 @@ def on_process_ended(image: MetadataImage, node_id: int, present: Container[int]
 
 
 def hand_over(
-    image: MetadataImage, request: HandOverRequest, present: Container[int]
+    image: MetadataImage,
+    request: HandOverRequest,
+    present: Container[int],
+    *,
+    came_back: Sequence[int] = (),
 ) -> Decision[HandOverResponse]:
     """The node is about to stop: it leaves every ISR that another eligible node is in which is `present`, and leads
     nothing any more that such a one can lead. What only silent ones could take over it keeps for now, as it does for
     good what nobody else has; the answer tells of it, for they may be heard of in a moment: a controller that has just
     taken over has heard of nobody yet. Asked again, it changes what has come about since.
+
+    Those who `came_back` a moment ago, in the order in which they did, lead only what nobody else can: where nodes are
+    restarted one after another, many clients have no connection yet to the one before.
 
     Raises KafkaError STALE_BROKER_EPOCH for a process that is not the node's.
     """
@@ -109,7 +119,7 @@ def hand_over(
         stopping.stopping = True
         records.append(MetadataRecord(key=node_key(node_id), node=stopping))
     others = {other for other in image.eligible_epochs if other != node_id and other in present}
-    records += _handed_over(image, node_id, others)
+    records += _handed_over(image, node_id, others, came_back)
     after = image.apply(records, image.revision + 1)
     led = (p for topic in after.topics.values() for p in topic.partitions if p.leader == node_id)
     could_lead = image.eligible_epochs.keys() - {node_id}
@@ -117,11 +127,15 @@ def hand_over(
     return Decision(tuple(records), HandOverResponse(led_partitions=movable))
 
 
-def _handed_over(image: MetadataImage, node_id: int, others: Collection[int]) -> list[MetadataRecord]:
+def _handed_over(
+    image: MetadataImage, node_id: int, others: Collection[int], came_back: Sequence[int]
+) -> list[MetadataRecord]:
     """What `others` take over from a node that stops."""
-    return elections(
-        image, lambda p, terms: after_hand_over(p, node_id, replace(terms, is_unclean=never)), others
-    )
+
+    def decide(partition: PartitionRecord, terms: ElectionTerms) -> PartitionRecord | None:
+        return after_hand_over(partition, node_id, replace(terms, is_unclean=never, came_back=came_back))
+
+    return elections(image, decide, others)
 
 
 def _fenced(node: NodeRecord) -> MetadataRecord:

@@ -11,7 +11,7 @@ have anybody, the *last known leader* may lead again by itself: as a rule it has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass
 
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -28,6 +28,8 @@ class ElectionTerms:
     """min.insync.replicas of the topic."""
     is_unclean: Callable[[], bool]
     """Whether a replica that may lack committed records may lead where no other can."""
+    came_back: Sequence[int] = ()
+    """Nodes that came back a moment ago: they lead what no other can, the first of them first."""
 
 
 class PartitionChange:
@@ -132,13 +134,16 @@ class PartitionChange:
         return 1 if count == 1 else min(self.terms.min_in_sync(), count)
 
     def _clean_leader(self) -> int:
-        """Who has all that is committed: the present leader, if it can, or the first in the order of replicas."""
+        """Who has all that is committed: the present leader, if it can, or the first in the order of replicas, where
+        those who just came back stand last."""
         candidates = self.isr or self._eligible
         if not candidates:
             return NO_LEADER
         present = self.partition.leader
         first = self.replicas[0] if self.prefers_first else present
-        for replica in (first, present, *self.replicas):
+        came_back = self.terms.came_back
+        replicas = sorted(self.replicas, key=_rank(came_back)) if came_back else self.replicas
+        for replica in (first, present, *replicas):
             if replica in candidates and self._may_lead(replica):
                 return replica
         # Who is stopping is no candidate, but goes on to lead what nobody else can.
@@ -192,6 +197,12 @@ class PartitionChange:
         changed.leader_epoch += is_new_epoch
         changed.partition_epoch += 1
         return changed
+
+
+def _rank(came_back: Sequence[int]) -> Callable[[int], int]:
+    """0 for all others, then those who came back in their order."""
+    ranks = {node: rank for rank, node in enumerate(came_back, start=1)}
+    return lambda replica: ranks.get(replica, 0)
 
 
 def _same(some: list[int], others: list[int]) -> bool:

@@ -54,11 +54,11 @@ def state(image: MetadataImage) -> State:
 
 
 def handed_over(
-    image: MetadataImage, node_id: int, present: set[int] | None = None
+    image: MetadataImage, node_id: int, present: set[int] | None = None, came_back: Sequence[int] = ()
 ) -> tuple[MetadataImage, int]:
     incarnation = image.nodes[node_id].incarnation_id
     request = pb.HandOverRequest(node_id=node_id, incarnation_id=incarnation)
-    decision = hand_over(image, request, ALL if present is None else present)
+    decision = hand_over(image, request, ALL if present is None else present, came_back=came_back)
     return after(image, decision), decision.response.led_partitions
 
 
@@ -67,6 +67,31 @@ def test_a_leader_hands_over_to_the_next_in_sync_replica() -> None:
     assert (state(image), led) == ((3, 6, 1, [3]), 0)
     assert image.nodes[1].stopping
     assert not image.nodes[1].fenced
+
+
+@pytest.mark.parametrize(
+    ("isr", "came_back", "leader"),
+    [
+        pytest.param((1, 2, 3), (2,), 3, id="clients have a connection to the other one"),
+        pytest.param((1, 2, 3), (3, 2), 3, id="the one that came back first"),
+        pytest.param((1, 2, 3), (2, 3), 2, id="the one that came back first, in whatever order"),
+        pytest.param((1, 2), (2,), 2, id="nobody else has everything"),
+    ],
+)
+def test_who_just_came_back_leads_what_nobody_else_can(
+    isr: Sequence[int], came_back: Sequence[int], leader: int
+) -> None:
+    before = cluster((1, 2, 3), isr, 1)
+    image, led = handed_over(before, 1, came_back=came_back)
+    rest = [node for node in isr if node != 1]
+    assert (state(image), led) == ((leader, 6, 1, rest), 0)
+    image = after(before, on_process_ended(before, 1, {2, 3}, came_back=came_back))
+    assert state(image) == (leader, 6, 1, rest)
+
+
+def test_a_leader_that_just_came_back_leads_on() -> None:
+    image, _ = handed_over(cluster((1, 2, 3), (1, 2, 3), 2), 3, came_back=(2,))
+    assert state(image) == (2, 5, 1, [1, 2])
 
 
 def test_a_follower_that_hands_over_leaves_the_isr() -> None:
