@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from barnabas.kernel.environment import Environment
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints import clean_shutdown
 from barnabas.log.checkpoints.checkpoint_file import (
@@ -36,7 +36,7 @@ from barnabas.log.checkpoints.stray import (
     stray_name,
     write_facts,
 )
-from barnabas.log.closing import close_logs
+from barnabas.log.closing import check_all_closed, close_logs
 from barnabas.log.config import LogConfig
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
@@ -193,7 +193,7 @@ class LogDirectory:
             return present
         self._forget_outdated(key)
         # What this process has opened before, or failed to, was closed properly only if `close_partition` did it.
-        is_clean = self._closed_properly.get(key, self.was_clean)
+        is_clean = self._is_closed_properly(key)
         self._closed_properly[key] = False
         try:
             log = PartitionLog.open(
@@ -216,8 +216,7 @@ class LogDirectory:
             self.cache.forget_log(self._file(directory_name(*key)))
             raise
         known = self.recovery_points.get(key, 0)
-        log.truncator.write_lowered = partial(self._write_lowered, key, log)
-        self.logs[key] = log
+        self.take_in(key, log)
         # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
         # end must not vouch for what is appended from here on.
         if log.recovery_point < known or (log.recovery_checkpoint > known and not is_clean):
@@ -231,6 +230,12 @@ class LogDirectory:
                 raise
         return log
 
+    def take_in(self, key: PartitionKey, log: PartitionLog) -> None:
+        """The log is that of the partition here, and is open."""
+        self._closed_properly[key] = False
+        log.truncator.write_lowered = partial(self._write_lowered, key, log)
+        self.logs[key] = log
+
     def forget_place(self, key: PartitionKey) -> None:
         """Nothing that the checkpoints on disk say is about what takes the partition's place here next. Raises
         KAFKA_STORAGE_ERROR.
@@ -239,12 +244,10 @@ class LogDirectory:
         if key in self._outdated:
             self.write_checkpoints()
 
-    def adopt(self, key: PartitionKey, facts: MoveFacts, *, closed_properly: bool) -> None:
-        """The partition has its place here now, and is not open yet: the checkpoints say of it what `facts` say. Raises
+    def adopt(self, key: PartitionKey, facts: MoveFacts) -> None:
+        """The partition has come to its place here: the checkpoints say of it what `facts` say. Raises
         KAFKA_STORAGE_ERROR where they cannot be written.
         """
-        if closed_properly:
-            self._closed_properly[key] = True
         with self._checkpoint_lock, storage_errors(self.path):
             self.recovery_points[key] = facts.recovery_point
             self.high_watermarks[key] = facts.high_watermark
@@ -280,7 +283,7 @@ class LogDirectory:
                 log.discard()
 
     def delete_partition(self, topic: str, partition: int) -> None:
-        """Remove a partition: renamed first, so that a crash cannot bring it back half. Raises KAFKA_STORAGE_ERROR.
+        """Remove a partition: renamed first, durably, so that a crash cannot bring it back. Raises KAFKA_STORAGE_ERROR.
 
         Works for a directory whose log is not open, too (a stray partition).
         """
@@ -289,33 +292,35 @@ class LogDirectory:
         log = self.logs.pop(key, None)
         if log is not None:
             log.discard()
-        marked = self._doomed_name(key)
+        marked = self._file(f"{directory_name(*key)}.{self.environment.new_id().hex}{DELETE_SUFFIX}")
         with storage_errors(self.path):
             try:
                 self._files.rename(self._file(directory_name(*key)), marked)
             except FileNotFoundError:
-                self.forget_missing([key])
+                self.missing.discard(key)
+                self.forget(key)
                 return
-        # First, for on a full disk this makes the room for the checkpoints. What cannot be removed now goes when the
-        # directory is opened next.
-        self._files.remove_tree(marked)
-        self.forget(key)
+            try:
+                sync_directory(self._files, self.path)  # or it comes back beside what has its name elsewhere
+                # Before the checkpoints: on a full disk this makes the room for them. What cannot be removed now goes
+                # when the directory is opened next.
+                self._files.remove_tree(marked)
+            finally:
+                self.forget(key)
 
-    def _doomed_name(self, key: PartitionKey) -> str:
-        return self._file(f"{directory_name(*key)}.{self.environment.new_id().hex}{DELETE_SUFFIX}")
-
-    def put_away(self, key: PartitionKey) -> PartitionLog:
-        """The partition has its place in another log directory: what it has here is it no longer, durably, whatever
-        comes. Returns its log, which can be read until its directory is removed. Raises KAFKA_STORAGE_ERROR.
-        """
-        log = self.logs[key]
-        log.rename(self._doomed_name(key))
+    def let_go(self, key: PartitionKey) -> None:
+        """The partition has its place in another log directory: its log and its checkpoints are no longer of here."""
         del self.logs[key]
         self._closed_properly.pop(key, None)
         self._drop_checkpoints(key)
-        with storage_errors(self.path):
-            sync_directory(self._files, self.path)
-        return log
+
+    def bring_back(self, key: PartitionKey, name: str) -> None:
+        """The directory `name` has what is the partition after all: it gets its place again, not opened yet. Raises
+        OSError.
+        """
+        self._files.rename(self._file(name), self._file(directory_name(*key)))
+        self.missing.discard(key)
+        self._closed_properly[key] = False
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is gone from its place. Checkpoints that cannot be written now are written by upkeep, or
@@ -477,18 +482,13 @@ class LogDirectory:
             for error in filter(None, errors.values()):
                 raise error
             with storage_errors(self.path):
-                self._check_all_closed_properly()
+                check_all_closed(self._files, self.path, self._is_closed_properly)
                 clean_shutdown.write_marker(self._files, self.path, broker_epoch)
         finally:
             self.abandon()
 
-    def _check_all_closed_properly(self) -> None:
-        for name in self._files.listdir(self.path):
-            key = parse_directory_name(name)
-            if key is not None and not self._closed_properly.get(key, self.was_clean):
-                raise KafkaError(
-                    ErrorCode.kafka_storage_error, f"{self._file(name)} was not opened and closed properly"
-                )
+    def _is_closed_properly(self, key: PartitionKey) -> bool:
+        return self._closed_properly.get(key, self.was_clean)
 
     def abandon(self) -> None:
         """Let go of everything without writing: the directory has failed, or a test crashes it."""

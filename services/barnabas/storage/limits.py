@@ -32,6 +32,9 @@ MOVE_ROUNDS: Final = 3
 MOVE_HOLD_SECONDS_MAX: Final = 1.0
 """How long a move waits for appends that are under way, while others wait for it, before it gives way."""
 
+MOVE_CHANGE_SECONDS_MAX: Final = 5.0
+"""How long appends wait for a log directory that their replica is about to move to: then it does not move."""
+
 MOVE_AGAIN_SECONDS: Final = 5.0
 """After this a move that gave way tries again."""
 

@@ -1,8 +1,7 @@
-"""The directory of a future replica, and the file that says that it took the current one's place.
+"""The directory of a future replica, and the file that goes with it when it takes the current one's place.
 
 It is named `<topic>-<partition>.<id>-future`, as Kafka names it. `moved.properties` in it keeps, from just before the
-change of places, what the checkpoints of its log directory are to say of the partition, and a number: each directory
-that the partition moves to gets a higher one, so that of two with its name the later counts.
+change of places until they say it, what the checkpoints of its log directory are to say of the partition.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ _NAME: Final = re.compile(rf"^(?P<topic>.+)-(?P<partition>\d+)\.[0-9a-f]{{32}}{S
 class MoveFacts(NamedTuple):
     """What is kept over the change of places."""
 
-    number: int
-    """Higher than that of the directory that the partition comes from, 1 for its first move."""
     recovery_point: int
     log_start_offset: int
     high_watermark: int
@@ -104,10 +101,10 @@ def read_facts(files: Files, directory: str) -> MoveFacts | None:
         return None
     except (ValueError, KeyError) as error:
         raise LogStoreError(
-            f"{path} cannot be read ({error!r}): remove it if no other log directory has the partition"
+            f"{path} cannot be read ({error!r}): remove it to have the whole log checked"
         ) from error
 
 
 def remove_facts(files: Files, directory: str) -> None:
-    """No other directory has the partition any more. Raises OSError."""
+    """The checkpoints say it. Raises OSError."""
     remove_quietly(files, os.path.join(directory, FILE_NAME))

@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from typing import NoReturn
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.errors import storage_error, storage_errors
+from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import (
     MoveFacts,
     begin_anew,
-    read_facts,
     remove_facts,
     remove_future,
     write_facts,
 )
+from barnabas.log.moving.left_directory import SUFFIX as LEFT_SUFFIX
+from barnabas.log.moving.left_directory import left_name, remove_left
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.small_files import exists, sync_directory
 from barnabas.records.batch import parse_header
@@ -42,7 +43,8 @@ class SourceFailed(KafkaError):
 class PlaceUnclear(KafkaError):
     """The change of places has begun, and the disk did not say that it is done: the next start finds out.
 
-    Both directories have the same records; nothing may be appended to either.
+    The two directories have the same records, and one of them at most has the partition's name; nothing may be appended
+    to either.
     """
 
 
@@ -58,18 +60,28 @@ class FutureLog:
         self._current = current
         self._files: Files = home.environment.files
         self._key = current.topic, current.partition
+        self._facts: MoveFacts | None = None
         begin_anew(self._files, home.path, name)
-        self._log = PartitionLog.open(
+        self._log = self._open()
+        current.replacement.pause()
+
+    def _open(self, closed: MoveFacts | None = None) -> PartitionLog:
+        """Open the log, which is new, or was closed properly as these facts say."""
+        home, current = self._home, self._current
+        return PartitionLog.open(
             home.path,
             *self._key,
             current.topic_id,
             current.config,
             home.environment,
-            name=name,
+            recovery_point=0 if closed is None else closed.recovery_point,
+            log_start_offset=0 if closed is None else closed.log_start_offset,
+            first_dirty_offset=-1 if closed is None else closed.first_dirty_offset,
+            clean_shutdown=closed is not None,
+            name=self._name,
             cache=home.cache,
             flush_times=home.flush_times,
         )
-        current.replacement.pause()
 
     @property
     def log_end_offset(self) -> int:
@@ -147,46 +159,92 @@ class FutureLog:
         future.maybe_increment_log_start_offset(current.log_start_offset)
         future.take_over(current)
 
-    def promote(self, former_home: LogDirectory, high_watermark: int) -> PartitionLog:
-        """Take the place of the current log, which is put away in its directory, `former_home`, and which nothing may
-        be appended to; returns this one, opened in its place.
-
-        Raises KafkaError with the current log still in its place, and PlaceUnclear.
+    def prepare(self, high_watermark: int) -> None:
+        """Make all that is to be in the new place durable, after `complete`, and open it as it is to be there: later
+        nothing may fail for want of room. Raises KafkaError.
         """
-        home, files, current = self._home, self._files, self._current
-        directory, place = (
-            os.path.join(home.path, self._name),
-            os.path.join(home.path, directory_name(*self._key)),
+        home, current = self._home, self._current
+        facts = MoveFacts(
+            self._log.log_end_offset,
+            self._log.log_start_offset,
+            high_watermark,
+            current.first_dirty_offset,
         )
         self._log.close()
         with storage_errors(home.path):
-            former = read_facts(files, current.directory)
-            facts = MoveFacts(
-                1 if former is None else former.number + 1,
-                self._log.log_end_offset,
-                self._log.log_start_offset,
-                high_watermark,
-                current.first_dirty_offset,
-            )
             home.forget_place(self._key)
-            write_facts(files, directory, facts)
-            files.rename(directory, place)
-        try:
-            sync_directory(files, home.path)
-            # Before anything is appended here: nobody may find this one alone, and take the former for the partition.
-            former_home.put_away(self._key)
-        except (OSError, KafkaError) as error:
-            raise _unclear(home.path, error) from error
-        try:
-            with contextlib.suppress(KafkaError):  # the file says it, and upkeep writes them
-                home.adopt(self._key, facts, closed_properly=True)
-            opened = home.open_partition(*self._key, current.topic_id, current.config)
-        except Exception as error:
-            raise _unclear(home.path, error) from error
+            write_facts(self._files, self._directory, facts)
+        self._facts = facts
+        self._log = self._open(facts)
         # Not all of it is in files: leader epochs that have written nothing, for which an idle leader is asked
         # (KAFKA-15608), and transactions that are decided by a marker which is not replicated yet.
-        opened.take_over(current)
-        return opened
+        self._log.take_over(current)
+
+    def promote(self, former_home: LogDirectory) -> PartitionLog:
+        """Take the place of the current log, which lies in `former_home`, and which nothing may be appended to since
+        `complete`, after `prepare`; returns this one.
+
+        Raises KafkaError with the current log still in its place, and PlaceUnclear.
+        """
+        facts = self._facts
+        assert facts is not None, "it is prepared"
+        self._put_away(former_home)
+        self._take_place(former_home)
+        former_home.let_go(self._key)
+        self._home.take_in(self._key, self._log)
+        with (
+            contextlib.suppress(KafkaError),
+            storage_errors(self._place),
+        ):  # the file says it, and upkeep writes them
+            self._home.adopt(self._key, facts)
+            remove_facts(self._files, self._place)
+        return self._log
+
+    def _put_away(self, former_home: LogDirectory) -> None:
+        """The current log loses the partition's name, durably, before another directory can have it."""
+        files, current = self._files, self._current
+        place = current.directory
+        left = os.path.join(former_home.path, left_name(*self._key, self._home.properties.directory_id))
+        try:
+            current.rename(left)
+        except KafkaError as error:
+            if _is_as_before(files, place, left):
+                raise
+            raise _unclear(former_home.path, error) from error
+        try:
+            sync_directory(files, former_home.path)
+        except OSError as error:
+            self._bring_back(place, error)
+
+    def _take_place(self, former_home: LogDirectory) -> None:
+        """The future log gets the partition's name, durably."""
+        files, home = self._files, self._home
+        try:
+            self._log.rename(self._place)
+        except KafkaError as error:
+            if not _is_as_before(files, self._directory, self._place):
+                raise _unclear(home.path, error) from error
+            self._bring_back(os.path.join(former_home.path, directory_name(*self._key)), error)
+        try:
+            sync_directory(files, home.path)
+        except OSError as error:
+            raise _unclear(home.path, error) from error
+
+    def _bring_back(self, place: str, error: Exception) -> NoReturn:
+        """The current log has its name again: whichever of its two names the disk has, no other directory has it."""
+        try:
+            self._current.rename(place)
+        except KafkaError:
+            raise _unclear(place, error) from error
+        raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
+
+    @property
+    def _directory(self) -> str:
+        return os.path.join(self._home.path, self._name)
+
+    @property
+    def _place(self) -> str:
+        return os.path.join(self._home.path, directory_name(*self._key))
 
     def drop(self) -> None:
         """It is wanted no longer. Raises KAFKA_STORAGE_ERROR."""
@@ -200,37 +258,42 @@ class FutureLog:
 
 
 def _unclear(path: str, error: Exception) -> PlaceUnclear:
-    if isinstance(error, KafkaError):
-        return PlaceUnclear(ErrorCode.kafka_storage_error, error.message)
-    cause = error if isinstance(error, OSError) else OSError(str(error))
-    return PlaceUnclear(ErrorCode.kafka_storage_error, storage_error(path, cause).message)
+    return PlaceUnclear(ErrorCode.kafka_storage_error, f"{path}: {error}")
 
 
-def retire(
-    former: LogDirectory,
-    left: PartitionLog,
-    home: LogDirectory,
-    others: Iterable[LogDirectory],
-    *,
-    is_last: bool,
-) -> None:
-    """The partition has moved from `former` to `home`: what it left goes, and then what says which of the two counts,
-    unless another log directory may have a copy yet: one of `others` that has, or one that is offline (not `is_last`).
-    Raises KAFKA_STORAGE_ERROR.
+def _is_as_before(files: Files, old: str, new: str) -> bool:
+    """Whether a renaming that failed is known to have changed nothing."""
+    try:
+        return exists(files, old) and not exists(files, new)
+    except OSError:
+        return False
+
+
+def retire(former: LogDirectory, left: PartitionLog) -> None:
+    """The partition has moved out of `former`: what it left there goes, now that nobody reads it any more. Raises
+    KAFKA_STORAGE_ERROR.
     """
-    key, files = (left.topic, left.partition), home.environment.files
+    key = (left.topic, left.partition)
     left.discard()
-    files.remove_tree(left.directory)  # what cannot be removed now goes when the directory is opened next
+    with storage_errors(former.path):
+        remove_left(former.environment.files, left.directory)
     if key not in former.logs:
         former.forget(key)
-    name = directory_name(*key)
-    with storage_errors(home.path):
-        if is_last and not any(exists(files, os.path.join(each.path, name)) for each in others):
-            remove_facts(files, os.path.join(home.path, name))
 
 
-def remove_unclear(home: LogDirectory, key: PartitionKey) -> None:
-    """What a change of places that is unclear may have put into `home` goes, durably. Raises KAFKA_STORAGE_ERROR."""
+def remove_unclear_home(home: LogDirectory, key: PartitionKey, name: str) -> None:
+    """What a change of places that is unclear may have put into `home` goes, durably; `name` is that of the future
+    replica's directory. Raises KAFKA_STORAGE_ERROR.
+    """
+    remove_future(home.environment.files, home.path, name)
     home.delete_partition(*key)
-    with storage_errors(home.path):
-        sync_directory(home.environment.files, home.path)
+
+
+def remove_unclear_former(former: LogDirectory, left: PartitionLog) -> None:
+    """The current log of a change of places that is unclear goes, durably, if it has lost the partition's name. Raises
+    KAFKA_STORAGE_ERROR.
+    """
+    left.discard()
+    if left.directory.endswith(LEFT_SUFFIX):
+        with storage_errors(former.path):
+            remove_left(former.environment.files, left.directory, sync=True)

@@ -1,24 +1,27 @@
-"""A partition that several log directories have when the node starts: a move to one of them had come to count.
+"""What moves between log directories, and deletions, have left when the node starts: every partition gets one place.
 
-The one whose `moved.properties` has the highest number is the partition. What the others have is as old as the move, or
-older, and goes.
+Of a partition that was moving, the directory that it moves to counts if it has the partition's name, else the one that
+it leaves. While the former cannot be read, neither is known to count.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
-from barnabas.log.checkpoints.partition_metadata import directory_name
+from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import MoveFacts, parse_future_name, read_facts, remove_facts
-from barnabas.log.small_files import sync_directory
+from barnabas.log.moving.left_directory import LeftDirectory, remove_left
 
 logger = get_logger("log.moving")
 
@@ -27,74 +30,129 @@ Partitions = Mapping[PartitionKey, uuid.UUID | None]
 """Of one log directory, by what is in partition.metadata."""
 
 
+class SetAside(NamedTuple):
+    """A partition that was set aside because another topic of its name has a directory as well."""
+
+    home: LogDirectory
+    stray: StrayKey
+    facts: StrayFacts
+
+
 def find_moved(files: Files, path: str, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, MoveFacts]:
-    """The partitions of a directory that came there by a move that was not cleared up behind. Raises OSError, and
+    """The partitions of a directory of which its checkpoints may not say yet what was moved there. Raises OSError, and
     LogStoreError for a file that cannot be read.
     """
     found = ((key, read_facts(files, os.path.join(path, directory_name(*key)))) for key in partitions)
     return {key: facts for key, facts in found if facts is not None}
 
 
-def find_futures(files: Files, path: str) -> dict[str, PartitionKey]:
-    """The future replicas in a log directory, by the names of their directories. Raises OSError."""
-    found = ((name, parse_future_name(name)) for name in sorted(files.list_directories(path)))
+def find_futures(names: Iterable[str]) -> dict[str, PartitionKey]:
+    """The future replicas among the directories of these names, by name."""
+    found = ((name, parse_future_name(name)) for name in sorted(names))
     return {name: key for name, key in found if key is not None}
 
 
-def settle_moves(
-    files: Files,
-    found: Mapping[LogDirectory, Partitions],
-    moved: Mapping[LogDirectory, Mapping[PartitionKey, MoveFacts]],
-    *,
-    all_there: bool,
-) -> dict[LogDirectory, Partitions]:
-    """What is left in each directory once every partition is in one of them alone; `all_there`: none is offline.
+def adopt_moved(files: Files, home: LogDirectory, moved: Mapping[PartitionKey, MoveFacts]) -> None:
+    """Have the checkpoints of a directory say what they do not yet of partitions that have moved there."""
+    for key, facts in moved.items():
+        place = os.path.join(home.path, directory_name(*key))
+        try:
+            if key not in home.recovery_points:
+                home.adopt(key, facts)
+            remove_facts(files, place)
+        except (KafkaError, OSError) as error:
+            # It holds in memory, and the next start comes back to it.
+            logger.error("cannot clear up behind a move", log_dir=place, reason=str(error))
 
-    Raises LogStoreError when two hold a partition and no move says which of them counts.
-    """
-    holders: dict[PartitionKey, list[LogDirectory]] = {}
-    for directory, partitions in found.items():
-        for key in partitions:
-            holders.setdefault(key, []).append(directory)
-    gone: dict[LogDirectory, set[PartitionKey]] = {directory: set() for directory in found}
-    for key, directories in holders.items():
-        facts = {each: moved[each][key] for each in directories if key in moved[each]}
-        if len(directories) > 1 and (not facts or len({found[each][key] for each in directories}) > 1):
-            first, second = directories[:2]
-            raise LogStoreError(
-                f"{first.path} and {second.path} both hold {key[0]}-{key[1]}; move one of them away"
+
+class Settling:
+    """Owner of what is where while the log directories are opened."""
+
+    def __init__(self, files: Files, found: Mapping[LogDirectory, Partitions]) -> None:
+        self._files = files
+        self._found = {directory: dict(partitions) for directory, partitions in found.items()}
+        self.failed: dict[LogDirectory, str] = {}
+        """Directories whose disk refused what had to be done, with the reason."""
+
+    @property
+    def partitions(self) -> Mapping[LogDirectory, Partitions]:
+        """What is left in each directory."""
+        return {each: partitions for each, partitions in self._found.items() if each not in self.failed}
+
+    # -- what was moving ----------------------------------------------------------------------------------------
+
+    def settle_moves(self, left: Mapping[LogDirectory, Sequence[LeftDirectory]], *, all_there: bool) -> None:
+        """Remove what was left by partitions that have come to where they moved, and bring the others back;
+        `all_there`: no directory is offline.
+        """
+        for former, directories in left.items():
+            for each in directories:
+                try:
+                    self._settle(former, each, all_there=all_there)
+                except OSError as error:
+                    self.failed[former] = f"{os.path.join(former.path, each.name)}: {error}"
+
+    def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
+        path, key = os.path.join(former.path, left.name), left.key
+        topic_id = read_topic_id(self._files, path)
+        if any(topic_id == partitions.get(key, _NOWHERE) for partitions in self._found.values()):
+            logger.info("a move between log directories is done", log_dir=path)
+            try:
+                remove_left(self._files, path)
+            except OSError as error:
+                logger.error(
+                    "what a move has left stays until the next start", log_dir=path, reason=str(error)
+                )
+            return
+        home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
+        if key in self._found[former] or (home is not None and key in home.recovery_points):
+            logger.error("a partition was here, and is neither here nor where it moved to", log_dir=path)
+            return
+        if home is None:
+            if not all_there:
+                return  # it may be in one that is offline, with more than there was here
+            logger.warning(
+                "the log directory that a partition moved to is gone: it is back here", log_dir=path
             )
-        if facts:
-            home = max(facts, key=lambda each: facts[each].number)
-            others = [each for each in directories if each is not home]
-            for other in others:
-                gone[other].add(key)
-            _settle(files, key, home, others, facts[home], all_there=all_there)
-    return {
-        directory: {key: topic_id for key, topic_id in partitions.items() if key not in gone[directory]}
-        for directory, partitions in found.items()
-    }
+        former.bring_back(key, left.name)
+        self._found[former][key] = topic_id
+
+    # -- topics of one name -------------------------------------------------------------------------------------
+
+    def separate_topics(self) -> Iterator[SetAside]:
+        """Set aside the partitions whose name is that of another topic's elsewhere: whoever knows the ids knows which
+        of them was deleted. Raises LogStoreError where the ids do not tell them apart.
+        """
+        holders: defaultdict[PartitionKey, list[LogDirectory]] = defaultdict(list)
+        for directory, partitions in self.partitions.items():
+            for key in partitions:
+                holders[key].append(directory)
+        for key, homes in holders.items():
+            if len(homes) > 1:
+                yield from self._separate(key, homes)
+
+    def _separate(self, key: PartitionKey, homes: Sequence[LogDirectory]) -> Iterator[SetAside]:
+        ids = {topic_id for each in homes if (topic_id := self._found[each][key]) is not None}
+        if len(ids) < len(homes):
+            raise LogStoreError(
+                f"{homes[0].path} and {homes[1].path} both hold {directory_name(*key)}; move one of them away"
+            )
+        for home in homes:
+            topic_id = self._found[home].pop(key)
+            assert topic_id is not None, "each has its id"
+            stray = StrayKey(topic_id, key[1])
+            try:
+                facts = home.set_aside(key[0], stray, 0)
+            except KafkaError as error:
+                self.failed[home] = str(error)
+                continue
+            if facts is not None:
+                logger.warning(
+                    "two topics of one name are here: both are set aside until it is known which was deleted",
+                    partition=directory_name(*key),
+                    log_dir=home.path,
+                )
+                yield SetAside(home, stray, facts)
 
 
-def _settle(
-    files: Files,
-    key: PartitionKey,
-    home: LogDirectory,
-    others: Sequence[LogDirectory],
-    facts: MoveFacts,
-    *,
-    all_there: bool,
-) -> None:
-    name = directory_name(*key)
-    try:
-        if key not in home.recovery_points:
-            home.adopt(key, facts, closed_properly=False)
-        for other in others:
-            other.delete_partition(*key)
-            sync_directory(files, other.path)
-            logger.info("a move between log directories is done", partition=name, log_dir=home.path)
-        if all_there:
-            remove_facts(files, os.path.join(home.path, name))
-    except (KafkaError, OSError) as error:
-        # It counts all the same, and the next start comes back to it.
-        logger.error("cannot clear up behind a move", partition=name, log_dir=home.path, reason=str(error))
+_NOWHERE = uuid.UUID(int=0)

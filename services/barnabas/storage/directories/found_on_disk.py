@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
@@ -11,6 +11,7 @@ from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, find_strays
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import MoveFacts
+from barnabas.log.moving.left_directory import LeftDirectory, find_left
 from barnabas.log.moving.settling import Partitions, find_futures, find_moved
 
 
@@ -38,12 +39,17 @@ class FoundOnDisk(NamedTuple):
     strays: Mapping[StrayKey, StrayFacts]
     moved: Mapping[PartitionKey, MoveFacts]
     futures: Mapping[str, PartitionKey]
+    left: Sequence[LeftDirectory]
 
 
-def find_on_disk(files: Files, directory: LogDirectory, *, has_others: bool) -> FoundOnDisk:
-    """Raises OSError, and LogStoreError for a file that cannot be read. Without other directories nothing has moved."""
+def find_on_disk(files: Files, directory: LogDirectory) -> FoundOnDisk:
+    """Raises OSError, and LogStoreError for a file that cannot be read."""
     path, partitions = directory.path, directory.partitions_on_disk()
-    strays = find_strays(files, path)
-    if not has_others:
-        return FoundOnDisk(partitions, strays, {}, {})
-    return FoundOnDisk(partitions, strays, find_moved(files, path, partitions), find_futures(files, path))
+    names = files.list_directories(path)
+    return FoundOnDisk(
+        partitions,
+        find_strays(files, path),
+        find_moved(files, path, partitions),
+        find_futures(names),
+        find_left(names),
+    )

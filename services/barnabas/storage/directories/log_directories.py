@@ -14,7 +14,7 @@ import os
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -24,15 +24,16 @@ from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
+from barnabas.log.checkpoints.stray import StrayKey, is_unused
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
-from barnabas.log.moving.settling import settle_moves
+from barnabas.log.moving.settling import Settling, adopt_moved
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.small_files import exists, sync_file_system
 from barnabas.storage.directories.found_on_disk import FoundFuture, FoundOnDisk, FoundPartition, find_on_disk
+from barnabas.storage.directories.strays import Strays
 
 log = get_logger("storage.log_directories")
 
@@ -106,9 +107,11 @@ class LogDirectories:
         self._taken: Counter[str] = Counter()
         """Places by path."""
         self._claims: Counter[PartitionKey] = Counter()
-        self._strays: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
         self._missing: set[PartitionKey] = set()
         """Partitions whose records are gone from where the checkpoints name them, until they are begun anew."""
+        self.strays = Strays(files)
+        self._undeleted: set[PartitionKey] = set()
+        """Partitions that were to be deleted, and could not be."""
         self.found: list[FoundPartition] = []
         """The partitions that were on disk when the directories were opened."""
         self.futures: list[FoundFuture] = []
@@ -151,27 +154,37 @@ class LogDirectories:
             found = {}
             for directory in opened:
                 try:
-                    found[directory] = find_on_disk(environment.files, directory, has_others=len(paths) > 1)
+                    found[directory] = find_on_disk(environment.files, directory)
                 except OSError as error:
                     failed[directory.path] = f"{directory.path} cannot be read: {error}"
-            directories._add_found(found, all_there=not failed)
+            failed |= directories._add_found(found, all_there=not failed)
             directories._leave_out(failed)
             directories._find_missing()
             stack.pop_all()
         return directories
 
-    def _add_found(self, found: Mapping[LogDirectory, FoundOnDisk], *, all_there: bool) -> None:
-        """What is in the directories. Raises LogStoreError when two hold a partition, and no move says why."""
-        partitions = {directory: on_disk.partitions for directory, on_disk in found.items()}
-        moved = {directory: on_disk.moved for directory, on_disk in found.items()}
-        left = settle_moves(self._files, partitions, moved, all_there=all_there)
+    def _add_found(self, found: Mapping[LogDirectory, FoundOnDisk], *, all_there: bool) -> dict[str, str]:
+        """What is in the directories; returns those whose disk refuses what has to be done first, with the reason.
+        Raises LogStoreError when two hold a partition.
+        """
         for directory, on_disk in found.items():
-            for key, topic_id in left[directory].items():
+            adopt_moved(self._files, directory, on_disk.moved)
+        settling = Settling(self._files, {each: on_disk.partitions for each, on_disk in found.items()})
+        settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
+        aside = list(settling.separate_topics())
+        for directory, partitions in settling.partitions.items():
+            on_disk = found[directory]
+            for key, topic_id in partitions.items():
                 self._put(key, directory)
                 self.found.append(FoundPartition(*key, topic_id))
             for stray, facts in on_disk.strays.items():
-                self._strays.setdefault(stray, (directory, facts))
+                if self.strays.home_of(stray) is None:
+                    self.strays.add(stray, directory, facts)
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
+        for home, stray, facts in aside:
+            if home not in settling.failed:
+                self.strays.add(stray, home, facts)
+        return {each.path: reason for each, reason in settling.failed.items()}
 
     def _leave_out(self, failed: Mapping[str, str]) -> None:
         """Go on without these directories, each of which failed for a reason. Raises LogStoreError if none is left."""
@@ -188,7 +201,7 @@ class LogDirectories:
 
     def _find_missing(self) -> None:
         """What checkpoints name with records and no directory has, not even set aside."""
-        aside = {(facts.topic, stray.partition) for stray, (_, facts) in self._strays.items()}
+        aside = self.strays.names
         for directory in self._directories:
             directory.forget_missing({*self._places, *aside})
             self._missing |= directory.missing
@@ -208,25 +221,6 @@ class LogDirectories:
         epochs = {directory.closed_under for directory in self._directories}
         epoch = epochs.pop()
         return None if self.offline or epochs or epoch == UNKNOWN_BROKER_EPOCH else epoch
-
-    @property
-    def strays(self) -> list[StrayKey]:
-        """Every partition that is set aside."""
-        return list(self._strays)
-
-    def path_of_stray(self, stray: StrayKey) -> str:
-        """The log directory that a stray partition is in; empty when it is not there any more."""
-        held = self._strays.get(stray)
-        return "" if held is None else held[0].path
-
-    def expired_strays(self, grace_ms: int) -> list[StrayKey]:
-        """The partitions that were set aside `grace_ms` ago or earlier."""
-        held = self._strays.copy().items()
-        return [
-            stray
-            for stray, (home, facts) in held
-            if home.environment.clock.now_ms() - facts.since_ms >= grace_ms
-        ]
 
     @property
     def paths(self) -> list[str]:
@@ -255,14 +249,14 @@ class LogDirectories:
             if is_new:
                 self._missing.discard(key)  # that was another topic of this name
             if key not in self._places:
-                held = self._strays.get(StrayKey(topic_id, index))
+                held = self.strays.home_of(StrayKey(topic_id, index))
                 if held is None and self.offline and not is_new:
                     return min(self.offline)
                 best = self._by_path.get(preferred) or min(
                     self._directories,
                     key=lambda each: (each.path in cordoned, each.path in avoid, self._taken[each.path]),
                 )
-                self._put(key, held[0] if held else best)
+                self._put(key, held or best)
             return self._places[key].path
 
     def release(self, topic: str, index: int) -> None:
@@ -305,10 +299,10 @@ class LogDirectories:
         another topic of the same name was there, and is gone by now. In the thread of `path`. Raises LogStoreError and
         KafkaError(KAFKA_STORAGE_ERROR) when it cannot be opened anywhere now.
         """
-        held = self._strays.get(StrayKey(topic_id, index))
-        if held is None or path in self.offline:
+        home = self.strays.home_of(StrayKey(topic_id, index))
+        if home is None or path in self.offline:
             return path
-        directory, home = self._by_path[path], held[0]
+        directory = self._by_path[path]
         with storage_errors(path):
             if not self._is_place_free(directory, topic, index, topic_id) or home is directory:
                 return path
@@ -358,7 +352,10 @@ class LogDirectories:
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
-        self._take_back(directory, topic, StrayKey(topic_id, index))
+        if (topic, index) in self._undeleted:
+            directory.delete_partition(topic, index)
+            self._undeleted.discard((topic, index))
+        self.strays.take_back(directory, topic, StrayKey(topic_id, index))
         if (topic, index) in self._missing and not may_begin_anew:
             with storage_errors(path):
                 if not exists(self._files, os.path.join(path, directory_name(topic, index))):
@@ -379,7 +376,10 @@ class LogDirectories:
         try:
             directory.delete_partition(topic, index)
         except KafkaError as error:
+            # It keeps its place, or it would be in two once it has another.
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=error.message)
+            self._undeleted.add(key)
+            return
         self._free(key)
 
     def sync_file_system(self, path: str) -> None:
@@ -402,39 +402,7 @@ class LogDirectories:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=error.message)
             return
         if facts is not None:
-            self._strays[stray] = (directory, facts)
-
-    def delete_strays(self, strays: Iterable[StrayKey]) -> None:
-        """Delete partitions that were set aside; a failing disk is logged."""
-        for stray in strays:
-            held = self._strays.get(stray)
-            if held is None:
-                continue
-            directory, facts = held
-            try:
-                directory.delete_stray(stray, facts)
-                del self._strays[stray]
-                log.info("deleted a stray partition", partition=f"{facts.topic}-{stray.partition}")
-            except KafkaError as error:
-                log.error(
-                    "cannot delete a stray partition",
-                    partition=f"{facts.topic}-{stray.partition}",
-                    reason=error.message,
-                )
-
-    def _take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
-        """Raises KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place."""
-        held = self._strays.get(stray)
-        if held is None:
-            return
-        with storage_errors(directory.path):
-            if exists(self._files, os.path.join(directory.path, directory_name(topic, stray.partition))):
-                return
-        if held[0] is not directory:
-            raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
-        directory.take_back(topic, stray, held[1])
-        del self._strays[stray]
-        log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
+            self.strays.add(stray, directory, facts)
 
     def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Write one directory's checkpoints, with its part of `high_watermarks`; a failing disk is logged."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
@@ -20,7 +20,9 @@ from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, SourceFailed
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
+from barnabas.storage.directories.lane_queue import LaneQueue
 from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.moves.beginning import Beginning
 from barnabas.storage.moves.pace import Pace
 from barnabas.storage.replica.replica import Replica
 
@@ -55,14 +57,14 @@ class LogMove:
         self.former = former
         self.is_ready = False
         """Whether the directory is there: it may begin."""
-        self.is_changing = False
-        """Whether the places are changing, or have changed: it can be called off no longer."""
-        self.is_unclear = False
-        """Whether only the next start can tell in which of the two directories the replica is."""
+        self.has_failed = False
+        """Whether it has ended otherwise than by its replica's moving or somebody's wish."""
+        self.unclear_from: DirectoryLane | None = None
+        """Where the replica was, if only the next start can tell whether it has moved."""
         self.moved_from: DirectoryLane | None = None
         """Where the replica was, once it has moved."""
         self.left: PartitionLog | None = None
-        """What it left there."""
+        """What it left there, or is about to."""
         self.is_retired = False
         """Whether what it left there goes already."""
         self.copied_bytes = 0
@@ -70,7 +72,15 @@ class LogMove:
         self._home = directories.at(lane.path)
         self._pace = pace
         self._future: FutureLog | None = None
+        self._beginning = Beginning()
         self._called_off = asyncio.Event()
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether the places are changing, or have changed: it can be called off no longer."""
+        if self.has_failed:
+            return self.moved_from is not None or self.unclear_from is not None
+        return self._beginning.has_begun
 
     @property
     def is_wanted(self) -> bool:
@@ -90,7 +100,10 @@ class LogMove:
         return opened.log_end_offset - opened.log_start_offset
 
     def call_off(self) -> None:
-        """It is wanted no longer, or its replica is not here any more: it ends soon, or with the places changed."""
+        """It is wanted no longer, or its replica is not here any more: it ends as soon as the directory that it goes to
+        lets it, or with the places changed if that `is_changing`.
+        """
+        self._beginning.prevent()
         self._called_off.set()
 
     # -- carrying it out ----------------------------------------------------------------------------------------
@@ -115,14 +128,18 @@ class LogMove:
             log.info("a move is called off", partition=name, log_dir=lane.path)
             await self._drop()
         except SourceFailed as error:
+            self.has_failed = True
             log.error("a move ends: the log cannot be read", partition=name, reason=error.message)
             await (self._leave() if self.is_wanted else self._drop())
         except PlaceUnclear as error:
+            self.has_failed = True
             log.error("the next start says where a partition is", partition=name, reason=error.message)
         except (KafkaError, LogStoreError) as error:
+            self.has_failed = True
             log.error("a move has failed", partition=name, log_dir=lane.path, reason=str(error))
             await self._drop()
         except Exception:
+            self.has_failed = True
             log.exception("a move has failed", partition=name, log_dir=lane.path)
             await self._leave()
 
@@ -135,11 +152,9 @@ class LogMove:
             await self._in_thread(future.flush)
         replica, queue = self.replica, self.replica.queue
         assert queue is not None and replica.lane is not None, "what moves has its log"  # noqa: PT018
-        held = asyncio.Event()
-        lane = replica.lane
+        held, hold = asyncio.Event(), Held(queue, replica.lane)
         queue.hold(held.set)
-        is_clear = True
-        try:
+        with hold:
             try:
                 async with asyncio.timeout(limits.MOVE_HOLD_SECONDS_MAX):
                     await held.wait()
@@ -148,27 +163,45 @@ class LogMove:
             self._check_wanted()
             if replica.is_offline or replica.log is not current:
                 raise _CalledOff
-            self.is_changing, is_clear = True, False
-            source, step_bytes = self._directories.at(lane.path), self._pace.step_bytes()
-            change = partial(_promote, future, source, step_bytes, replica.high_watermark)
-            opened = await self._in_thread(change)
-            is_clear = True
-            self.moved_from, self.left, lane = lane, current, self.lane
-            on_moved()
-            if self.is_wanted and not replica.is_offline:
-                replica.on_moved(opened, lane)
-            return True
-        except Exception as error:
-            is_clear = True
-            is_in_place = isinstance(error, KafkaError | LogStoreError | _CalledOff)
-            if not is_in_place or isinstance(error, PlaceUnclear):
-                self.is_unclear = self.moved_from is None
-                replica.go_offline(error)  # before anything that is held goes on
-            self.is_changing = self.moved_from is not None
-            raise
-        finally:
-            if is_clear:  # else the node stops in the midst of it: what is held must go into neither log
-                queue.go_on(lane)
+            try:
+                opened = await self._changed(future, current, hold)
+                self.moved_from, self.left = hold.lane, current
+                hold.lane = self.lane
+                on_moved()
+                if self.is_wanted and not replica.is_offline:
+                    replica.on_moved(opened, self.lane)
+            except Exception as error:
+                self._on_change_failed(error, current, hold.lane)
+                raise
+        return True
+
+    async def _changed(self, future: FutureLog, current: PartitionLog, hold: Held) -> PartitionLog:
+        """Have them change places; what is held back waits for that, but not for a directory that does not answer."""
+        source, step_bytes = self._directories.at(hold.lane.path), self._pace.step_bytes()
+        change = partial(
+            _change, future, source, step_bytes, self.replica.high_watermark, self._beginning.begin
+        )
+        hold.must_stay = True
+        changing = asyncio.ensure_future(self._in_thread(change))
+        await asyncio.wait({changing}, timeout=limits.MOVE_CHANGE_SECONDS_MAX)
+        if changing.done() or not self._beginning.prevent():
+            await asyncio.wait({changing})  # who waits may be cancelled: what he waits for goes on
+            hold.must_stay = False
+            return changing.result()
+        hold.end()
+        await asyncio.wait({changing})
+        self._check_wanted()
+        raise KafkaError(
+            ErrorCode.kafka_storage_error, f"{self.lane.path} does not answer"
+        ) from changing.exception()
+
+    def _on_change_failed(self, error: Exception, current: PartitionLog, lane: DirectoryLane) -> None:
+        """Before anything that is held back goes on."""
+        is_in_place = isinstance(error, KafkaError | LogStoreError | _CalledOff)
+        if self._beginning.has_begun and (not is_in_place or isinstance(error, PlaceUnclear)):
+            if self.moved_from is None:
+                self.unclear_from, self.left = lane, current
+            self.replica.go_offline(error)
 
     async def _copy(self, future: FutureLog, current: PartitionLog) -> None:
         """Copy until it has what was there when this began."""
@@ -219,6 +252,38 @@ class LogMove:
         return await asyncio.get_running_loop().run_in_executor(self.lane.mover, work)
 
 
-def _promote(future: FutureLog, source: LogDirectory, step_bytes: int, high_watermark: int) -> PartitionLog:
+class Held:
+    """Owner of a queue that is held back, and of the lane in which it goes on at the end of the block."""
+
+    def __init__(self, queue: LaneQueue, lane: DirectoryLane) -> None:
+        self.lane = lane
+        self.must_stay = False
+        """Whether what is held back must go into no log: the node stops in the midst of a change of places."""
+        self._queue: LaneQueue | None = queue
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if not self.must_stay:
+            self.end()
+
+    def end(self) -> None:
+        """What was held back goes on."""
+        queue, self._queue, self.must_stay = self._queue, None, False
+        if queue is not None:
+            queue.go_on(self.lane)
+
+
+def _change(
+    future: FutureLog,
+    source: LogDirectory,
+    step_bytes: int,
+    high_watermark: int,
+    begin: Callable[[], bool],
+) -> PartitionLog:
     future.complete(step_bytes)
-    return future.promote(source, high_watermark)
+    future.prepare(high_watermark)
+    if not begin():
+        raise _CalledOff
+    return future.promote(source)

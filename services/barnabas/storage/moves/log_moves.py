@@ -17,7 +17,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.moving.future_directory import create_future, future_name, remove_future
-from barnabas.log.moving.future_log import remove_unclear, retire
+from barnabas.log.moving.future_log import remove_unclear_former, remove_unclear_home, retire
 from barnabas.metadata.validators import ConfigValue
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
@@ -31,10 +31,11 @@ log = get_logger("storage.moves")
 
 
 class _Departure:
-    """A replica has left: what waits until nothing of it moves any more."""
+    """A replica has left while its places changed: what waits until it is known where it is."""
 
-    def __init__(self, remove: Callable[[], None], is_order: bool) -> None:
+    def __init__(self, replica: Replica, remove: Callable[[], None], is_order: bool) -> None:
         """`remove` has it removed from where it is then."""
+        self.replica = replica
         self.remove = remove
         self.is_order = is_order
         self.waiting: list[Callable[[], None]] = []
@@ -73,6 +74,8 @@ class LogMoves:
         """Those of which only the next start can tell where the replica is."""
         self._leaving: dict[PartitionKey, _Departure] = {}
         """Replicas that have left while they moved."""
+        self._failed: set[Replica] = set()
+        """Those whose last move has failed, and that nobody has asked to move since."""
         self._given_up: set[PartitionKey] = set()
         """Partitions that left while it was unclear where they are, and may be in two places until the next start."""
         self._creating: set[asyncio.Task[dict[LogMove, KafkaError]]] = set()
@@ -105,6 +108,11 @@ class LogMoves:
     def lag_max(self) -> int:
         """How many offsets the future replica furthest behind is behind."""
         return max((move.lag for move in self.under_way()), default=0)
+
+    @property
+    def failed_count(self) -> int:
+        """Replicas whose last move has failed, and that nobody has asked to move since."""
+        return len(self._failed)
 
     def under_way(self, lane: DirectoryLane | None = None) -> Iterator[LogMove]:
         """The moves to one directory, or to all, of which the future replica has not taken its place."""
@@ -174,6 +182,7 @@ class LogMoves:
     def _add(self, replica: Replica, path: str, name: str, former: LogMove | None = None) -> LogMove:
         move = LogMove(replica, self._lanes[path], self._directories, name, self._pace, former=former)
         self._moves[replica] = move
+        self._failed.discard(replica)
         self._waiting[path].append(move)
         return move
 
@@ -190,7 +199,7 @@ class LogMoves:
         lane = self._lanes[path]
         try:
             failed = await lane.run(lane.opening, partial(self._create_all, path, made))
-        except KafkaError as error:  # it does not answer: what it makes of them later is in nobody's way
+        except KafkaError as error:  # it does not answer
             failed = dict.fromkeys(made, error)
         for move in made:
             move.is_ready = True
@@ -204,7 +213,10 @@ class LogMoves:
         files = self._directories.at(path).environment.files
         for move in moves:
             try:
-                create_future(files, path, move.name, uuid.UUID(bytes=move.replica.topic_id))
+                if move.is_wanted:
+                    create_future(files, path, move.name, uuid.UUID(bytes=move.replica.topic_id))
+                if not move.is_wanted:  # it was refused meanwhile, for this took too long: nobody may find it
+                    remove_future(files, path, move.name)
             except KafkaError as error:
                 failed[move] = error
         return failed
@@ -223,22 +235,26 @@ class LogMoves:
             self._wake[path].set()
 
     def leave(self, replica: Replica, remove: Callable[[], None], *, is_order: bool) -> None:
-        """The replica is not here any more: `remove`, which removes it where it is then, is called once none of its
-        moves is under way, and nothing is left of them. Unless by an order nothing is removed whose place is unclear.
+        """The replica is not here any more: `remove`, which removes it where it is then, is called at once, or when its
+        places have changed. Unless by an order nothing is removed whose place is unclear.
         """
-        if replica not in self._moves and replica not in self._unclear:
-            remove()
-            return
-        self._leaving[replica.topic, replica.index] = _Departure(remove, is_order)
-        for move in list(self._moves_of(replica)):
+        self._failed.discard(replica)
+        moves = list(self._moves_of(replica))
+        for move in moves:
             self._call_off(move)
             self._retire(move)
-        if replica not in self._moves:
-            self._on_still(replica)
+        is_changing = any(move.is_changing and move.moved_from is None for move in moves)
+        if not is_changing and replica not in self._unclear:
+            remove()
+            return
+        departure = _Departure(replica, remove, is_order)
+        self._leaving[replica.topic, replica.index] = departure
+        if not is_changing:
+            self._on_still(departure)
 
     def when_clear(self, key: PartitionKey, action: Callable[[], None]) -> None:
-        """Call `action`, which gives the partition a place here, once nothing is left of the moves of a replica of it
-        that was here before.
+        """Call `action`, which gives the partition a place here, once it is known where a replica of it was that has
+        left.
         """
         departure = self._leaving.get(key)
         if departure is None:
@@ -260,30 +276,44 @@ class LogMoves:
         """Whether the partition may be in two places, and is not to be begun in either before the next start."""
         return key in self._given_up
 
-    def _on_still(self, replica: Replica) -> None:
-        """Nothing moves any more of a replica that has left."""
-        key = (replica.topic, replica.index)
-        unclear = self._unclear.pop(replica, None)
+    def _on_still(self, departure: _Departure) -> None:
+        """The places of a replica that has left change no more."""
+        key = (departure.replica.topic, departure.replica.index)
+        unclear = self._unclear.pop(departure.replica, None)
         if unclear is None:
             self._clear(key)
-        elif self._leaving[key].is_order:
-            self._remove_unclear(key, unclear.lane)
+        elif departure.is_order:
+            self._remove_unclear(key, unclear)
         else:
             self._give_up(key)
 
-    def _remove_unclear(self, key: PartitionKey, lane: DirectoryLane) -> None:
-        """What a change of places may have put into the directory of `lane` goes, durably."""
-        loop, home = asyncio.get_running_loop(), self._directories.at(lane.path)
+    def _remove_unclear(self, key: PartitionKey, move: LogMove) -> None:
+        """What a change of places may have put into the one directory, and left in the other, goes, durably."""
+        former, left = move.unclear_from, move.left
+        assert former is not None and left is not None, "it is unclear"  # noqa: PT018
+        source, home = self._directories.at(former.path), self._directories.at(move.lane.path)
+
+        def then() -> None:
+            self._clear_up_unclear(
+                former, key, partial(remove_unclear_former, source, left), lambda: self._clear(key)
+            )
+
+        self._clear_up_unclear(move.lane, key, partial(remove_unclear_home, home, key, move.name), then)
+
+    def _clear_up_unclear(
+        self, lane: DirectoryLane, key: PartitionKey, remove: Callable[[], None], then: Callable[[], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
 
         def work() -> None:
-            settled = self._clear
+            settled = then
             try:
-                remove_unclear(home, key)
+                remove()
             except KafkaError as error:
                 lane.lines.error("a partition stays until the next start", lane.path, reason=error.message)
-                settled = self._give_up
+                settled = partial(self._give_up, key)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
-                loop.call_soon_threadsafe(settled, key)
+                loop.call_soon_threadsafe(settled)
 
         self._clear_up(lane.path, work)
 
@@ -324,10 +354,21 @@ class LogMoves:
         while True:
             move = await self._take(path, is_wanted=True)
             await self._carry_out(move)
+            self._on_carried_out(move)
             if move.moved_from is None:
                 self._end(move)
             else:
                 tasks.create_task(self._retire_later(move), name="former log")
+
+    def _on_carried_out(self, move: LogMove) -> None:
+        replica = move.replica
+        if move.unclear_from is not None:
+            self._unclear[replica] = move
+        departure = self._leaving.get((replica.topic, replica.index))
+        if departure is not None and departure.replica is replica:
+            self._on_still(departure)
+        elif move.has_failed:
+            self._failed.add(replica)
 
     async def _drop_called_off(self, path: str) -> None:
         """What is wanted no longer before its turn came ends at once, whatever is carried out meanwhile."""
@@ -365,13 +406,8 @@ class LogMoves:
         for later in self._moves_of(move.replica):
             if later.former is move:
                 later.former = None
-        replica = move.replica
-        if move.is_unclear:
-            self._unclear[replica] = move
-        if self._moves.get(replica) is move:
-            del self._moves[replica]
-            if (replica.topic, replica.index) in self._leaving:
-                self._on_still(replica)
+        if self._moves.get(move.replica) is move:
+            del self._moves[move.replica]
         for wake in self._wake.values():
             wake.set()
 
@@ -386,14 +422,11 @@ class LogMoves:
         if former is None or left is None or move.is_retired:
             return
         move.is_retired = True
-        loop = asyncio.get_running_loop()
-        source, home = self._directories.at(former.path), self._directories.at(move.lane.path)
-        others = [self._directories.at(path) for path in self._directories.paths if path != move.lane.path]
-        is_last = not self._directories.offline
+        loop, source = asyncio.get_running_loop(), self._directories.at(former.path)
 
         def work() -> None:
             try:
-                retire(source, left, home, others, is_last=is_last)
+                retire(source, left)
             except KafkaError as error:
                 former.lines.error(
                     "a move is cleared up behind at the next start", former.path, reason=error.message

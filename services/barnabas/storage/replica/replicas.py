@@ -171,7 +171,7 @@ class Replicas:
     @property
     def stray_count(self) -> int:
         """Partitions on disk that are set aside."""
-        return len(self._directories.strays)
+        return len(self._directories.strays.keys)
 
     def high_watermarks(self, lane: DirectoryLane | None = None) -> dict[PartitionKey, int]:
         """The high watermark of every open partition, or of those of one log directory."""
@@ -345,7 +345,7 @@ class Replicas:
 
     def _delete_strays(self, topic_ids: Container[bytes]) -> None:
         """Delete what was set aside of topics of which it is known by now that they were deleted."""
-        doomed = [stray for stray in self._directories.strays if stray.topic_id.bytes in topic_ids]
+        doomed = [stray for stray in self._directories.strays.keys if stray.topic_id.bytes in topic_ids]
         if self.image.cluster_id == self._cluster_id:
             self._delete_set_aside(doomed)
 
@@ -354,13 +354,13 @@ class Replicas:
 
     def _delete_set_aside(self, strays: Iterable[StrayKey]) -> None:
         for stray in strays:
-            work = self._work.get(self._directories.path_of_stray(stray))
+            work = self._work.get(self._directories.strays.path_of(stray))
             if work is not None:
                 work.delete_stray(stray)
 
     async def expire_strays(self) -> None:
         """Delete what was set aside long enough ago. What is known again and could not be taken back is kept."""
-        expired = self._directories.expired_strays(limits.STRAY_KEPT_MS)
+        expired = self._directories.strays.expired(limits.STRAY_KEPT_MS)
         self._delete_set_aside(
             stray for stray in expired if self.image.partition(stray.topic_id.bytes, stray.partition) is None
         )
@@ -468,7 +468,7 @@ class Replicas:
         for replica in aside:
             topic_id = uuid.UUID(bytes=replica.topic_id)
             self._directories.set_aside(replica.topic, replica.index, topic_id, replica.high_watermark)
-        self._directories.delete_strays(strays)
+        self._directories.strays.delete(strays)
 
 
 def _partition_count(image: MetadataImage, topic_id: bytes) -> int:

@@ -21,7 +21,7 @@ from barnabas.log.moving.future_directory import (
     is_name_too_long,
     parse_future_name,
 )
-from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, retire
+from barnabas.log.moving.future_log import FutureLog, retire
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.batch import iterate_headers
@@ -108,7 +108,8 @@ class Move:
 
     def promote(self) -> PartitionLog:
         self.future.complete(500)
-        return self.future.promote(self.source, self.log.log_end_offset)
+        self.future.prepare(self.log.log_end_offset)
+        return self.future.promote(self.source)
 
 
 def content(log: PartitionLog) -> list[bytes]:
@@ -214,7 +215,8 @@ def test_a_transaction_is_undecided_until_its_marker_is_replicated() -> None:
     move.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
     assert move.log.last_stable_offset(high_watermark) == 0
     move.future.complete(500)
-    moved = move.future.promote(move.source, high_watermark)
+    move.future.prepare(high_watermark)
+    moved = move.future.promote(move.source)
     assert moved.last_stable_offset(high_watermark) == 0
     assert moved.last_stable_offset(high_watermark + 1) == high_watermark + 1
 
@@ -279,9 +281,17 @@ def test_who_reads_the_former_log_reads_on(monkeypatch: pytest.MonkeyPatch) -> N
     assert move.log.is_trusted
     assert "t-0" not in move.files.listdir("/a")
     assert move.log.directory != "/a/t-0"
-    retire(move.source, move.log, move.home, [move.source], is_last=True)
+    retire(move.source, move.log)
     assert not [name for name in move.files.listdir("/a") if name.startswith("t-0")]
     assert move.log.is_closed
+
+
+class EndedError(BaseException):
+    """The process ends here."""
+
+
+def ended(*_: object) -> None:
+    raise EndedError
 
 
 def test_checkpoints_of_what_was_here_before_say_nothing_of_what_comes(
@@ -294,13 +304,10 @@ def test_checkpoints_of_what_was_here_before_say_nothing_of_what_comes(
     home.recovery_points[key] = home.high_watermarks[key] = home.log_start_offsets[key] = 1_000_000
     home.write_checkpoints({})
     move.future.complete(500)
-
-    def fail(_: object) -> None:
-        raise KafkaError(ErrorCode.kafka_storage_error, "the disk failed")
-
-    monkeypatch.setattr(move.source, "put_away", fail)
-    with pytest.raises(PlaceUnclear):
-        move.future.promote(move.source, 0)
+    move.future.prepare(0)
+    monkeypatch.setattr(home, "adopt", ended)
+    with pytest.raises(EndedError):
+        move.future.promote(move.source)
     home.abandon()
     again = LogDirectory.open("/b", "c", 1, move.environment)
     assert key in again.partitions_on_disk()
@@ -315,24 +322,21 @@ class NothingReachesTheDisk(random.Random):
         return a
 
 
-def test_the_former_directory_is_put_away_durably() -> None:
+@pytest.mark.parametrize("until", ["rename", "let_go"])
+def test_a_name_that_was_given_up_or_taken_is_so_durably(monkeypatch: pytest.MonkeyPatch, until: str) -> None:
+    """Before the other directory can have it; and before anything is appended."""
     move = Move()
     move.append()
     move.log.flush()
     move.source.write_checkpoints({})
-    move.source.put_away(("t", 0))
+    move.future.complete(500)
+    move.future.prepare(0)
+    monkeypatch.setattr(move.future._log if until == "rename" else move.source, until, ended)
+    with pytest.raises(EndedError):
+        move.future.promote(move.source)
     move.files.lose_power(NothingReachesTheDisk())
     assert "t-0" not in move.files.listdir("/a")
-
-
-def test_what_says_which_counts_stays_while_another_directory_has_the_name() -> None:
-    move = Move()
-    move.append()
-    move.promote()
-    third = LogDirectory.open("/c", "c", 1, move.environment)
-    move.files.makedirs("/c/t-0")
-    retire(move.source, move.log, move.home, [move.source, third], is_last=True)
-    assert "moved.properties" in move.files.listdir("/b/t-0")
+    assert ("t-0" in move.files.listdir("/b")) == (until == "let_go")
 
 
 def test_a_damaged_batch_is_not_copied() -> None:

@@ -26,7 +26,7 @@ from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, retire
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
-from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.directories.log_directories import DirectoryOffline, LogDirectories, LogLost
 
 TOPIC: Final = "t"
 TOPIC_ID: Final = uuid.UUID(int=7)
@@ -52,6 +52,13 @@ class BreakableFiles:
         self.at = -1
         self.is_end = True
         """Whether the process ends there; else that one call fails."""
+        self.has_effect = False
+        """Whether what fails was done."""
+        self.unreadable = ""
+        """A directory that cannot be listed."""
+        self.full = ""
+        self.full_from = 0
+        """A directory whose disk has no room from the change of that number on."""
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self.disk, name)
@@ -62,10 +69,27 @@ class BreakableFiles:
                 if self.is_end and self.changes > self.at:
                     raise EndedError
                 if not self.is_end and self.changes == self.at + 1 and name in CHANGES - {"remove_tree"}:
+                    if self.has_effect:
+                        real(*arguments)
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if name == "list_directories" and arguments[0] == self.unreadable:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if self.full and self.changes >= self.full_from and self.needs_room(name, *arguments):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return real(*arguments)
 
         return call
+
+    def needs_room(self, name: str, *arguments: Any) -> bool:
+        if name in ("pwrite", "pwritev", "fsync"):
+            path = self.disk._open[arguments[0]].path
+        elif name == "makedirs" or (name == "open" and arguments[1] & os.O_CREAT):
+            path = arguments[0]
+        else:
+            return False
+        return path.startswith(self.full) and not (
+            name == "fsync" and self.disk._node(arguments[0]).is_directory
+        )
 
 
 class Node:
@@ -79,15 +103,13 @@ class Node:
         """What was acknowledged and synced, from offset 0 on."""
         self.tried = b""
         self.start = 0
-        self.open()
+        self.open(is_new=True)
 
-    def open(self) -> None:
+    def open(self, *, is_new: bool = False) -> None:
         self.directories = LogDirectories.open(
             PATHS, "c", 1, self.environment, producer_id_expiration_ms=86_400_000
         )
-        self.path = self.directories.claim(
-            TOPIC, 0, TOPIC_ID, is_new=not self.directories.found, preferred=PATHS[0]
-        )
+        self.path = self.directories.claim(TOPIC, 0, TOPIC_ID, is_new=is_new, preferred=PATHS[0])
         self.log: PartitionLog = self.directories.open_partition(
             self.path, TOPIC, 0, TOPIC_ID, CONFIG, may_begin_anew=False
         )[0]
@@ -126,20 +148,19 @@ class Node:
         future.complete(500)
         former = self.directories.at(self.path)
         left = self.log
-        self.log = future.promote(former, left.log_end_offset)
+        future.prepare(left.log_end_offset)
+        self.log = future.promote(former)
         self.directories.relocate(KEY, path)
         self.path = path
         self.append()
-        others = [self.directories.at(each) for each in PATHS if each != path]
-        retire(former, left, home, others, is_last=True)
+        retire(former, left)
         self.append()
 
     def reopened(self) -> None:
         """Open the directories as the next process does, and look at what is there."""
         self.files.at = -1
         self.open()
-        if self.log.log_end_offset == len(self.values) + 1:
-            self.values.append(self.tried)  # it was not acknowledged, and may be there
+        self.look_at_tried()
         self.check()
         self.append()
         self.check()
@@ -147,14 +168,34 @@ class Node:
         self.open()
         self.check()
 
-    def check(self) -> None:
-        assert [place for place in PATHS if self.holds(place)] == [self.path], "in one place, and no other"
+    def check(self, without: str = "") -> None:
+        holders = [place for place in PATHS if self.holds(place) and place != without]
+        assert holders == [self.path], "in one place, and no other"
         assert read(self.log) == dict(enumerate(self.values[self.start :], start=self.start))
         assert self.log.log_start_offset == self.start
         # A producer that has not heard an acknowledgement is told where its last batch is.
         last = len(self.values) - 1
         told = self.log.append_as_leader(self.batch(last, self.values[-1]), 3)
         assert (told.duplicate, told.base_offset) == (True, last)
+
+    def look_at_tried(self) -> None:
+        """What was not acknowledged may be there."""
+        if self.log.log_end_offset == len(self.values) + 1:
+            self.values.append(self.tried)
+
+    def start_without(self, path: str) -> None:
+        """A process starts that cannot read the directory, appends if it has the partition, and ends."""
+        self.files.at, self.files.unreadable = -1, path
+        try:
+            self.open()
+        except DirectoryOffline:
+            assert not any(self.holds(each) for each in PATHS if each != path)
+        else:
+            self.look_at_tried()
+            self.check(without=path)
+            self.append(3)
+        self.directories.abandon()
+        self.files.unreadable = ""
 
     def holds(self, path: str) -> bool:
         return "t-0" in self.files.disk.list_directories(path)
@@ -232,13 +273,121 @@ def test_a_start_that_ends_while_it_clears_up_is_followed_by_another() -> None:
             node.reopened()
 
 
+@pytest.mark.parametrize("loses_power", [False, True], ids=["killed", "power lost"])
+@pytest.mark.parametrize("path", PATHS[:2], ids=["former", "home"])
+def test_who_starts_without_one_of_the_directories_hides_nothing(path: str, loses_power: bool) -> None:
+    """It serves the partition only where it can have lost none of it, and where the start after it finds the rest."""
+    for at in range(changes_of(there)):
+        node = prepared()
+        with ending(node, at):
+            there(node)
+        if loses_power:
+            node.files.disk.lose_power(random.Random(at))
+        else:
+            node.directories.abandon()
+        node.start_without(path)
+        node.reopened()
+
+
+@pytest.mark.parametrize("path", PATHS[:2], ids=["former", "home"])
+@pytest.mark.parametrize("has_effect", [False, True])
+def test_a_disk_that_fails_once_may_be_away_at_the_next_start(path: str, has_effect: bool) -> None:
+    for at in range(changes_of(there)):
+        node = prepared()
+        node.files.at, node.files.is_end, node.files.has_effect = node.files.changes + at, False, has_effect
+        is_unclear = False
+        try:
+            there(node)
+        except (KafkaError, LogStoreError) as error:
+            is_unclear = isinstance(error, PlaceUnclear)
+        node.files.at = -1
+        if not is_unclear:
+            with contextlib.suppress(KafkaError):
+                node.append()
+        node.directories.abandon()
+        node.start_without(path)
+        node.reopened()
+
+
+def test_a_start_that_the_disk_refuses_something_once_is_followed_by_another() -> None:
+    for at in range(20, changes_of(there), 3):
+        for second in range(at % 4, 40, 7):
+            node = prepared()
+            with ending(node, at):
+                node.move(PATHS[1])
+            node.files.disk.lose_power(random.Random(at))
+            node.files.at, node.files.is_end = node.files.changes + second, False
+            with contextlib.suppress(KafkaError, LogStoreError):
+                node.open()
+                node.files.at = -1
+                node.look_at_tried()
+                node.check()
+                node.append(2)
+            node.directories.abandon()
+            node.start_without(PATHS[second % 2])
+            node.reopened()
+
+
+def test_a_full_disk_ends_a_move_and_takes_nothing_offline() -> None:
+    moved = 0
+    for at in range(changes_of(there)):
+        node = prepared()
+        node.files.full, node.files.full_from = PATHS[1], node.files.changes + at
+        try:
+            there(node)
+        except PlaceUnclear:
+            raise
+        except KafkaError:
+            if node.path == PATHS[0]:
+                node.append()
+        moved += node.path == PATHS[1]
+        node.files.full = ""
+        node.directories.abandon()
+        node.reopened()
+    assert moved > 0
+
+
+def test_the_directory_that_a_partition_was_about_to_move_to_may_be_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = prepared()
+    monkeypatch.setattr(FutureLog, "_take_place", ended)
+    with pytest.raises(EndedError):
+        node.move(PATHS[1])
+    node.directories.abandon()
+    monkeypatch.setattr("test_moved_partitions.PATHS", (PATHS[0], PATHS[2]))
+    node.reopened()
+    assert node.path == PATHS[0]
+
+
+def ended(*_: Any) -> None:
+    raise EndedError
+
+
+def test_what_is_gone_from_where_it_moved_to_is_not_replaced_by_what_it_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = prepared()
+    monkeypatch.setattr("test_moved_partitions.retire", lambda *_, **__: None)
+    node.move(PATHS[1])
+    node.directories.write_checkpoints(PATHS[1])
+    node.directories.abandon()
+    node.files.disk.rename(f"{PATHS[1]}/t-0", "/b/elsewhere")
+    with pytest.raises(LogLost):
+        node.open()
+    node.directories.abandon()
+    node.files.disk.rename("/b/elsewhere", f"{PATHS[1]}/t-0")
+    node.reopened()
+
+
 @pytest.mark.parametrize("act", [there, there_and_back])
-def test_a_call_that_fails_leaves_one_whole_log(act: Callable[[Node], None]) -> None:
+@pytest.mark.parametrize("has_effect", [False, True])
+def test_a_call_that_fails_leaves_one_whole_log(act: Callable[[Node], None], has_effect: bool) -> None:
     """Whatever was refused: who goes on with the log that he has, then starts anew, finds what he wrote."""
     refused = 0
     for at in range(changes_of(act)):
         node = prepared()
-        node.files.at, node.files.is_end = node.files.changes + at, False
+        node.files.at, node.files.is_end, node.files.has_effect = node.files.changes + at, False, has_effect
         is_unclear = False
         try:
             act(node)
@@ -260,70 +409,3 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
     create_future(cast(Files, node.files), PATHS[2], "t-0", TOPIC_ID)
     with pytest.raises(LogStoreError, match="both hold t-0"):
         node.open()
-
-
-def test_what_moved_out_of_a_directory_that_was_offline_is_not_taken_for_it_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The directory that the partition left fails before it is cleared up, and comes back with what it had."""
-    node = prepared()
-    rename = node.files.disk.rename
-
-    def refuse(old: str, new: str) -> None:
-        if new.endswith("-delete"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        rename(old, new)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(node.files.disk, "rename", refuse)
-        with pytest.raises(KafkaError):
-            node.move(PATHS[1])
-    assert node.holds(PATHS[0])
-    node.directories.abandon()
-    real = node.files.disk.list_directories
-
-    def fail(path: str) -> list[str]:
-        if path == PATHS[0]:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(path)
-
-    monkeypatch.setattr(node.files.disk, "list_directories", fail)
-    for _ in range(2):
-        node.files.at = -1
-        node.open()
-        assert node.path == PATHS[1]
-        node.append()
-        node.directories.close({KEY: node.log.log_end_offset})
-    monkeypatch.undo()
-    node.reopened()
-    assert node.path == PATHS[1]
-
-
-@pytest.mark.parametrize("is_clean", [True, False])
-def test_what_was_appended_after_a_move_is_not_hidden_by_the_former_directory(
-    monkeypatch: pytest.MonkeyPatch, is_clean: bool
-) -> None:
-    """The process ends before what the move left is removed, and the new directory is offline at the next start."""
-    node = prepared()
-    monkeypatch.setattr("test_moved_partitions.retire", lambda *_, **__: None)
-    node.move(PATHS[1])
-    if is_clean:
-        node.directories.close({KEY: node.log.log_end_offset})
-    else:
-        node.directories.abandon()
-    real = node.files.disk.list_directories
-
-    def fail(path: str) -> list[str]:
-        if path == PATHS[1]:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return real(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(node.files.disk, "list_directories", fail)
-        directories = LogDirectories.open(
-            PATHS, "c", 1, node.environment, producer_id_expiration_ms=86_400_000
-        )
-        assert directories.claim(TOPIC, 0, TOPIC_ID, is_new=False) == PATHS[1]
-        directories.abandon()
-    node.reopened()
-    assert node.path == PATHS[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from storage_harness import NODE_ID, StorageHarness, batch
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
+from barnabas.log.moving import future_log
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.messages import storage_pb2 as pb
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
@@ -102,6 +104,45 @@ def failing_in(path: Path, *calls: str) -> Iterator[None]:
         for call in calls:
             patch.setattr(SystemFiles, call, staticmethod(broken(getattr(SystemFiles(), call))))
         yield
+
+
+@contextmanager
+def unconfirmed_in(path: Path) -> Iterator[None]:
+    """The directory does not confirm that a name has come or gone there by a change of places."""
+    real = future_log.sync_directory
+
+    def sync(files: Any, directory: str) -> None:
+        if directory == str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), directory)
+        real(files, directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(future_log, "sync_directory", sync)
+        yield
+
+
+@contextmanager
+def hanging(name: str, at: int = 1) -> Iterator[threading.Event]:
+    """From its call of the number given on, the FutureLog's method of the name hangs until the block ends; gives what
+    is set once it does.
+    """
+    entered, is_over, calls = threading.Event(), threading.Event(), 0
+    real = getattr(FutureLog, name)
+
+    def hang(future: FutureLog, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls >= at:
+            entered.set()
+            is_over.wait(60)
+        return real(future, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FutureLog, name, hang)
+        try:
+            yield entered
+        finally:
+            is_over.set()
 
 
 def stopped_at_promote(

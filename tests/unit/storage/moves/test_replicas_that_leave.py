@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,19 @@ from moving_replicas import (
     alter,
     failing_in,
     fill,
+    hanging,
     on_disk,
     place,
     stopped_at_promote,
     throttled,
+    unconfirmed_in,
     until,
     until_idle,
 )
 from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.log.moving import future_directory
 from barnabas.storage import limits
 from barnabas.storage.moves import log_moves
 
@@ -151,26 +155,25 @@ async def test_what_is_not_begun_yet_does_not_wait_for_other_moves_to_end(
     assert [name[:7] for name in on_disk(paths)["c"]] == ["events-"]
 
 
-@pytest.mark.parametrize("can_be_removed", [True, False])
+@pytest.mark.parametrize("stays_in", ["", "a", "b"])
 async def test_a_partition_that_may_be_in_two_places_is_begun_in_none(
-    paths: list[Path], tmp_path: Path, can_be_removed: bool
+    paths: list[Path], tmp_path: Path, stays_in: str
 ) -> None:
     """The disk did not confirm the change; an order to go takes both, or nothing is begun before the next start."""
     async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
         topic = await node.create_topic(replicas=(1, 2))
         await fill(node, topic, 5, acks=1)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("barnabas.log.log_directory.LogDirectory.put_away", _refuse)
+        with unconfirmed_in(paths[1]):
             await alter(node, paths[1])
             await until_idle(node)
         assert node.replica(topic).is_offline
         assert here(paths) == ["a", "b"]
-        if can_be_removed:
+        if not stays_in:
             away(node, topic)
             back(node, topic)
             await check_is_served(node, topic, paths, written=3)
             return
-        with failing_in(paths[1], "rename"):
+        with failing_in(tmp_path / stays_in, "rename"):
             away(node, topic)
             back(node, topic)
             await until(lambda: node.replicas.is_idle and node.replica(topic).is_offline)
@@ -182,18 +185,35 @@ async def test_a_partition_that_may_be_in_two_places_is_begun_in_none(
         await fill(node, topic, 1, acks=1)
 
 
-def _refuse(*_: Any) -> None:
-    raise OSError(5, "Input/output error")
+async def test_a_directory_that_lets_nothing_go_keeps_it_and_serves_it(
+    node: StorageHarness, paths: list[Path]
+) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    with failing_in(paths[0], "rename"):
+        await alter(node, paths[1])
+        await until_idle(node)
+    assert node.replicas.moves.failed_count == 1
+    with unconfirmed_in(paths[0]):
+        await alter(node, paths[1])
+        await until_idle(node)
+    await fill(node, topic, 5)
+    assert on_disk(paths) == {"a": ["events-0"], "b": [], "c": []}
+    assert await alter(node, paths[2]) == [ErrorCode.none]
+    await until_idle(node)
+    assert await all_values(node, topic) == list(range(10))
+    assert on_disk(paths) == {"a": [], "b": [], "c": ["events-0"]}
+    assert node.replicas.moves.failed_count == 0
 
 
 async def test_the_next_move_begins_when_nothing_is_left_of_the_last(
     paths: list[Path], tmp_path: Path
 ) -> None:
-    """A directory that could not be put away takes the replica offline: no other can come to have it as well."""
+    """A change that the disk does not confirm takes the replica offline: no other can come to have it as well."""
     async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
         topic = await node.create_topic()
         await fill(node, topic, 5)
-        with failing_in(paths[0], "rename"):
+        with unconfirmed_in(paths[1]):
             await alter(node, paths[1])
             await until_idle(node)
         assert node.replica(topic).is_offline
@@ -205,6 +225,76 @@ async def test_the_next_move_begins_when_nothing_is_left_of_the_last(
         assert await alter(node, paths[2]) == [ErrorCode.none]
         await until_idle(node)
         assert on_disk(paths) == {"a": [], "b": [], "c": ["events-0"]}
+
+
+@pytest.mark.parametrize("method", ["copy", "flush", "complete", "prepare"])
+async def test_a_directory_that_hangs_does_not_keep_what_leaves_for_another(
+    node: StorageHarness, paths: list[Path], method: str
+) -> None:
+    topic = await node.create_topic(replicas=(1, 2))
+    await fill(node, topic, 5, acks=1)
+    with hanging(method) as entered:
+        await alter(node, paths[1])
+        await until(entered.is_set)
+        away(node, topic)
+        await until(lambda: on_disk(paths)["a"] == [])
+        back(node, topic)
+        await node.until_open()
+        assert place(node, topic) != "b" or method == "copy"
+        await fill(node, topic, 3, acks=1)
+        assert node.replicas.moves._moves
+    await until_idle(node)
+    await check_is_served(node, topic, paths, written=6)
+
+
+@pytest.mark.parametrize("method", ["complete", "prepare"])
+async def test_appends_do_not_wait_for_a_directory_that_hangs(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(limits, "MOVE_CHANGE_SECONDS_MAX", 0.05)
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    with hanging(method) as entered:
+        await alter(node, paths[1])
+        await until(entered.is_set)
+        await fill(node, topic, 3)
+        assert place(node, topic) == "a"
+    await until_idle(node)
+    assert node.replicas.moves.failed_count == 1
+    assert on_disk(paths) == {"a": ["events-0"], "b": [], "c": []}
+    await alter(node, paths[1])
+    await until_idle(node)
+    assert await all_values(node, topic) == list(range(8))
+    assert place(node, topic) == "b"
+
+
+async def test_what_was_refused_because_it_took_too_long_is_not_found_at_the_next_start(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_node(paths[0], tmp_path / "s", paths[1:]) as node:
+        topic = await node.create_topic()
+        await fill(node, topic, 3)
+        for number, module in enumerate(("create_future", "ensure_topic_id")):
+            entered, is_over = threading.Event(), threading.Event()
+            target = log_moves if number == 0 else future_directory
+            real = getattr(target, module)
+
+            def slow(
+                *arguments: Any, real: Any = real, entered: Any = entered, is_over: Any = is_over
+            ) -> None:
+                entered.set()
+                is_over.wait(20)
+                real(*arguments)
+
+            lane = node.lanes[str(paths[1])]
+            with monkeypatch.context() as patch:
+                patch.setattr(target, module, slow)
+                patch.setattr(lane, "run", partial(lane.run, wait_ms=50))
+                assert await alter(node, paths[1]) == [ErrorCode.kafka_storage_error]
+                is_over.set()
+                await until_idle(node)
+                await asyncio.get_running_loop().run_in_executor(lane.opening, lambda: None)
+            await until(lambda: on_disk(paths) == {"a": ["events-0"], "b": [], "c": []})
 
 
 async def test_a_move_begins_though_nobody_waits_for_the_answer(

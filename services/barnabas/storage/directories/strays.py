@@ -1,0 +1,89 @@
+"""The partitions of all log directories that are set aside; see `log/checkpoints/stray`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.files import Files
+from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.partition_metadata import directory_name
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
+from barnabas.log.errors import LogStoreError, storage_errors
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.small_files import exists
+
+log = get_logger("storage.log_directories")
+
+
+class Strays:
+    """Owner of which partitions are set aside, and where. What touches the disk belongs in a thread."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._held: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
+
+    def add(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
+        """The partition is set aside in a log directory."""
+        self._held[stray] = (home, facts)
+
+    @property
+    def keys(self) -> list[StrayKey]:
+        """Every partition that is set aside."""
+        return list(self._held)
+
+    @property
+    def names(self) -> set[tuple[str, int]]:
+        """Their (topic, partition)."""
+        return {(facts.topic, stray.partition) for stray, (_, facts) in self._held.items()}
+
+    def home_of(self, stray: StrayKey) -> LogDirectory | None:
+        """The log directory that it is in; None when it is not set aside."""
+        held = self._held.get(stray)
+        return None if held is None else held[0]
+
+    def path_of(self, stray: StrayKey) -> str:
+        """The path of that; empty when it is not set aside any more."""
+        home = self.home_of(stray)
+        return "" if home is None else home.path
+
+    def expired(self, grace_ms: int) -> list[StrayKey]:
+        """The partitions that were set aside `grace_ms` ago or earlier."""
+        held = self._held.copy().items()
+        return [
+            stray
+            for stray, (home, facts) in held
+            if home.environment.clock.now_ms() - facts.since_ms >= grace_ms
+        ]
+
+    def take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
+        """Have it be the partition of `topic` in a directory again, if it is set aside and its place is free. Raises
+        KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place.
+        """
+        held = self._held.get(stray)
+        if held is None:
+            return
+        with storage_errors(directory.path):
+            if exists(self._files, os.path.join(directory.path, directory_name(topic, stray.partition))):
+                return
+        if held[0] is not directory:
+            raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
+        directory.take_back(topic, stray, held[1])
+        del self._held[stray]
+        log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
+
+    def delete(self, strays: Iterable[StrayKey]) -> None:
+        """Delete partitions that were set aside; a failing disk is logged."""
+        for stray in strays:
+            held = self._held.get(stray)
+            if held is None:
+                continue
+            directory, facts = held
+            name = directory_name(facts.topic, stray.partition)
+            try:
+                directory.delete_stray(stray, facts)
+                del self._held[stray]
+                log.info("deleted a stray partition", partition=name)
+            except KafkaError as error:
+                log.error("cannot delete a stray partition", partition=name, reason=error.message)

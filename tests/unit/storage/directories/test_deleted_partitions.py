@@ -1,0 +1,152 @@
+"""A partition that goes leaves its name free, whatever the disk does; and two topics of one name harm nobody."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import uuid
+from typing import Any, Final
+
+import pytest
+
+from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.memory_files import MemoryFiles
+from barnabas.log.config import LogConfig
+from barnabas.log.errors import LogStoreError
+from barnabas.log.partition_log import PartitionLog
+from barnabas.records.record import encode_batch
+from barnabas.storage.directories.log_directories import LogDirectories
+
+PATHS: Final = ("/a/log", "/b/log")
+CONFIG: Final = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**60)
+FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+class NothingReachesTheDisk(random.Random):
+    """Of what was not synced, when the power is lost."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+class Node:
+    """Two log directories on a disk in memory."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFiles()
+        self.environment = seeded_environment(1, ManualClock(), files=self.files)
+        self.open()
+
+    def open(self) -> None:
+        self.directories = LogDirectories.open(
+            PATHS, "c", 1, self.environment, producer_id_expiration_ms=86_400_000
+        )
+
+    def begin(
+        self, topic_id: uuid.UUID, preferred: str = "", *, is_new: bool = True
+    ) -> tuple[str, PartitionLog]:
+        path = self.directories.claim("t", 0, topic_id, is_new=is_new, preferred=preferred)
+        home = self.directories.find_home(path, "t", 0, topic_id)
+        return home, self.directories.open_partition(home, "t", 0, topic_id, CONFIG)[0]
+
+    def go(self) -> None:
+        self.directories.release("t", 0)
+        self.directories.delete_partition("t", 0)
+
+    def lose_power(self) -> None:
+        self.directories.abandon()
+        self.files.lose_power(NothingReachesTheDisk())
+        self.open()
+
+    def names(self, path: str) -> list[str]:
+        return self.files.list_directories(path)
+
+
+def fill(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.append_as_leader(encode_batch([(1, None, b"v", ())]), 0)
+    log.flush()
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def test_what_was_deleted_does_not_come_back_when_the_power_is_lost(node: Node) -> None:
+    """No checkpoint names it yet, with which the name's going would be made durable."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.go()
+    node.lose_power()
+    assert "t-0" not in node.names(path)
+    node.begin(SECOND, PATHS[1])
+
+
+@pytest.mark.parametrize("call", ["rename", "fsync"])
+@pytest.mark.parametrize("topic_id", [FIRST, SECOND], ids=["the same", "another"])
+def test_what_could_not_be_deleted_keeps_its_place_until_it_can_be(
+    node: Node, monkeypatch: pytest.MonkeyPatch, call: str, topic_id: uuid.UUID
+) -> None:
+    """It comes again, and begins anew where it was: not in a second place."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    log.maybe_increment_log_start_offset(2)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, call, fail)
+        node.go()
+        if call == "rename":
+            with pytest.raises(KafkaError) as refused:
+                node.begin(topic_id)
+            assert refused.value.code == ErrorCode.kafka_storage_error
+            assert isinstance(refused.value.__cause__, OSError), "it is tried again"
+            node.directories.release("t", 0)
+    again, log = node.begin(topic_id)
+    assert (again, log.log_start_offset, log.log_end_offset) == (path, 0, 0)
+    fill(log, 1)
+    node.directories.close({("t", 0): 1})
+    node.open()
+    assert node.begin(topic_id, is_new=False)[1].log_end_offset == 1
+
+
+@pytest.mark.parametrize("known", [FIRST, SECOND], ids=["first", "second"])
+def test_two_topics_of_one_name_are_set_aside_until_it_is_known_which_was_deleted(
+    node: Node, known: uuid.UUID
+) -> None:
+    for path, topic_id, count in ((PATHS[0], FIRST, 3), (PATHS[1], SECOND, 5)):
+        home, log = node.begin(topic_id, path)
+        assert home == path
+        fill(log, count)
+        log.maybe_increment_log_start_offset(1)
+        node.directories.close({("t", 0): count})
+        if path == PATHS[0]:
+            node.files.rename(f"{PATHS[0]}/t-0", "/a/away")
+            node.open()
+    node.files.rename("/a/away", f"{PATHS[0]}/t-0")
+    node.open()
+    assert node.directories.found == []
+    assert {each.topic_id for each in node.directories.strays.keys} == {FIRST, SECOND}
+    home, log = node.begin(known, is_new=False)
+    assert home == PATHS[0 if known == FIRST else 1]
+    assert log.log_end_offset == (3 if known == FIRST else 5)
+    assert [each.topic_id for each in node.directories.strays.keys] == [SECOND if known == FIRST else FIRST]
+    node.directories.close({("t", 0): log.log_end_offset})
+    node.open()
+    assert [each.topic_id for each in node.directories.found] == [known]
+
+
+def test_one_topic_in_two_places_is_refused(node: Node) -> None:
+    _, log = node.begin(FIRST, PATHS[0])
+    fill(log, 1)
+    node.directories.close({})
+    node.files.makedirs(f"{PATHS[1]}/t-0")
+    with pytest.raises(LogStoreError, match="both hold t-0"):
+        node.open()
