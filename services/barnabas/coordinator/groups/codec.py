@@ -26,7 +26,7 @@ from barnabas.coordinator.groups.core.records import (
     StoredMember,
 )
 from barnabas.coordinator.runtime.kind import UnreadableRecord
-from barnabas.records.batch import parse_header
+from barnabas.records.batch import crc_is_valid, parse_header
 from barnabas.records.record import decode_records
 
 OFFSET_KEY_VERSION_WRITTEN: Final = 1
@@ -88,7 +88,10 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupLogRecord | No
 def decode_batch(batch: memoryview) -> Iterator[GroupLogRecord]:
     """The records of one batch that this coordinator knows. Raises UnreadableRecord, and KafkaError as
     `barnabas.records.record.decode_records` does."""
-    if parse_header(batch).is_control:
+    header = parse_header(batch)
+    if not crc_is_valid(batch):  # nobody has looked since it was appended, and disks may rot
+        raise UnreadableRecord(f"the record batch at offset {header.base_offset} is damaged")
+    if header.is_control:
         return
     for record in decode_records(batch):
         decoded = decode_record(record.key, record.value)

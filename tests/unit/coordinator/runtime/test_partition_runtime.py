@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 from coordinator_node import Node, running, until, until_writing
@@ -17,6 +18,7 @@ from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRe
 from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
+from barnabas.records.batch import HEADER_SIZE
 from barnabas.records.record import encode_batch
 
 
@@ -219,10 +221,25 @@ async def test_checks_that_need_no_group(log: LogInMemory) -> None:
         assert (await node.calls.SyncGroup(pb.SyncGroupRequest())).error_code == 24
 
 
-async def test_an_unreadable_log_is_not_served(log: LogInMemory) -> None:
-    good = encode_batch([(1, *encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5))), ())])
+def of_a_newer_version() -> bytes:
     key, _ = encode_record(OffsetRecord("g", "t", 0, None))
-    log.batches[0] = [encode_batch([(1, key, b"\x00\x09", ())])]
+    return encode_batch([(1, key, b"\x00\x09", ())])
+
+
+def rotten() -> bytes:
+    """One bit of the committed offset has rotted on a disk, and the records can still be read."""
+    batch = bytearray(
+        encode_batch([(1, *encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5))), ())])
+    )
+    at = batch.index((5).to_bytes(8, "big"), HEADER_SIZE)
+    batch[at + 7] ^= 1
+    return bytes(batch)
+
+
+@pytest.mark.parametrize("make_batch", [of_a_newer_version, rotten])
+async def test_an_unreadable_log_is_not_served(log: LogInMemory, make_batch: Callable[[], bytes]) -> None:
+    good = encode_batch([(1, *encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5))), ())])
+    log.batches[0] = [make_batch()]
     node = Node("a", log)
     node.see("a")
     task = asyncio.create_task(node.coordinator.partitions.run())
