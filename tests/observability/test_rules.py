@@ -149,6 +149,8 @@ def jump() -> str:
 
 
 C: Final = 'cluster="c"'
+THROTTLES: Final = f'barnabas_controller_throttles{{{C},setting="leader.replication.throttled.rate"}}'
+ON_CORDONED_NODES: Final = f"barnabas_controller_replicas_on_cordoned_nodes{{{C}}}"
 HARM: Final[dict[str, dict[str, str]]] = {
     "NoActiveController": {
         f'kafka_controller_kafkacontroller_activecontrollercount{{{C},instance="controller-1"}}': then(1, 0)
@@ -164,6 +166,12 @@ HARM: Final[dict[str, dict[str, str]]] = {
     },
     "FollowersFailed": {FAILED_FOLLOWERS: then(0, 2)},
     "ReassignmentStuck": {f"barnabas_controller_replicas_being_added{{{C}}}": then(0, 2)},
+    "ThrottlesLeft": {THROTTLES: then(0, 3)},
+    "DrainStopped": {ON_CORDONED_NODES: then(0, 5)},
+    "MoveStuck": {
+        f'barnabas_storage_moving_replicas{{{C},job="storage",instance="storage-1"}}': then(0, 2)
+    },
+    "MoveFailed": {f'barnabas_storage_failed_moves_total{{{C},job="storage",instance="storage-1"}}': jump()},
     "UncleanLeaderElection": {
         f"kafka_controller_controllerstats_uncleanleaderelections_total{{{C}}}": jump()
     },
@@ -236,6 +244,13 @@ def test_causes_alert_when_they_last_and_not_before(tmp_path: Path) -> None:
             expected[CALM + lasting - 1] = []
         cases.append(case(series, dict(sorted(expected.items())), "alertname"))
     check_cases("rules/causes.yaml", cases, tmp_path)
+
+
+@pytest.mark.parametrize("series", [THROTTLES, ON_CORDONED_NODES])
+def test_what_a_reassignment_needs_is_no_alert_while_it_runs(series: str, tmp_path: Path) -> None:
+    busy = {series: then(0, 3), f"barnabas_controller_reassigning_partitions{{{C}}}": then(0, 1)}
+    after = {CALM + AFTER - 1: []}
+    check_cases("rules/causes.yaml", [case(healthy(CALM + AFTER) | busy, after, "alertname")], tmp_path)
 
 
 def of_brokers(series: dict[str, str]) -> dict[str, str]:

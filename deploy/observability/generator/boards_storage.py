@@ -87,13 +87,6 @@ _REPLICATION = Row(
             Query(rate(f"{_TOPICS}reassignmentbytesin_total", _I, by="instance"), "{{instance}} reassigned"),
         ),
         graph(
-            "Reassignments",
-            "Partitions that are being reassigned, and the replicas that they still wait for.",
-            "none",
-            Query(total("barnabas_controller_reassigning_partitions"), "partitions"),
-            Query(total("barnabas_controller_replicas_being_added"), "replicas to come"),
-        ),
-        graph(
             "Followers that have failed",
             "They copy nothing before there is another leader epoch; the node's log says why.",
             "none",
@@ -102,6 +95,66 @@ _REPLICATION = Row(
                 "{{instance}}",
             ),
             thresholds=ANY_IS_BAD,
+        ),
+    ),
+)
+
+_ON_THE_WAY = Row(
+    "Reassignments, moves and drains",
+    (
+        graph(
+            "Reassignments",
+            "Partitions that are being reassigned, and the replicas that they still wait for.",
+            "none",
+            Query(total("barnabas_controller_reassigning_partitions"), "partitions"),
+            Query(total("barnabas_controller_replicas_being_added"), "replicas to come"),
+        ),
+        graph(
+            "Replicas on cordoned nodes",
+            "What is left of a drain, and the nodes that get nothing new.",
+            "none",
+            Query(total("barnabas_controller_replicas_on_cordoned_nodes"), "replicas to go"),
+            Query(total("barnabas_controller_cordoned_nodes"), "nodes"),
+        ),
+        graph(
+            "Cordoned directories",
+            "Log directories into which nothing new comes.",
+            "none",
+            Query(total("kafka_log_logmanager_cordonedlogdirectorycount", _I, by="instance"), "{{instance}}"),
+        ),
+        graph(
+            "To be moved between directories",
+            "Bytes that moves to another log directory of their node have still to copy.",
+            "bytes",
+            Query(total("barnabas_storage_bytes_to_move", _I, by="instance"), "{{instance}}"),
+        ),
+        graph(
+            "Moved between directories",
+            "Bytes of record batches that these moves copied.",
+            "Bps",
+            Query(rate("barnabas_storage_moved_bytes_total", _I, by="instance"), "{{instance}}"),
+        ),
+        graph(
+            "Moves that failed",
+            "The replica goes on where it is; the node's log says which disk failed.",
+            "none",
+            Query(total("barnabas_storage_failed_moves_total", _I, by="instance"), "{{instance}}"),
+            thresholds=((None, GREEN), (1, ORANGE)),
+        ),
+        graph(
+            "Throttles in force",
+            "Nodes, or topics, with a setting by which replicas are copied slowly.",
+            "none",
+            Query(total("barnabas_controller_throttles", by="setting"), "{{setting}}"),
+        ),
+        graph(
+            "Copied under a throttle",
+            "What throttled replicas were sent and have copied, in-sync ones counted.",
+            "Bps",
+            Query(total("kafka_server_leaderreplication_byte_rate", _I, by="instance"), "sent {{instance}}"),
+            Query(
+                total("kafka_server_followerreplication_byte_rate", _I, by="instance"), "copied {{instance}}"
+            ),
         ),
     ),
 )
@@ -228,9 +281,9 @@ _DISKS = Row(
 STORAGE = Dashboard(
     "storage",
     "Storage and replication",
-    "Replicas, appends and reads, disks and compaction, by storage node.",
+    "Replicas and where they are on their way to, appends and reads, disks and compaction, by storage node.",
     (Variable("instance", f"{_REPLICAS}leadercount", "instance", "Storage node"),),
-    (_REPLICATION, _APPENDS, _DISKS),
+    (_REPLICATION, _ON_THE_WAY, _APPENDS, _DISKS),
 )
 
 _TOPIC = Row(

@@ -91,6 +91,38 @@ CAUSES: Final = (
         "{{ $value }} replicas are to be added, and nothing is copied to them",
     ),
     Cause(
+        "ThrottlesLeft",
+        TICKET,
+        "30m",
+        "max by (cluster, setting)"
+        ' (barnabas_controller_throttles{setting!="replica.alter.log.dirs.io.max.bytes.per.second"}) > 0\n'
+        "  unless on (cluster) max by (cluster) (barnabas_controller_reassigning_partitions) > 0",
+        "{{ $value }} nodes or topics have {{ $labels.setting }}, though nothing is being reassigned",
+    ),
+    Cause(
+        "DrainStopped",
+        TICKET,
+        "30m",
+        "max by (cluster) (barnabas_controller_replicas_on_cordoned_nodes) > 0\n"
+        "  unless on (cluster) max by (cluster) (barnabas_controller_reassigning_partitions) > 0",
+        "{{ $value }} replicas are on nodes that are being drained, and nothing is being reassigned",
+    ),
+    Cause(
+        "MoveStuck",
+        TICKET,
+        "30m",
+        "max by (cluster, job, instance) (barnabas_storage_moving_replicas) > 0\n"
+        "  and max by (cluster, job, instance) (rate(barnabas_storage_moved_bytes_total[5m])) == 0",
+        "{{ $value }} replicas on {{ $labels.instance }} are to move to another log directory, and nothing is copied",
+    ),
+    Cause(
+        "MoveFailed",
+        TICKET,
+        "0m",
+        "sum by (cluster, job, instance) (increase(barnabas_storage_failed_moves_total[15m])) > 0",
+        "Moves between log directories of {{ $labels.instance }} have failed: these replicas are where they were",
+    ),
+    Cause(
         "UncleanLeaderElection",
         PAGE,
         "0m",

@@ -10,12 +10,23 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from barnabas.controller.controller import Controller
+from barnabas.controller.core.cordons import is_cordoned
 from barnabas.controller.counts import ControllerCounts
 from barnabas.kernel.histograms import histogram_family
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.image import NO_LEADER, MetadataImage
 
 _PREFIX: Final = "kafka_controller_kafkacontroller_"
 _STATS: Final = "kafka_controller_controllerstats_"
+
+_THROTTLES: Final = (
+    (BROKER_RESOURCE, "leader.replication.throttled.rate"),
+    (BROKER_RESOURCE, "follower.replication.throttled.rate"),
+    (BROKER_RESOURCE, "replica.alter.log.dirs.io.max.bytes.per.second"),
+    (TOPIC_RESOURCE, "leader.replication.throttled.replicas"),
+    (TOPIC_RESOURCE, "follower.replication.throttled.replicas"),
+)
+"""What kafka-reassign-partitions sets for a time, of single nodes and topics."""
 
 
 class ControllerCollector(Collector):
@@ -33,6 +44,8 @@ class ControllerCollector(Collector):
         yield _gauge("activecontrollercount", "1 on the active controller", 0 if active is None else 1)
         if active is not None:
             yield from _of_image(active.image)
+            yield from _of_cordons(active.image)
+            yield from _of_throttles(active.image)
             yield from _of_counts(self._controller.counts)
 
 
@@ -64,6 +77,37 @@ def _of_image(image: MetadataImage) -> Iterator[Metric]:
         ("registered_coordinators", "Coordinators that are there", len(image.coordinators)),
     ):
         yield GaugeMetricFamily(f"barnabas_controller_{name}", text, value=value)
+
+
+def _of_cordons(image: MetadataImage) -> Iterator[Metric]:
+    cordoned = {node.node_id for node in image.nodes.values() if is_cordoned(image, node)}
+    held = sum(
+        len(cordoned.intersection(partition.replicas))
+        for topic in (image.topics.values() if cordoned else ())
+        for partition in topic.partitions
+    )
+    for name, text, value in (
+        ("cordoned_nodes", "Storage nodes all of whose log directories are cordoned", len(cordoned)),
+        ("replicas_on_cordoned_nodes", "Replicas that these have", held),
+    ):
+        yield GaugeMetricFamily(f"barnabas_controller_{name}", text, value=value)
+
+
+def _of_throttles(image: MetadataImage) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "barnabas_controller_throttles",
+        "Nodes, or topics, that have a setting by which replicas are copied slowly",
+        labels=["setting"],
+    )
+    for resource_type, setting in _THROTTLES:
+        # What all brokers have together, the resource without a name, is how the cluster was set up.
+        having = sum(
+            1
+            for (kind, name), values in image.configs.items()
+            if kind == resource_type and name and values.get(setting)
+        )
+        family.add_metric([setting], having)
+    yield family
 
 
 def _of_counts(counts: ControllerCounts) -> Iterator[Metric]:

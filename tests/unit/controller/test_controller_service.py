@@ -19,6 +19,7 @@ from barnabas.controller.service import RunningController, running_controller
 from barnabas.controller.store.protocol import LeaseLost, Store
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.kernel.service import system_environment
 from barnabas.links.errors import Refusal, Refused
 from barnabas.messages import controller_pb2 as pb
@@ -416,3 +417,29 @@ async def settled(running: RunningController) -> None:
     async with asyncio.timeout(WAIT_SECONDS_MAX):
         while not running.controller.is_settled():
             await asyncio.sleep(0.01)
+
+
+async def test_metrics_say_what_is_throttled_and_cordoned(running: RunningController) -> None:
+    def measured() -> dict[str, float]:
+        samples = (s for metric in ControllerCollector(running.controller).collect() for s in metric.samples)
+        return {s.labels.get("setting", s.name): s.value for s in samples}
+
+    async def change(resource_type: int, name: str, **values: str) -> None:
+        changed = pb.ConfigResourceChange(resource_type=resource_type, resource_name=name)
+        for setting, value in values.items():
+            changed.operations.add(name=setting.replace("_", "."), operation=0, value=value)
+        request = pb.IncrementalAlterConfigsRequest(resources=[changed])
+        assert (await node.controller.IncrementalAlterConfigs(request)).results[0].error_code == 0
+
+    rate, replicas = "leader.replication.throttled.rate", "follower.replication.throttled.replicas"
+    names = ("barnabas_controller_cordoned_nodes", "barnabas_controller_replicas_on_cordoned_nodes")
+    async with watching(running.address, node_request()) as node:
+        await create(node, "orders", 3)
+        await change(BROKER_RESOURCE, "", leader_replication_throttled_rate="1000")
+        values = measured()
+        assert [values[name] for name in (rate, replicas, *names)] == [0, 0, 0, 0], "what all have stays"
+        await change(BROKER_RESOURCE, "1", leader_replication_throttled_rate="1000", cordoned_log_dirs="*")
+        await change(TOPIC_RESOURCE, "orders", follower_replication_throttled_replicas="0:1,1:1")
+        await until(node, lambda image: bool(image.topic_config("orders")))
+        values = measured()
+        assert [values[name] for name in (rate, replicas, *names)] == [1, 1, 1, 3]

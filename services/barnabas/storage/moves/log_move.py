@@ -92,6 +92,12 @@ class LogMove:
         return 0 if self._future is None else self._future.size
 
     @property
+    def left_bytes(self) -> int:
+        """What is still to be copied."""
+        opened = self.replica.log
+        return 0 if opened is None else max(opened.size - self.size_bytes, 0)
+
+    @property
     def lag(self) -> int:
         """How many offsets the future log is behind."""
         opened = self.replica.log

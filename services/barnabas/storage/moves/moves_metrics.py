@@ -54,8 +54,13 @@ class MovesCollector(Collector):
             "Replicas that move to another log directory, or wait for their turn",
             value=sum(1 for _ in self._moves.under_way()),
         )
-        yield CounterMetricFamily(
-            "barnabas_storage_moved_bytes",
-            "Record bytes copied by moves between log directories",
-            value=self._moves.copied_bytes,
+        yield GaugeMetricFamily(
+            "barnabas_storage_bytes_to_move",
+            "Record bytes that moves between log directories have still to copy",
+            value=self._moves.left_bytes,
         )
+        for name, text, value in (
+            ("moved_bytes", "Record bytes copied by moves between log directories", self._moves.copied_bytes),
+            ("failed_moves", "Moves between log directories that a failure ended", self._moves.failures),
+        ):
+            yield CounterMetricFamily(f"barnabas_storage_{name}", text, value=value)

@@ -156,6 +156,8 @@ async def test_the_rate_holds_a_move_back(node: StorageHarness, paths: list[Path
     await asyncio.sleep(0)
     assert 0 < move.copied_bytes < 10 * len(VALUE), "a second's worth at a time"
     assert node.replicas.moves.lag_max > 40
+    assert move.replica.log is not None
+    assert node.replicas.moves.left_bytes == move.replica.log.size - move.copied_bytes
     assert place(node, topic) == "a"
     node.apply(throttled(2**62))
     await until_idle(node)
@@ -243,12 +245,14 @@ async def test_a_directory_that_fails_ends_the_move_and_not_the_replica(
     with failing_in(paths[1], "open"):
         node.apply(throttled(2**62))
         await until_idle(node)
+    assert node.replicas.moves.failures == 1
     await fill(node, topic, 1)
     assert place(node, topic) == "a"
     assert await alter(node, paths[1]) == [ErrorCode.none]
     await until_idle(node)
     assert place(node, topic) == "b"
     assert await all_values(node, topic) == list(range(6))
+    assert (node.replicas.moves.failures, node.replicas.moves.left_bytes) == (1, 0)
 
 
 async def test_a_log_that_cannot_be_read_is_served_as_far_as_it_can_be(
