@@ -14,10 +14,10 @@ from command_line import CommandLine, executable
 from confluent_kafka.admin import AdminClient, NewTopic
 from test_kill_and_restart import PARTITIONS, WAIT_SECONDS, SteadyProducer, assert_exactly_once, read_all
 
-from barnabas.cli.balance.cluster_state import Move
+from barnabas.cli.balance.cluster_state import Reassignment
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.connection import Connection
-from barnabas.cli.kafka.reassigning import begin_moves
+from barnabas.cli.kafka.reassigning import begin_reassignments
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
@@ -123,8 +123,10 @@ def test_a_drain_is_interrupted_and_goes_on(make_cluster: Callable[..., Any]) ->
     run("nodes", "undrain", "1")
     plan = run("rebalance", "--dry-run", "--output", "json").data
     assert plan["bytesMoved"] >= 0
-    assert {move["topic"] for move in plan["partitions"]} == {many}
-    assert all(1 in move["replicas"] for move in plan["partitions"] if move["bytesMoved"])
+    assert {reassignment["topic"] for reassignment in plan["partitions"]} == {many}
+    assert all(
+        1 in reassignment["replicas"] for reassignment in plan["partitions"] if reassignment["bytesMoved"]
+    )
     assert "add --yes" in run.refused("rebalance", status=2)
     run("rebalance", "--yes", "--throttle", "50000000")
     rows = node_rows(run)
@@ -168,8 +170,8 @@ def test_what_is_on_its_way_to_a_dead_node_is_not_waited_for_without_end(
         cluster.stop_service("broker-4", kill=True)
         until(lambda: node_rows(run)[4]["state"], "fenced")
         with Administration(Connection(run.bootstrap)) as administration:
-            moves = [Move(topic, at, (1, 2, 3), (4, 2, 3)) for at in range(PARTITIONS)]
-            assert begin_moves(administration, moves) == {}
+            reassignments = [Reassignment(topic, at, (1, 2, 3), (4, 2, 3)) for at in range(PARTITIONS)]
+            assert begin_reassignments(administration, reassignments) == {}
         refused = run.refused("nodes", "drain", "1", "--give-up-after", "2")
         assert "node 4 is away, and 3 of 3 under way wait for that" in refused
         assert "run it again" in refused

@@ -95,7 +95,7 @@ class Partition:
         return f"{self.topic}-{self.number}"
 
     @property
-    def is_moving(self) -> bool:
+    def is_being_reassigned(self) -> bool:
         return bool(self.adding or self.removing)
 
     @property
@@ -141,7 +141,7 @@ class ClusterState:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Reassignment:
     """A partition's replicas as they are and as they are to be."""
 
     topic: str

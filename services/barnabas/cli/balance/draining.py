@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Move, Partition
+from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Partition, Reassignment
 from barnabas.cli.balance.layout import Layout, Placed
 
 
@@ -12,12 +12,12 @@ from barnabas.cli.balance.layout import Layout, Placed
 class Drain:
     """What is to be moved, and what nobody can take."""
 
-    moves: tuple[Move, ...]
+    reassignments: tuple[Reassignment, ...]
     too_many_replicas: tuple[str, ...] = ()
     """Partitions that have a replica on every other node that takes replicas already."""
     no_room: tuple[str, ...] = ()
     """Partitions for which no other node has room."""
-    under_way: tuple[Move, ...] = ()
+    under_way: tuple[Reassignment, ...] = ()
     """What is being reassigned, by an earlier run or by somebody else. Their turn comes when that is done."""
     leaderless: tuple[str, ...] = ()
     """Partitions that nobody leads: there is nobody to copy them from."""
@@ -32,11 +32,15 @@ def plan_drain(state: ClusterState, node_id: int, *, allow_fewer: bool = False) 
     layout = Layout(state)
     others = [node for node in layout.takers if node != node_id]
     held = state.replicas_on(node_id)
-    under_way = tuple(move_under_way(partition) for partition in held if partition.is_moving)
-    leaderless = tuple(part.name for part in held if part.leader == NO_LEADER and not part.is_moving)
+    under_way = tuple(
+        reassignment_under_way(partition) for partition in held if partition.is_being_reassigned
+    )
+    leaderless = tuple(
+        part.name for part in held if part.leader == NO_LEADER and not part.is_being_reassigned
+    )
     too_many: list[str] = []
     no_room: list[str] = []
-    fewer: dict[tuple[str, int], Move] = {}
+    fewer: dict[tuple[str, int], Reassignment] = {}
     for placed in layout.partitions:
         if node_id not in placed.replicas:
             continue
@@ -45,21 +49,23 @@ def plan_drain(state: ClusterState, node_id: int, *, allow_fewer: bool = False) 
         if not free and allow_fewer and len(placed.replicas) > 1:
             before = tuple(placed.replicas)
             after = tuple(replica for replica in before if replica != node_id)
-            fewer[placed.topic, placed.number] = Move(placed.topic, placed.number, before, after)
+            fewer[placed.topic, placed.number] = Reassignment(placed.topic, placed.number, before, after)
         elif not free:
             too_many.append(name)
         elif (receiver := _receiver(layout, placed, node_id, free)) is None:
             no_room.append(name)
         else:
             layout.replace(placed, node_id, receiver)
-    moves = sorted((*layout.moves(), *fewer.values()), key=lambda move: move.place)
-    return Drain(tuple(moves), tuple(too_many), tuple(no_room), under_way, leaderless)
+    reassignments = sorted(
+        (*layout.reassignments(), *fewer.values()), key=lambda reassignment: reassignment.place
+    )
+    return Drain(tuple(reassignments), tuple(too_many), tuple(no_room), under_way, leaderless)
 
 
-def move_under_way(partition: Partition) -> Move:
+def reassignment_under_way(partition: Partition) -> Reassignment:
     """The reassignment of a partition that is being reassigned."""
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding)
-    return Move(partition.topic, partition.number, before, partition.target, partition.size_bytes)
+    return Reassignment(partition.topic, partition.number, before, partition.target, partition.size_bytes)
 
 
 def _receiver(layout: Layout, placed: Placed, node_id: int, free: list[int]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from barnabas.cli.balance.cluster_state import ClusterState, Move
+from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ def shares(state: ClusterState) -> list[Share]:
     ]
 
 
-def after(state: ClusterState, moves: Iterable[Move]) -> ClusterState:
-    """The state once these moves are done."""
-    moved = {move.place: move.after for move in moves}
+def after(state: ClusterState, reassignments: Iterable[Reassignment]) -> ClusterState:
+    """The state once these reassignments are done."""
+    moved = {reassignment.place: reassignment.after for reassignment in reassignments}
     return replace(
         state,
         partitions=tuple(

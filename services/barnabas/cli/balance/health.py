@@ -177,7 +177,7 @@ def _under_replicated(examined: Examined) -> Iterator[Finding]:
 
 
 def _reassignments(examined: Examined) -> Iterator[Finding]:
-    found = [part for part in examined.state.partitions if part.is_moving]
+    found = [part for part in examined.state.partitions if part.is_being_reassigned]
     alive = {node.node_id for node in examined.state.nodes if node.is_alive}
     stuck = sorted({node for part in found for node in part.adding if node not in alive})
     nodes = ", ".join(map(str, stuck))
@@ -192,8 +192,8 @@ def _reassignments(examined: Examined) -> Iterator[Finding]:
 
 
 def _throttles(examined: Examined) -> Iterator[Finding]:
-    is_moving = any(part.is_moving for part in examined.state.partitions)
-    if examined.throttles and not is_moving:
+    is_being_reassigned = any(part.is_being_reassigned for part in examined.state.partitions)
+    if examined.throttles and not is_being_reassigned:
         subjects = tuple(f"{each.resource}: {each.name}={each.value}" for each in examined.throttles)
         yield Finding(
             "throttles-left",
@@ -209,7 +209,7 @@ def _internal_topics(examined: Examined) -> Iterator[Finding]:
     found = [
         part
         for part in examined.state.partitions
-        if part.is_internal and not part.is_moving and len(part.replicas) < wanted
+        if part.is_internal and not part.is_being_reassigned and len(part.replicas) < wanted
     ]
     yield from _about(
         "internal-replicas",

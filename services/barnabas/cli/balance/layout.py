@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Move
+from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Reassignment
 
 REPLICA_COST_BYTES: Final = 1024 * 1024
 """What a replica weighs beside its bytes: an empty one will get records too, and has files and fetches of its own. So
@@ -45,7 +45,7 @@ class Layout:
             target = list(partition.target)
             placed = Placed(partition.topic, partition.number, target, partition.size_bytes)
             self._count(target, placed.weight)
-            if target and not partition.is_moving and partition.leader != NO_LEADER:
+            if target and not partition.is_being_reassigned and partition.leader != NO_LEADER:
                 self.partitions.append(placed)
         self._before = [tuple(placed.replicas) for placed in self.partitions]
 
@@ -96,10 +96,10 @@ class Layout:
         if first in self.loads:
             self.leaders[first] -= 1
 
-    def moves(self) -> tuple[Move, ...]:
+    def reassignments(self) -> tuple[Reassignment, ...]:
         """What is to be changed, in the order of the partitions."""
         return tuple(
-            Move(placed.topic, placed.number, before, tuple(placed.replicas), placed.size_bytes)
+            Reassignment(placed.topic, placed.number, before, tuple(placed.replicas), placed.size_bytes)
             for before, placed in zip(self._before, self.partitions, strict=True)
             if before != tuple(placed.replicas)
         )

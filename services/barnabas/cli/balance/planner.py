@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from barnabas.cli.balance.cluster_state import ClusterState, Move
+from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
 from barnabas.cli.balance.layout import Layout, Placed
 from barnabas.cli.balance.leaders import even_leaders
 
@@ -23,21 +23,21 @@ TOLERANCE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be changed. Moves that add no replica change only who is preferred to lead."""
+    """What is to be changed. Those that add no replica change only who is preferred to lead."""
 
-    moves: tuple[Move, ...]
+    reassignments: tuple[Reassignment, ...]
 
     @property
     def bytes_moved(self) -> int:
-        return sum(move.bytes_moved for move in self.moves)
+        return sum(reassignment.bytes_moved for reassignment in self.reassignments)
 
     @property
     def replicas_moved(self) -> int:
-        return sum(len(move.added) for move in self.moves)
+        return sum(len(reassignment.added) for reassignment in self.reassignments)
 
 
 def plan_rebalance(state: ClusterState, *, leaders_only: bool = False, tolerance: float = TOLERANCE) -> Plan:
-    """The moves that even `state` out; none where it is even, or where nobody can take anything.
+    """The reassignments that even `state` out; none where it is even, or where nobody can take anything.
 
     With `leaders_only` no replica goes to another node: only who is preferred to lead changes.
     """
@@ -50,7 +50,7 @@ def plan_rebalance(state: ClusterState, *, leaders_only: bool = False, tolerance
         for rack in sorted({layout.racks[node] for node in layout.takers}):
             even_load(layout, [node for node in layout.takers if layout.racks[node] == rack], tolerance)
     even_leaders(layout, tolerance=None if leaders_only else tolerance)
-    return Plan(layout.moves())
+    return Plan(layout.reassignments())
 
 
 def spread_over_racks(layout: Layout) -> None:
@@ -94,7 +94,7 @@ def load_excess(layout: Layout, nodes: Sequence[int]) -> float:
 def even_load(layout: Layout, nodes: Sequence[int], tolerance: float) -> None:
     """Move replicas from those of `nodes` above their mean to those below it, until all are within `tolerance` of it.
 
-    Each move takes at least its own weight off the sum of all distances from the mean, which is twice the excess in
+    Each takes at least its own weight off the sum of all distances from the mean, which is twice the excess in
     the beginning: so no more than that is moved in all.
     """
     evening = _Evening(layout, nodes, layout.mean_load(nodes), layout.mean_load(nodes) * tolerance)

@@ -1,4 +1,4 @@
-"""Moves carried out for somebody who watches: a progress bar on a terminal, a line from time to time elsewhere."""
+"""Reassignments carried out for somebody who watches: a progress bar on a terminal, else a line from time to time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.cli.balance.cluster_state import Move
+from barnabas.cli.balance.cluster_state import Reassignment
 from barnabas.cli.text.output import counted, say
 from barnabas.cli.text.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
     from barnabas.cli.kafka.administration import Administration
-    from barnabas.cli.kafka.moving import Outcome, Progress
+    from barnabas.cli.kafka.reassigner import Outcome, Progress
 
 LINE_SECONDS: Final = 10.0
 """Between two lines about the progress where there is no terminal."""
@@ -42,31 +42,31 @@ GIVE_UP_SECONDS_DEFAULT: Final = 120.0
 
 def carry_out(
     administration: Administration,
-    moves: Sequence[Move],
-    under_way: Iterable[Move] = (),
+    reassignments: Sequence[Reassignment],
+    under_way: Iterable[Reassignment] = (),
     *,
     at_once: int,
     give_up_seconds: float,
 ) -> Outcome:
-    """Run the moves to their end. Raises Refused when they stand still."""
-    from barnabas.cli.kafka.moving import ClusterOfMoves, Mover, Outcome
+    """Carry the reassignments out to their end. Raises Refused when they stand still."""
+    from barnabas.cli.kafka.reassigner import Outcome, ReassignableCluster, Reassigner
 
     joined = list(under_way)
-    copying = [move for move in moves if move.added]
-    reordered = [move for move in moves if not move.added]
+    copying = [reassignment for reassignment in reassignments if reassignment.added]
+    reordered = [reassignment for reassignment in reassignments if not reassignment.added]
     with _told([*copying, *reordered, *joined]) as progress:
         outcome = Outcome()
         for some, others, most in ((copying, joined, at_once), (reordered, [], REORDERED_AT_ONCE)):
             if not some and not others:
                 continue
-            mover = Mover(
-                ClusterOfMoves(administration),
+            reassigner = Reassigner(
+                ReassignableCluster(administration),
                 at_once=most,
                 give_up_seconds=give_up_seconds,
                 report=progress.report,
                 remark=say,
             )
-            outcome = outcome.joined(mover.run(some, others))
+            outcome = outcome.joined(reassigner.run(some, others))
             progress.settle()
     return outcome
 
@@ -87,11 +87,11 @@ def tell_outcome(outcome: Outcome) -> bool:
 
 
 class _Teller:
-    """Owns what was told last of how far the moves are."""
+    """Owns what was told last of how far the reassignments are."""
 
-    def __init__(self, moves: Sequence[Move]) -> None:
-        self._bytes_in_all = sum(move.bytes_moved for move in moves)
-        self._count_in_all = len(moves)
+    def __init__(self, reassignments: Sequence[Reassignment]) -> None:
+        self._bytes_in_all = sum(reassignment.bytes_moved for reassignment in reassignments)
+        self._count_in_all = len(reassignments)
         self._settled = (0, 0)
         self._last = (0, 0)
         self._shown = 0
@@ -134,8 +134,8 @@ def _unseen(_: int) -> None:
 
 
 @contextmanager
-def _told(moves: Sequence[Move]) -> Iterator[_Teller]:
-    teller = _Teller(moves)
+def _told(reassignments: Sequence[Reassignment]) -> Iterator[_Teller]:
+    teller = _Teller(reassignments)
     try:
         with progress_bar("moving replicas", teller.total, unit=teller.unit) as advance:
             teller.show_with(advance)

@@ -130,14 +130,14 @@ def drain(
         while True:
             plan = plan_drain(state, node, allow_fewer=fewer_replicas)
             check_drain(plan, state, node)
-            if not plan.moves and not plan.under_way:
+            if not plan.reassignments and not plan.under_way:
                 break
             outcome = carrying_out.carry_out(
-                *(administration, plan.moves, plan.under_way),
+                *(administration, plan.reassignments, plan.under_way),
                 at_once=at_once,
                 give_up_seconds=give_up_after,
             )
-            elect_preferred(administration, [move.place for move in outcome.done])
+            elect_preferred(administration, [reassignment.place for reassignment in outcome.done])
             moved += len(outcome.done)
             if not carrying_out.tell_outcome(outcome) and not outcome.done:
                 raise Refused(f"node {node} still has replicas: run `barnabas nodes drain {node}` again")

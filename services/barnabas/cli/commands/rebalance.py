@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.balance.cluster_state import ClusterState, Move
+from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
 from barnabas.cli.balance.evenness import Share, after, shares
 from barnabas.cli.balance.planner import TOLERANCE, Plan, plan_rebalance
 from barnabas.cli.commands import carrying_out, flags
@@ -72,7 +72,7 @@ def rebalance(
     if cancel and (leaders_only or dry_run or throttle is not None):
         raise usage("rebalance --cancel begins nothing: it goes with --yes alone")
     connection = flags.connect(bootstrap_server, command_config, command_property)
-    from barnabas.cli.balance.draining import move_under_way
+    from barnabas.cli.balance.draining import reassignment_under_way
     from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.cluster_reading import read_state
 
@@ -81,19 +81,19 @@ def rebalance(
         if cancel:
             _cancel(administration, state, is_agreed=yes)
             return
-        under_way = [move_under_way(part) for part in state.partitions if part.is_moving]
+        under_way = [reassignment_under_way(part) for part in state.partitions if part.is_being_reassigned]
         plan = plan_rebalance(state, leaders_only=leaders_only, tolerance=tolerance)
         _show(state, plan, len(under_way), output)
         if dry_run:
             return
-        if plan.moves or under_way:
+        if plan.reassignments or under_way:
             _agree(plan, is_agreed=yes)
         if throttle is not None and plan.bytes_moved:
             from barnabas.cli.kafka.throttling import set_throttles
 
-            set_throttles(administration, state, plan.moves, throttle)
+            set_throttles(administration, state, plan.reassignments, throttle)
         outcome = carrying_out.carry_out(
-            *(administration, plan.moves, under_way), at_once=at_once, give_up_seconds=give_up_after
+            *(administration, plan.reassignments, under_way), at_once=at_once, give_up_seconds=give_up_after
         )
         _finish(administration, state, is_throttled=throttle is not None or bool(under_way))
         if not carrying_out.tell_outcome(outcome):
@@ -118,17 +118,17 @@ def plan_rows(state: ClusterState, plan: Plan) -> list[dict[str, Any]]:
             "bytesAfter": then.size_bytes,
         }
 
-    return [row(*pair) for pair in zip(shares(state), shares(after(state, plan.moves)), strict=True)]
+    return [row(*pair) for pair in zip(shares(state), shares(after(state, plan.reassignments)), strict=True)]
 
 
-def move_data(move: Move) -> dict[str, Any]:
-    """One move as plain data, under the names of Kafka's reassignment files."""
+def reassignment_data(reassignment: Reassignment) -> dict[str, Any]:
+    """One reassignment as plain data, under the names of Kafka's reassignment files."""
     return {
-        "topic": move.topic,
-        "partition": move.number,
-        "replicas": list(move.after),
-        "replicasBefore": list(move.before),
-        "bytesMoved": move.bytes_moved,
+        "topic": reassignment.topic,
+        "partition": reassignment.number,
+        "replicas": list(reassignment.after),
+        "replicasBefore": list(reassignment.before),
+        "bytesMoved": reassignment.bytes_moved,
     }
 
 
@@ -136,7 +136,7 @@ def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat)
     if output is not OutputFormat.table:
         document = {
             "nodes": plan_rows(state, plan),
-            "partitions": [move_data(move) for move in plan.moves],
+            "partitions": [reassignment_data(reassignment) for reassignment in plan.reassignments],
             "bytesMoved": plan.bytes_moved,
             "underWay": under_way,
         }
@@ -148,10 +148,10 @@ def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat)
         say(f"what is on node {', '.join(away)}, which is away, stays there")
     if under_way:
         say(f"being reassigned already: {counted(under_way, 'partition')}, waited for and not changed")
-    if plan.moves:
+    if plan.reassignments:
         say(
             f"{counted(plan.replicas_moved, 'replica')} to be moved, {plan.bytes_moved:,} bytes; "
-            f"{counted(len(plan.moves), 'partition')} to be changed"
+            f"{counted(len(plan.reassignments), 'partition')} to be changed"
         )
     else:
         say("nothing is to be moved")
@@ -159,7 +159,7 @@ def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat)
 
 def _agree(plan: Plan, *, is_agreed: bool) -> None:
     """Ask, unless that was answered. Raises Refused for a no, or where nobody can be asked."""
-    if is_agreed or not plan.moves:
+    if is_agreed or not plan.reassignments:
         return
     if not sys.stdin.isatty():
         raise usage("nobody is there to be asked: add --yes, or --dry-run to see the plan alone")
@@ -178,19 +178,19 @@ def _finish(administration: Administration, state: ClusterState, *, is_throttled
 
 
 def _cancel(administration: Administration, state: ClusterState, *, is_agreed: bool) -> None:
-    from barnabas.cli.kafka.reassigning import cancel_moves
+    from barnabas.cli.kafka.reassigning import cancel_reassignments
     from barnabas.cli.kafka.throttling import remove_throttles
 
-    moving = [part.place for part in state.partitions if part.is_moving]
-    if moving and not is_agreed:
+    reassigning = [part.place for part in state.partitions if part.is_being_reassigned]
+    if reassigning and not is_agreed:
         if not sys.stdin.isatty():
-            raise usage(f"{counted(len(moving), 'reassignment')} under way: add --yes to give up")
-        if not typer.confirm(f"give up {counted(len(moving), 'reassignment')}?", err=True):
+            raise usage(f"{counted(len(reassigning), 'reassignment')} under way: add --yes to give up")
+        if not typer.confirm(f"give up {counted(len(reassigning), 'reassignment')}?", err=True):
             raise Refused("nothing was changed")
-    problems = cancel_moves(administration, moving)
+    problems = cancel_reassignments(administration, reassigning)
     throttles = remove_throttles(administration, state)
     say(
-        f"gave up {counted(len(moving) - len(problems), 'reassignment')}, "
+        f"gave up {counted(len(reassigning) - len(problems), 'reassignment')}, "
         f"took {counted(throttles, 'throttle')} away"
     )
     for (topic, number), problem in list(problems.items())[:1]:

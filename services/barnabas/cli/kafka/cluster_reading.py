@@ -10,7 +10,7 @@ from typing import Any, Final
 from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Partition, Place
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.plain_connection import Unanswered
-from barnabas.cli.kafka.reassigning import Moving, list_moving
+from barnabas.cli.kafka.reassigning import Reassigning, list_reassigning
 from barnabas.cli.kafka.requests import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -35,9 +35,9 @@ _FENCED_SHOWN_FROM: Final = 2
 def read_state(administration: Administration) -> ClusterState:
     """Nodes with what they say of their disks, partitions with what is known of their replicas."""
     nodes, is_shown_as_one = read_nodes(administration)
-    moving = list_moving(administration)
+    reassigning = list_reassigning(administration)
     described = [
-        _partition(topic, part, moving)
+        _partition(topic, part, reassigning)
         for topic in describe_partitions(administration)
         for part in topic.partitions
     ]
@@ -192,16 +192,16 @@ def own_configs(
     }
 
 
-def _partition(topic: Any, part: Any, moving: Mapping[Place, Moving]) -> Partition:
+def _partition(topic: Any, part: Any, reassigning: Mapping[Place, Reassigning]) -> Partition:
     place = (str(topic.name), int(part.partition_index))
-    move = moving.get(place)
+    reassignment = reassigning.get(place)
     return Partition(
         *place,
         _ids(part.replica_nodes),
         _ids(part.isr_nodes),
         int(part.leader_id),
-        move.adding if move else (),
-        move.removing if move else (),
+        reassignment.adding if reassignment else (),
+        reassignment.removing if reassignment else (),
         _ids(part.eligible_leader_replicas),
         _ids(part.last_known_elr),
         bool(topic.is_internal),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from barnabas.cli.balance.cluster_state import Move, Place
+from barnabas.cli.balance.cluster_state import Place, Reassignment
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.requests import (
     ALTER_PARTITION_REASSIGNMENTS,
@@ -25,7 +25,7 @@ PREFERRED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
+class Reassigning:
     """A reassignment that is under way."""
 
     replicas: tuple[int, ...]
@@ -48,14 +48,14 @@ class Problem:
         return self.message or self.code.name.upper()
 
 
-def list_moving(administration: Administration) -> dict[Place, Moving]:
+def list_reassigning(administration: Administration) -> dict[Place, Reassigning]:
     """Every partition that is being reassigned."""
     answer = administration.ask(
         LIST_PARTITION_REASSIGNMENTS, 0, lambda schema: schema(timeout=ANSWER_TIME, topics=None)
     )
     check(answer.error_code, "cannot list the reassignments", answer.error_message)
     return {
-        (str(topic.name), int(part.partition_index)): Moving(
+        (str(topic.name), int(part.partition_index)): Reassigning(
             tuple(map(int, part.replicas)),
             tuple(map(int, part.adding_replicas)),
             tuple(map(int, part.removing_replicas)),
@@ -65,12 +65,14 @@ def list_moving(administration: Administration) -> dict[Place, Moving]:
     }
 
 
-def begin_moves(administration: Administration, moves: Iterable[Move]) -> dict[Place, Problem]:
+def begin_reassignments(
+    administration: Administration, reassignments: Iterable[Reassignment]
+) -> dict[Place, Problem]:
     """Begin these reassignments; what was refused, with the reason."""
-    return _alter(administration, {move.place: move.after for move in moves})
+    return _alter(administration, {reassignment.place: reassignment.after for reassignment in reassignments})
 
 
-def cancel_moves(administration: Administration, places: Iterable[Place]) -> dict[Place, Problem]:
+def cancel_reassignments(administration: Administration, places: Iterable[Place]) -> dict[Place, Problem]:
     """Give these reassignments up: the partitions keep what they had; what was refused, with the reason."""
     return _alter(administration, dict.fromkeys(places))
 

@@ -1,4 +1,4 @@
-"""Replication throttles: set before replicas are moved and taken away afterwards, as kafka-reassign-partitions does.
+"""Replication throttles: set before partitions are reassigned and taken away afterwards, as Kafka's tool does.
 
 A rate belongs to a broker, and holds for those replicas alone that their topic's settings name.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from barnabas.cli.balance.cluster_state import ClusterState, Move, Node
+from barnabas.cli.balance.cluster_state import ClusterState, Node, Reassignment
 from barnabas.cli.balance.health import Throttle
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.cluster_reading import broker_configs, own_configs
@@ -33,14 +33,18 @@ REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _TOPICS_A_REQUEST: Final = 200
 
 
-def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
-    """topic -> setting -> value: who may send slowly, and who may receive slowly, for these moves."""
+def throttled_replicas(reassignments: Iterable[Reassignment]) -> dict[str, dict[str, str]]:
+    """topic -> setting -> value: who may send slowly, and who may receive slowly, for these reassignments."""
     senders: dict[str, list[str]] = {}
     receivers: dict[str, list[str]] = {}
-    for move in moves:
-        if move.added:
-            senders.setdefault(move.topic, []).extend(f"{move.number}:{node}" for node in move.before)
-            receivers.setdefault(move.topic, []).extend(f"{move.number}:{node}" for node in move.added)
+    for reassignment in reassignments:
+        if reassignment.added:
+            senders.setdefault(reassignment.topic, []).extend(
+                f"{reassignment.number}:{node}" for node in reassignment.before
+            )
+            receivers.setdefault(reassignment.topic, []).extend(
+                f"{reassignment.number}:{node}" for node in reassignment.added
+            )
     return {
         topic: {LEADER_REPLICAS: ",".join(senders[topic]), FOLLOWER_REPLICAS: ",".join(receivers[topic])}
         for topic in senders
@@ -48,11 +52,19 @@ def throttled_replicas(moves: Iterable[Move]) -> dict[str, dict[str, str]]:
 
 
 def set_throttles(
-    administration: Administration, state: ClusterState, moves: Sequence[Move], bytes_per_second: int
+    administration: Administration,
+    state: ClusterState,
+    reassignments: Sequence[Reassignment],
+    bytes_per_second: int,
 ) -> None:
-    """Hold these moves to so many bytes a second for each broker, in and out."""
-    involved = {node for move in moves if move.added for node in (*move.before, *move.after)}
-    for topic, values in throttled_replicas(moves).items():
+    """Hold these reassignments to so many bytes a second for each broker, in and out."""
+    involved = {
+        node
+        for reassignment in reassignments
+        if reassignment.added
+        for node in (*reassignment.before, *reassignment.after)
+    }
+    for topic, values in throttled_replicas(reassignments).items():
         change_configs(administration, TOPIC_RESOURCE, topic, values)
     for node in state.nodes:
         if node.node_id in involved and node.is_alive:

@@ -144,13 +144,13 @@ def test_reassignments_wait_for_a_node_that_is_away() -> None:
     assert "waiting for node 1" in stuck.what
 
 
-def test_throttles_are_left_only_when_nothing_moves() -> None:
+def test_throttles_are_left_only_when_nothing_is_reassigned() -> None:
     throttles = [Throttle("broker 1", "leader.replication.throttled.rate", "1000")]
     (left,) = found(healthy(), throttles=throttles)
     assert left.check == "throttles-left"
     assert left.subjects == ("broker 1: leader.replication.throttled.rate=1000",)
-    moving = with_partition(healthy(), adding=(3,))
-    assert [finding.check for finding in found(moving, throttles=throttles)] == ["reassigning"]
+    reassigning = with_partition(healthy(), adding=(3,))
+    assert [finding.check for finding in found(reassigning, throttles=throttles)] == ["reassigning"]
 
 
 def test_who_has_joined_leads_nothing() -> None:

@@ -28,18 +28,18 @@ def racks_of(state: ClusterState, replicas: tuple[int, ...]) -> int:
 def test_no_partition_is_worse_off(state: ClusterState, leaders_only: bool) -> None:
     takers = {node.node_id for node in state.nodes if node.takes_replicas}
     known = state.by_place
-    for move in plan_rebalance(state, leaders_only=leaders_only).moves:
-        before = known[move.place]
-        assert move.before == before.replicas != move.after
-        assert len(move.after) == len(move.before)
-        assert len(set(move.after)) == len(move.after), "a node has it twice"
-        assert racks_of(state, move.after) >= racks_of(state, move.before)
-        assert set(move.added) <= takers
-        assert set(move.removed) <= takers, "what is away or being drained is not touched"
-        assert not before.is_moving
+    for reassignment in plan_rebalance(state, leaders_only=leaders_only).reassignments:
+        before = known[reassignment.place]
+        assert reassignment.before == before.replicas != reassignment.after
+        assert len(reassignment.after) == len(reassignment.before)
+        assert len(set(reassignment.after)) == len(reassignment.after), "a node has it twice"
+        assert racks_of(state, reassignment.after) >= racks_of(state, reassignment.before)
+        assert set(reassignment.added) <= takers
+        assert set(reassignment.removed) <= takers, "what is away or being drained is not touched"
+        assert not before.is_being_reassigned
         assert before.leader != -1
         if leaders_only:
-            assert set(move.after) == set(move.before)
+            assert set(reassignment.after) == set(reassignment.before)
 
 
 @given(states())
@@ -73,7 +73,7 @@ def _distance(layout: Layout, nodes_: list[int]) -> float:
 @given(states())
 def test_leaders_are_as_even_as_their_replicas_let_them(state: ClusterState) -> None:
     """No single change of who is preferred would even out the leaders any more."""
-    layout = Layout(after(state, plan_rebalance(state, leaders_only=True).moves))
+    layout = Layout(after(state, plan_rebalance(state, leaders_only=True).reassignments))
     for placed in layout.partitions:
         leader, others = placed.replicas[0], placed.replicas[1:]
         if leader in layout.leaders:
@@ -87,28 +87,28 @@ def test_leaders_are_as_even_as_their_replicas_let_them(state: ClusterState) -> 
 def test_a_node_that_has_joined_gets_its_share() -> None:
     old = [partition("t", at, *(1 + (at + step) % 3 for step in range(3)), size=MEGABYTE) for at in range(12)]
     state = cluster(nodes("", "", "", ""), *old)
-    then = shares(after(state, plan_rebalance(state).moves))
+    then = shares(after(state, plan_rebalance(state).reassignments))
     assert [share.preferred_leaders for share in then] == [3, 3, 3, 3]
     assert [share.replicas for share in then] == [9, 9, 9, 9]
 
 
 def test_empty_partitions_are_spread_as_well() -> None:
     state = cluster(nodes("", ""), *(partition("t", at, 1) for at in range(10)))
-    then = shares(after(state, plan_rebalance(state).moves))
+    then = shares(after(state, plan_rebalance(state).reassignments))
     assert [(share.replicas, share.preferred_leaders) for share in then] == [(5, 5), (5, 5)]
 
 
 def test_replicas_in_one_rack_are_moved_apart() -> None:
     state = cluster(nodes("a", "a", "b"), partition("t", 0, 1, 2, size=5))
-    (move,) = plan_rebalance(state).moves
-    assert set(move.added) == {3}
+    (reassignment,) = plan_rebalance(state).reassignments
+    assert set(reassignment.added) == {3}
     assert sharing_a_rack(state) == 1
-    assert sharing_a_rack(after(state, [move])) == 0
+    assert sharing_a_rack(after(state, [reassignment])) == 0
 
 
 def test_an_even_cluster_is_left_alone() -> None:
     parts = [partition("t", at, 1 + at % 3, 1 + (at + 1) % 3, size=MEGABYTE) for at in range(9)]
-    assert plan_rebalance(cluster(nodes("a", "b", "c"), *parts)).moves == ()
+    assert plan_rebalance(cluster(nodes("a", "b", "c"), *parts)).reassignments == ()
 
 
 def test_leaders_alone_move_no_byte() -> None:
@@ -116,7 +116,7 @@ def test_leaders_alone_move_no_byte() -> None:
     state = cluster(nodes("", "", ""), *parts)
     plan = plan_rebalance(state, leaders_only=True)
     assert plan.bytes_moved == plan.replicas_moved == 0
-    assert [share.preferred_leaders for share in shares(after(state, plan.moves))] == [3, 3, 3]
+    assert [share.preferred_leaders for share in shares(after(state, plan.reassignments))] == [3, 3, 3]
 
 
 def test_a_full_node_gets_nothing() -> None:
@@ -125,20 +125,20 @@ def test_a_full_node_gets_nothing() -> None:
     first, second = nodes("", "")
     full = replace(second, directories=(Directory("/d", None, 100, 10),))
     state = cluster((first, full), *(partition("t", at, 1, size=MEGABYTE) for at in range(4)))
-    assert plan_rebalance(state).moves == ()
+    assert plan_rebalance(state).reassignments == ()
 
 
 def test_nobody_can_take_anything() -> None:
     (only,) = nodes("")
-    assert plan_rebalance(cluster((replace(only, is_fenced=True),), partition("t", 0, 1))).moves == ()
-    assert plan_rebalance(ClusterState((), ())).moves == ()
+    assert plan_rebalance(cluster((replace(only, is_fenced=True),), partition("t", 0, 1))).reassignments == ()
+    assert plan_rebalance(ClusterState((), ())).reassignments == ()
 
 
 def test_nodes_of_a_rack_are_even_where_racks_cannot_be() -> None:
     """Each partition has a replica in each rack, so the only nodes of their racks have one of everything."""
     parts = [partition("t", at, 1, 2, size=10 * MEGABYTE) for at in range(10)]
     state = cluster(nodes("a", "b", "b"), *parts)
-    then = shares(after(state, plan_rebalance(state).moves))
+    then = shares(after(state, plan_rebalance(state).reassignments))
     assert [share.replicas for share in then] == [10, 5, 5]
 
 
@@ -156,6 +156,6 @@ def test_ten_thousand_partitions_are_planned_in_seconds(members: int, largest: i
     begun = time.process_time()
     plan = plan_rebalance(state)
     assert time.process_time() - begun < LARGE_CPU_SECONDS_MAX
-    leaders = [share.preferred_leaders for share in shares(after(state, plan.moves))]
+    leaders = [share.preferred_leaders for share in shares(after(state, plan.reassignments))]
     assert max(leaders) - min(leaders) <= 2
-    assert plan_rebalance(after(state, plan.moves)).moves == (), "what was evened out is even"
+    assert plan_rebalance(after(state, plan.reassignments)).reassignments == (), "what was evened out is even"

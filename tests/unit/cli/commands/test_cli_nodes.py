@@ -14,7 +14,7 @@ from barnabas.cli.balance.health import Examined, examine
 from barnabas.cli.balance.planner import plan_rebalance
 from barnabas.cli.commands.doctor import finding_data, page
 from barnabas.cli.commands.nodes import check_drain, check_removal, known_node, node_row, state_of
-from barnabas.cli.commands.rebalance import move_data, plan_rows
+from barnabas.cli.commands.rebalance import plan_rows, reassignment_data
 from barnabas.cli.kafka.throttling import throttled_replicas
 from barnabas.cli.refusal import Refused
 
@@ -95,14 +95,14 @@ def test_the_plan_as_a_table_and_as_data() -> None:
         0,
         100,
     )
-    (moved,) = [move_data(move) for move in plan.moves]
+    (moved,) = [reassignment_data(reassignment) for reassignment in plan.reassignments]
     assert moved["replicas"] == [2]
     assert moved["bytesMoved"] == 100
-    (move,) = plan.moves
-    assert throttled_replicas(plan.moves) == {
+    (reassignment,) = plan.reassignments
+    assert throttled_replicas(plan.reassignments) == {
         "t": {
-            "leader.replication.throttled.replicas": f"{move.number}:1",
-            "follower.replication.throttled.replicas": f"{move.number}:2",
+            "leader.replication.throttled.replicas": f"{reassignment.number}:1",
+            "follower.replication.throttled.replicas": f"{reassignment.number}:2",
         }
     }
 

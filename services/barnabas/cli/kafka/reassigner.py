@@ -1,4 +1,4 @@
-"""Moves carried out: a bounded number of partitions at a time, watched until they are done.
+"""Reassignments carried out: a bounded number of partitions at a time, watched until they are done.
 
 Nothing is kept but in the cluster: whoever stops here, by Ctrl-C or a broken connection, loses only the sight of it.
 What was begun goes on; a later run plans from what it then finds.
@@ -12,10 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from barnabas.cli.balance.cluster_state import Move, Place
+from barnabas.cli.balance.cluster_state import Place, Reassignment
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.cluster_reading import describe_partitions, read_nodes, read_sizes
-from barnabas.cli.kafka.reassigning import Moving, Problem, begin_moves, by_topic, list_moving
+from barnabas.cli.kafka.reassigning import (
+    Problem,
+    Reassigning,
+    begin_reassignments,
+    by_topic,
+    list_reassigning,
+)
 from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import counted
 from barnabas.kernel.errors import ErrorCode
@@ -38,19 +44,19 @@ _AGAIN_LATER: Final = frozenset(
 _GONE: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 
 
-class Movable(Protocol):
-    """What a mover asks of a cluster."""
+class Reassignable(Protocol):
+    """What a reassigner asks of a cluster."""
 
-    def moving(self) -> Mapping[Place, Moving]: ...
+    def reassigning(self) -> Mapping[Place, Reassigning]: ...
     def replicas(self, places: Collection[Place]) -> Mapping[Place, tuple[int, ...]]: ...
-    def begin(self, moves: Sequence[Move]) -> Mapping[Place, Problem]: ...
-    def copied(self, moves: Collection[Move]) -> int | None: ...
+    def begin(self, reassignments: Sequence[Reassignment]) -> Mapping[Place, Problem]: ...
+    def copied(self, reassignments: Collection[Reassignment]) -> int | None: ...
     def away(self) -> Collection[int]: ...
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far it is: of the moves in all, and of their bytes as far as they are known."""
+    """How far it is: of the reassignments in all, and of their bytes as far as they are known."""
 
     done: int = 0
     bytes_done: int = 0
@@ -60,12 +66,12 @@ class Progress:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the moves."""
+    """What became of the reassignments."""
 
-    done: list[Move] = field(default_factory=list)
-    gone: list[Move] = field(default_factory=list)
+    done: list[Reassignment] = field(default_factory=list)
+    gone: list[Reassignment] = field(default_factory=list)
     """Their topics were deleted."""
-    passed_over: list[Move] = field(default_factory=list)
+    passed_over: list[Reassignment] = field(default_factory=list)
     """Somebody else had changed, was changing, or gave up changing their replicas."""
     refused: dict[Place, Problem] = field(default_factory=dict)
 
@@ -78,12 +84,12 @@ class Outcome:
         )
 
 
-class Mover:
+class Reassigner:
     """Owns what waits, what runs, and how long nothing has come forward."""
 
     def __init__(
         self,
-        cluster: Movable,
+        cluster: Reassignable,
         *,
         at_once: int,
         give_up_seconds: float,
@@ -99,74 +105,86 @@ class Mover:
         self._remark = remark
         self._clock = clock
         self._pause = pause
-        self._waiting: deque[Move] = deque()
-        self._running: dict[Place, Move] = {}
+        self._waiting: deque[Reassignment] = deque()
+        self._running: dict[Place, Reassignment] = {}
         self._outcome = Outcome()
         self._seen: tuple[int, int, int] = (0, 0, 0)
         self._seen_at = clock()
         self._has_said = False
 
-    def run(self, moves: Iterable[Move], under_way: Iterable[Move] = ()) -> Outcome:
-        """Begin `moves` and wait for them, and for those that are `under_way`. Raises Refused when all stand still."""
-        self._waiting.extend(moves)
-        self._running.update((move.place, move) for move in under_way)
+    def run(self, reassignments: Iterable[Reassignment], under_way: Iterable[Reassignment] = ()) -> Outcome:
+        """Begin `reassignments` and wait for them, and for those that are `under_way`.
+
+        Raises Refused when all stand still.
+        """
+        self._waiting.extend(reassignments)
+        self._running.update((reassignment.place, reassignment) for reassignment in under_way)
         self._seen_at = self._clock()
         while self._waiting or self._running:
-            moving = self._cluster.moving()
-            self._take_ended(moving)
-            self._begin_some(moving)
+            reassigning = self._cluster.reassigning()
+            self._take_ended(reassigning)
+            self._begin_some(reassigning)
             self._look()
             if self._waiting or self._running:
                 self._pause(LOOK_SECONDS)
         return self._outcome
 
-    def _take_ended(self, moving: Mapping[Place, Moving]) -> None:
-        ended = [move for place, move in self._running.items() if place not in moving]
+    def _take_ended(self, reassigning: Mapping[Place, Reassigning]) -> None:
+        ended = [reassignment for place, reassignment in self._running.items() if place not in reassigning]
         if not ended:
             return
-        replicas = self._cluster.replicas([move.place for move in ended])
-        for move in ended:
-            del self._running[move.place]
-            now = replicas.get(move.place)
+        replicas = self._cluster.replicas([reassignment.place for reassignment in ended])
+        for reassignment in ended:
+            del self._running[reassignment.place]
+            now = replicas.get(reassignment.place)
             if now is None:
-                self._outcome.gone.append(move)
-            elif set(now) == set(move.after):
-                self._outcome.done.append(move)
+                self._outcome.gone.append(reassignment)
+            elif set(now) == set(reassignment.after):
+                self._outcome.done.append(reassignment)
             else:
-                self._outcome.passed_over.append(move)
+                self._outcome.passed_over.append(reassignment)
 
-    def _begin_some(self, moving: Mapping[Place, Moving]) -> None:
+    def _begin_some(self, reassigning: Mapping[Place, Reassigning]) -> None:
         count = min(self._at_once - len(self._running), len(self._waiting))
         if count <= 0:
             return
         portion = [self._waiting.popleft() for _ in range(count)]
-        replicas = self._cluster.replicas([move.place for move in portion])
-        begun = [move for move in portion if self._is_to_begin(move, replicas.get(move.place), moving)]
+        replicas = self._cluster.replicas([reassignment.place for reassignment in portion])
+        begun = [
+            reassignment
+            for reassignment in portion
+            if self._is_to_begin(reassignment, replicas.get(reassignment.place), reassigning)
+        ]
         problems = self._cluster.begin(begun) if begun else {}
-        for move in begun:
-            problem = problems.get(move.place)
+        for reassignment in begun:
+            problem = problems.get(reassignment.place)
             if problem is None:
-                self._running[move.place] = move
+                self._running[reassignment.place] = reassignment
             elif problem.code in _GONE:
-                self._outcome.gone.append(move)
+                self._outcome.gone.append(reassignment)
             elif problem.code in _AGAIN_LATER:
-                self._waiting.append(move)
+                self._waiting.append(reassignment)
             else:
-                self._outcome.refused[move.place] = problem
+                self._outcome.refused[reassignment.place] = problem
 
-    def _is_to_begin(self, move: Move, now: tuple[int, ...] | None, moving: Mapping[Place, Moving]) -> bool:
+    def _is_to_begin(
+        self,
+        reassignment: Reassignment,
+        now: tuple[int, ...] | None,
+        reassigning: Mapping[Place, Reassigning],
+    ) -> bool:
         """Whether the partition is as the plan believed it to be."""
         if now is None:
-            self._outcome.gone.append(move)
-        elif move.place in moving:
-            if moving[move.place].target == move.after:
-                self._running[move.place] = move
+            self._outcome.gone.append(reassignment)
+        elif reassignment.place in reassigning:
+            if reassigning[reassignment.place].target == reassignment.after:
+                self._running[reassignment.place] = reassignment
             else:
-                self._outcome.passed_over.append(move)
-        elif now == move.after:
-            self._outcome.done.append(move)
-        elif now != move.before:
-            self._outcome.passed_over.append(move)
+                self._outcome.passed_over.append(reassignment)
+        elif now == reassignment.after:
+            self._outcome.done.append(reassignment)
+        elif now != reassignment.before:
+            self._outcome.passed_over.append(reassignment)
         else:
             return True
         return False
@@ -175,7 +193,7 @@ class Mover:
         """Tell how far it is; say so when it stands still, and in the end give up waiting. Raises Refused."""
         outcome, running = self._outcome, self._running.values()
         copied = self._cluster.copied(list(running)) or 0
-        bytes_done = copied + sum(move.bytes_moved for move in outcome.done)
+        bytes_done = copied + sum(reassignment.bytes_moved for reassignment in outcome.done)
         ended = len(outcome.done) + len(outcome.gone) + len(outcome.passed_over) + len(outcome.refused)
         seen = (ended, len(running), bytes_done)
         now = self._clock()
@@ -194,29 +212,31 @@ class Mover:
 
     def _why(self) -> str:
         away = self._cluster.away()
-        waiting = [move for move in self._running.values() if set(move.after) & set(away)]
+        waiting = [
+            reassignment for reassignment in self._running.values() if set(reassignment.after) & set(away)
+        ]
         if waiting:
-            nodes = sorted({node for move in waiting for node in set(move.after) & set(away)})
+            nodes = sorted({node for reassignment in waiting for node in set(reassignment.after) & set(away)})
             names = f"node {nodes[0]} is" if len(nodes) == 1 else f"nodes {', '.join(map(str, nodes))} are"
             return f"{names} away, and {len(waiting)} of {len(self._running)} under way wait for that"
         if self._running:
-            move = next(iter(self._running.values()))
+            reassignment = next(iter(self._running.values()))
             return (
-                f"{counted(len(self._running), 'partition')} under way, such as {move.topic}-{move.number} to "
-                f"{list(move.after)}; `barnabas doctor` may know why"
+                f"{counted(len(self._running), 'partition')} under way, such as {reassignment.topic}-"
+                f"{reassignment.number} to {list(reassignment.after)}; `barnabas doctor` may know why"
             )
         return "the controller does not begin what it is asked to"
 
 
-class ClusterOfMoves:
+class ReassignableCluster:
     """The `Movable` of a real cluster."""
 
     def __init__(self, administration: Administration) -> None:
         self._administration = administration
         self._nodes, self._is_shown_as_one = read_nodes(administration)
 
-    def moving(self) -> Mapping[Place, Moving]:
-        return list_moving(self._administration)
+    def reassigning(self) -> Mapping[Place, Reassigning]:
+        return list_reassigning(self._administration)
 
     def replicas(self, places: Collection[Place]) -> dict[Place, tuple[int, ...]]:
         wanted = set(places)
@@ -227,22 +247,24 @@ class ClusterOfMoves:
             if (str(topic.name), int(part.partition_index)) in wanted
         }
 
-    def begin(self, moves: Sequence[Move]) -> Mapping[Place, Problem]:
-        return begin_moves(self._administration, moves)
+    def begin(self, reassignments: Sequence[Reassignment]) -> Mapping[Place, Problem]:
+        return begin_reassignments(self._administration, reassignments)
 
-    def copied(self, moves: Collection[Move]) -> int | None:
+    def copied(self, reassignments: Collection[Reassignment]) -> int | None:
         """Bytes that the nodes which are added have so far; None where it cannot be known."""
-        receivers = {node for move in moves for node in move.added}
+        receivers = {node for reassignment in reassignments for node in reassignment.added}
         if self._is_shown_as_one or not receivers:
             return None
-        topics = by_topic(move.place for move in moves)
+        topics = by_topic(reassignment.place for reassignment in reassignments)
         copied = 0
         for node in self._nodes:
             if node.node_id not in receivers or node.host is None:
                 continue
             sizes = read_sizes(self._administration, node, topics)
             copied += sum(
-                min(sizes.get(move.place, 0), move.size_bytes) for move in moves if node.node_id in move.added
+                min(sizes.get(reassignment.place, 0), reassignment.size_bytes)
+                for reassignment in reassignments
+                if node.node_id in reassignment.added
             )
         return copied
 
