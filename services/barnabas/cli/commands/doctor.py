@@ -10,6 +10,7 @@ import typer
 
 from barnabas.cli.balance.health import Examined, Finding, examine
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.refusal import FAILED
 from barnabas.cli.text.output import OutputFormat, counted, show_document
 
@@ -17,17 +18,14 @@ if TYPE_CHECKING:
     from barnabas.cli.kafka.administration import Administration
 
 
+@spread
 def doctor(
     output: flags.Output = OutputFormat.table,
-    bootstrap_server: flags.BootstrapServer = "",
-    command_config: flags.CommandConfig = None,
-    command_property: flags.CommandProperty = None,
+    *,
+    cluster: flags.ClusterFlags,
 ) -> None:
     """What is not as it should be, and what to do about it. Status 0 when the cluster is healthy, 1 when it is not."""
-    connection = flags.connect(bootstrap_server, command_config, command_property)
-    from barnabas.cli.kafka.administration import Administration
-
-    with Administration(connection) as administration:
+    with cluster.administer() as administration:
         examined = read_examined(administration)
     findings = examine(examined)
     if output is OutputFormat.table:
@@ -44,11 +42,12 @@ app = flags.application(doctor)
 def read_examined(administration: Administration) -> Examined:
     """The cluster's state, and the settings of its topics and brokers that matter."""
     from barnabas.cli.kafka.cluster_reading import read_state
-    from barnabas.cli.kafka.throttling import REPLICAS, read_throttles, topic_settings
+    from barnabas.cli.kafka.resource_configs import topic_configs
+    from barnabas.cli.kafka.throttling import REPLICAS, read_throttles
 
     state = read_state(administration)
     names = ("min.insync.replicas", *REPLICAS)
-    settings = topic_settings(administration, (part.topic for part in state.partitions), names)
+    settings = topic_configs(administration, (part.topic for part in state.partitions), names)
     return Examined(
         state,
         {topic: int(values.get("min.insync.replicas", 1)) for topic, values in settings.items()},

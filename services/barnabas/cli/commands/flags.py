@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from barnabas.cli.refusal import usage
 from barnabas.cli.text.output import OutputFormat
 
 if TYPE_CHECKING:
+    from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.connection import Connection
 
 BOOTSTRAP_VARIABLE: Final = "BARNABAS_BOOTSTRAP_SERVER"
@@ -107,6 +109,22 @@ def connect(
 
     # Typer takes `-b ''` (a script's empty variable, say) for an address, and asks the environment no more.
     return connect_with(bootstrap or os.environ.get(BOOTSTRAP_VARIABLE, ""), command_config, properties)
+
+
+@dataclass(frozen=True)
+class ClusterFlags:
+    """Which cluster, of a command that asks it one thing after another."""
+
+    bootstrap_server: BootstrapServer = ""
+    command_config: CommandConfig = None
+    command_property: CommandProperty = None
+
+    def administer(self) -> Administration:
+        """Its connections, to be entered."""
+        connection = connect(self.bootstrap_server, self.command_config, self.command_property)
+        from barnabas.cli.kafka.administration import Administration
+
+        return Administration(connection)
 
 
 def refuse_controller(address: str) -> None:

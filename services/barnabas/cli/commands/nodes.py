@@ -9,6 +9,7 @@ import typer
 
 from barnabas.cli.balance.cluster_state import ClusterState, Node
 from barnabas.cli.commands import carrying_out, flags
+from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.commands.shell_command import ShellCommand
 from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_rows
@@ -41,18 +42,16 @@ NodeWord = Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node's
 
 
 @app.command("list", cls=ShellCommand)
+@spread
 def list_nodes(
     output: flags.Output = OutputFormat.table,
-    bootstrap_server: flags.BootstrapServer = "",
-    command_config: flags.CommandConfig = None,
-    command_property: flags.CommandProperty = None,
+    *,
+    cluster: flags.ClusterFlags,
 ) -> None:
     """The nodes: state, replicas, leaders, bytes, and the room in their log directories."""
-    connection = flags.connect(bootstrap_server, command_config, command_property)
-    from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.cluster_reading import read_state
 
-    with Administration(connection) as administration:
+    with cluster.administer() as administration:
         state = read_state(administration)
     rows = [node_row(state, node) for node in state.nodes]
     if output is OutputFormat.table:
@@ -97,6 +96,7 @@ def state_of(node: Node, replicas: int) -> str:
 
 
 @app.command(cls=ShellCommand)
+@spread
 def drain(
     node: NodeWord,
     fewer_replicas: Annotated[
@@ -108,18 +108,15 @@ def drain(
     ] = False,
     at_once: carrying_out.AtOnce = carrying_out.AT_ONCE_DEFAULT,
     give_up_after: carrying_out.GiveUpAfter = carrying_out.GIVE_UP_SECONDS_DEFAULT,
-    bootstrap_server: flags.BootstrapServer = "",
-    command_config: flags.CommandConfig = None,
-    command_property: flags.CommandProperty = None,
+    *,
+    cluster: flags.ClusterFlags,
 ) -> None:
     """Move every replica off a node, which gets nothing new meanwhile. Stopped half way, it goes on when run again."""
-    connection = flags.connect(bootstrap_server, command_config, command_property)
     from barnabas.cli.balance.draining import plan_drain
-    from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.cluster_reading import read_state
     from barnabas.cli.kafka.reassigning import elect_preferred
 
-    with Administration(connection) as administration:
+    with cluster.administer() as administration:
         state = read_state(administration)
         leaving = known_node(state, node)
         check_drain(plan_drain(state, node, allow_fewer=fewer_replicas), state, node)
@@ -194,7 +191,7 @@ def _partitions(names: Sequence[str]) -> str:
 
 def _cordon(administration: Administration, node: Node) -> None:
     from barnabas.cli.kafka.cluster_reading import CORDONED
-    from barnabas.cli.kafka.throttling import change_broker
+    from barnabas.cli.kafka.resource_configs import change_broker
 
     if node.cordoned and not node.is_draining:
         say(
@@ -207,19 +204,17 @@ def _cordon(administration: Administration, node: Node) -> None:
 
 
 @app.command(cls=ShellCommand)
+@spread
 def undrain(
     node: NodeWord,
-    bootstrap_server: flags.BootstrapServer = "",
-    command_config: flags.CommandConfig = None,
-    command_property: flags.CommandProperty = None,
+    *,
+    cluster: flags.ClusterFlags,
 ) -> None:
     """Take a node back into service: it gets new partitions again, and by `barnabas rebalance` its share of the old."""
-    connection = flags.connect(bootstrap_server, command_config, command_property)
-    from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.cluster_reading import CORDONED, read_state
-    from barnabas.cli.kafka.throttling import change_broker
+    from barnabas.cli.kafka.resource_configs import change_broker
 
-    with Administration(connection) as administration:
+    with cluster.administer() as administration:
         known = known_node(read_state(administration), node)
         if not known.is_registered:
             raise Refused(f"node {node} is not in the cluster: start it, then it takes new partitions")
@@ -231,20 +226,18 @@ def undrain(
 
 
 @app.command(cls=ShellCommand)
+@spread
 def remove(
     node: NodeWord,
-    bootstrap_server: flags.BootstrapServer = "",
-    command_config: flags.CommandConfig = None,
-    command_property: flags.CommandProperty = None,
+    *,
+    cluster: flags.ClusterFlags,
 ) -> None:
     """Make the cluster forget a node that has no replicas and was stopped (UnregisterBroker)."""
-    connection = flags.connect(bootstrap_server, command_config, command_property)
-    from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.cluster_reading import CORDONED, read_state
     from barnabas.cli.kafka.requests import unregister_broker
-    from barnabas.cli.kafka.throttling import change_broker
+    from barnabas.cli.kafka.resource_configs import change_broker
 
-    with Administration(connection) as administration:
+    with cluster.administer() as administration:
         state = read_state(administration)
         known = known_node(state, node)
         check_removal(state, known)
@@ -254,7 +247,7 @@ def remove(
                 change_broker(administration, known, {CORDONED: None})
             except Refused as error:
                 say(f"{CORDONED} of node {node} stays set ({error})")
-        unregister_broker(connection, node)
+        unregister_broker(administration.connection, node)
     say(f"the cluster has forgotten node {node}; its disks may go")
 
 

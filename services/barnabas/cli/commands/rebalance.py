@@ -11,6 +11,7 @@ from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
 from barnabas.cli.balance.evenness import Share, after, shares
 from barnabas.cli.balance.planner import TOLERANCE, Plan, plan_rebalance
 from barnabas.cli.commands import carrying_out, flags
+from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_document, show_rows
 
@@ -54,6 +55,7 @@ ToleranceFlag = Annotated[
 ]
 
 
+@spread
 def rebalance(
     leaders_only: LeadersOnlyFlag = False,
     yes: YesFlag = False,
@@ -64,19 +66,16 @@ def rebalance(
     at_once: carrying_out.AtOnce = carrying_out.AT_ONCE_DEFAULT,
     give_up_after: carrying_out.GiveUpAfter = carrying_out.GIVE_UP_SECONDS_DEFAULT,
     output: flags.Output = OutputFormat.table,
-    bootstrap_server: flags.BootstrapServer = "",
-    command_config: flags.CommandConfig = None,
-    command_property: flags.CommandProperty = None,
+    *,
+    cluster: flags.ClusterFlags,
 ) -> None:
     """Even out bytes, leaders and racks: show the plan, ask, move. Stopped half way, it goes on when run again."""
     if cancel and (leaders_only or dry_run or throttle is not None):
         raise usage("rebalance --cancel begins nothing: it goes with --yes alone")
-    connection = flags.connect(bootstrap_server, command_config, command_property)
     from barnabas.cli.balance.draining import reassignment_under_way
-    from barnabas.cli.kafka.administration import Administration
     from barnabas.cli.kafka.cluster_reading import read_state
 
-    with Administration(connection) as administration:
+    with cluster.administer() as administration:
         state = read_state(administration)
         if cancel:
             _cancel(administration, state, is_agreed=yes)

@@ -13,15 +13,13 @@ from barnabas.cli.kafka.plain_connection import Unanswered
 from barnabas.cli.kafka.reassigning import Reassigning, list_reassigning
 from barnabas.cli.kafka.requests import (
     DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
     check,
     nested,
 )
+from barnabas.cli.kafka.resource_configs import broker_configs
 from barnabas.kernel.errors import ErrorCode
-from barnabas.kernel.kafka_values import BROKER_RESOURCE
-from barnabas.metadata.effective import ConfigSource
 
 PAGE_PARTITIONS: Final = 2_000
 """Partitions an answer describes at most; the broker may have a lower limit."""
@@ -138,58 +136,6 @@ def read_sizes(
     """Bytes of some partitions on one node; none where it does not answer."""
     answer = _describe_log_dirs(administration, node, topics)
     return {place: sizes[node.node_id] for place, sizes in sizes_of({node.node_id: answer}).items()}
-
-
-def broker_configs(
-    administration: Administration, node: Node, names: Sequence[str], *, from_all: bool = True
-) -> dict[str, str]:
-    """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say.
-
-    Not `from_all`: only what was set for this very broker, not what it has from its file or as all brokers do.
-    """
-    name = str(node.node_id)
-    source = None if from_all else ConfigSource.DYNAMIC_BROKER_CONFIG.value
-    try:
-        return own_configs(administration, BROKER_RESOURCE, [name], names, node, source=source).get(name, {})
-    except Unanswered:
-        return {}
-
-
-def own_configs(
-    administration: Administration,
-    resource_type: int,
-    resources: Sequence[str],
-    names: Sequence[str],
-    node: Node | None = None,
-    *,
-    source: int | None = None,
-) -> dict[str, dict[str, str]]:
-    """resource -> name -> value, for each of `names` that has one; resources that are not there are left out.
-
-    With a `source`, one of Kafka's numbers for where a value comes from, only what comes from there.
-    """
-
-    def make(schema: Any) -> Any:
-        resource = nested(schema, "resources")
-        wanted = tuple(
-            resource(resource_type=resource_type, resource_name=name, configuration_keys=tuple(names))
-            for name in resources
-        )
-        return schema(resources=wanted, include_synonyms=False, include_documentation=False)
-
-    if node is not None and node.is_alive and node.host is not None and node.port is not None:
-        answer = administration.ask_broker((node.host, node.port), DESCRIBE_CONFIGS, 4, make)
-    else:
-        answer = administration.ask(DESCRIBE_CONFIGS, 4, make)
-    return {
-        result.resource_name: {
-            entry.name: entry.value
-            for entry in result.configs or ()
-            if entry.value is not None and source in (None, entry.config_source)
-        }
-        for result in answer.results
-        if result.error_code == 0
-    }
 
 
 def _partition(topic: Any, part: Any, reassigning: Mapping[Place, Reassigning]) -> Partition:
