@@ -105,6 +105,10 @@ def up(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A broker setting of Kafka; give it again for more."),
     ] = None,
+    racks: Annotated[
+        str,
+        typer.Option(metavar="A,B,C", help="Racks (broker.rack) that the nodes are dealt out to in turn."),
+    ] = "",
 ) -> None:
     """Start a whole cluster on this machine, in the foreground, one process a node. Ctrl-C stops it."""
     from barnabas.kernel.allocator import collection_put_off
@@ -118,6 +122,7 @@ def up(
         ephemeral=ephemeral,
         separate=separate,
         overrides=tuple(override or ()),
+        racks=tuple(rack.strip() for rack in racks.split(",")) if racks else (),
     )
     options.check()
     raise typer.Exit(run_up(options, started=STARTED))

@@ -79,6 +79,11 @@ class UpOptions:
     ephemeral: bool = False
     separate: bool = False
     overrides: tuple[str, ...] = ()
+    racks: tuple[str, ...] = ()
+
+    def rack_of(self, number: int) -> str:
+        """The rack of the node, or gateway, of this number: they are dealt out in turn; empty without --racks."""
+        return self.racks[(number - 1) % len(self.racks)] if self.racks else ""
 
     @property
     def kafka_ports(self) -> range:
@@ -136,8 +141,22 @@ class UpOptions:
                 raise UpRefused(f"--override {name}: it follows from {_DECIDED_BY_FLAGS[name]}", 2)
         if self.overrides:
             self._check_broker_settings()
+        self._check_racks()
         if not self.host:
             raise UpRefused("--host is empty: give an address of this machine, such as 127.0.0.1", 2)
+
+    def _check_racks(self) -> None:
+        text = ",".join(self.racks)
+        if not all(rack and rack.isprintable() for rack in self.racks):
+            raise UpRefused(f"--racks {text!r}: expected names with commas, such as a,b,c", 2)
+        if len(self.racks) > self.nodes:
+            raise UpRefused(
+                f"--racks {text} names {len(self.racks)} racks, and there are {self.nodes} nodes to be in them: "
+                f"add --nodes {len(self.racks)}",
+                2,
+            )
+        if self.racks and "broker.rack" in self.broker_settings:
+            raise UpRefused("--racks and --override broker.rack say two things: leave one of them out", 2)
 
     def _check_broker_settings(self) -> None:
         from barnabas.metadata.broker_rules import check_static_settings  # seldom needed

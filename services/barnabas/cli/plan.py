@@ -89,7 +89,7 @@ class _Planner:
 
         name = f"broker-{number}"
         # As the gateways of separate processes are called, so that it takes the place of one of an earlier start.
-        gateway = self._gateway_config(name, f"gateway-{number}")
+        gateway = self._gateway_config(name, number, f"gateway-{number}")
         if self._options.advertise is Advertise.port:
             # A node's own port leads to the node's own process, so that what a well-behaved client asks is here.
             gateway = replace(gateway, own_position_only=number - 1)
@@ -112,6 +112,7 @@ class _Planner:
         return StorageConfig(
             node_id=number,
             position=number - 1,
+            broker_rack=self._options.rack_of(number),
             log_dirs=(str(self._data / f"node-{number}"),),
             listen_address=self._grpc(name),
             controllers=self._controllers,
@@ -126,7 +127,7 @@ class _Planner:
 
     def gateway(self, number: int) -> ServiceSpec:
         name = f"gateway-{number}"
-        spec = self._service(name, "gateway", self._gateway_config(name))
+        spec = self._service(name, "gateway", self._gateway_config(name, number))
         return replace(spec, ports=tuple(self._options.kafka_ports) if self._options.gateways == 1 else ())
 
     def _controller_config(self) -> ControllerConfig:
@@ -159,12 +160,13 @@ class _Planner:
         )
         return self._overridden(config)
 
-    def _gateway_config(self, name: str, gateway_id: str = "") -> GatewayConfig:
+    def _gateway_config(self, name: str, number: int, gateway_id: str = "") -> GatewayConfig:
         from barnabas.gateway.config import GatewayConfig
 
         options = self._options
         config = GatewayConfig(
             gateway_id=gateway_id or name,
+            broker_rack=self._options.rack_of(number),
             controllers=self._controllers,
             listeners=(f"PLAINTEXT://{bracketed(options.host)}:{options.port}",),
             advertise=options.advertise.value,

@@ -43,6 +43,9 @@ def test_one_address_for_all_nodes() -> None:
         ({"overrides": ("num.partition=3",)}, "did you mean num.partitions?"),
         ({"overrides": ("num.partitions=none",)}, "whole number"),
         ({"overrides": ("log.dirs=/x",)}, "follows from --data-dir"),
+        ({"racks": ("a", ""), "nodes": 3}, "expected names with commas"),
+        ({"racks": ("a", "b", "c"), "nodes": 2}, "add --nodes 3"),
+        ({"racks": ("a",), "overrides": ("broker.rack=b",)}, "leave one of them out"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(changes: dict[str, object], advice: str) -> None:

@@ -126,6 +126,22 @@ def test_what_is_asked_of_a_gateway_is_shown_by_its_broker(configs: Callable[...
     assert (shown["connections.max.idle.ms"], shown["max.connections"]) == ("5000", "7")
 
 
+@pytest.mark.parametrize("is_separate", [False, True], ids=["together", "separate"])
+def test_nodes_and_gateways_are_dealt_out_to_racks(directory: DataDirectory, is_separate: bool) -> None:
+    racks: dict[str, dict[str, str]] = {"gateway": {}, "storage": {}}
+    for spec in plan(directory, nodes=3, gateways=3, separate=is_separate, racks=("a", "b")):
+        config = load_config(CONFIG_TYPES[spec.service], list(spec.arguments), {})
+        parts = [config.gateway, config.storage] if isinstance(config, BrokerConfig) else [config]
+        for part in parts:
+            if isinstance(part, GatewayConfig):
+                racks["gateway"][part.gateway_id] = part.broker_rack
+            elif isinstance(part, StorageConfig):
+                racks["storage"][str(part.node_id)] = part.broker_rack
+    assert racks["storage"] == {"1": "a", "2": "b", "3": "a"}
+    more = {} if is_separate else {"gateway-4": "b", "gateway-5": "a"}
+    assert racks["gateway"] == {"gateway-1": "a", "gateway-2": "b", "gateway-3": "a", **more}
+
+
 def test_up_sets_nothing_else_than_it_says(configs: Callable[..., dict[str, Any]]) -> None:
     """Beside what is the cluster's own: ids, addresses, directories, and what flags say."""
     differing = set()
