@@ -15,6 +15,7 @@ from stored_message import StoredMessage
 from typer.testing import CliRunner
 
 from barnabas.cli.commands import cluster_metadata, perf, topic_flags, topics
+from barnabas.cli.commands.carrying_out import Pace
 from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.commands.flags import application, refuse_controller
 from barnabas.cli.commands.groups import GroupsCommand
@@ -90,14 +91,18 @@ def test_flags_that_say_nothing_to_the_action() -> None:
             "exclude_internal": False,
             "is_dry_run": False,
             "filters": frozenset(),
+            "pace": Pace(),
             **changes,
         }
         return topic_flags.TopicFlags(**values)
 
     topics.check("create", ["t"], flags(partitions=3, configs=["a=b"]))
     topics.check("list", [], flags(exclude_internal=True))
+    topics.check("alter", ["t"], flags(replication_factor=3, pace=Pace(throttle=1)))
     for what, changes in (
         ("list", {"if_exists": True}),
+        ("alter", {"partitions": 3, "pace": Pace(at_once=1)}),
+        ("create", {"replication_factor": 3, "pace": Pace(give_up_after=1)}),
         ("describe", {"partitions": 1}),
         ("delete", {"filters": frozenset({topic_flags.OVERRIDES})}),
         ("create", {"replica_assignment": "0", "partitions": 1}),

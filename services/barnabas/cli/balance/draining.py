@@ -71,14 +71,5 @@ def reassignment_under_way(partition: Partition) -> Reassignment:
 def _receiver(layout: Layout, placed: Placed, node_id: int, free: list[int]) -> int | None:
     """Who has room, and of those who keeps racks apart best and has least to hold, or to lead."""
     staying = [replica for replica in placed.replicas if replica != node_id]
-    room = [node for node in free if _has_room(layout, node, placed)]
-
-    def rank(node: int) -> tuple[int, int, int, int]:
-        return -layout.rack_count([*staying, node]), layout.loads[node], layout.leaders[node], node
-
-    return min(room, key=rank, default=None)
-
-
-def _has_room(layout: Layout, node: int, placed: Placed) -> bool:
-    room = layout.room[node]
-    return room is None or room >= placed.size_bytes
+    room = [node for node in free if layout.has_room(node, placed.size_bytes)]
+    return layout.best_receiver(staying, room) if room else None

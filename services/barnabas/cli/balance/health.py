@@ -18,8 +18,8 @@ from barnabas.cli.text.output import counted
 NAMES_MAX: Final = 3
 """How many names a line gives as examples."""
 
-INTERNAL_REPLICAS: Final = 3
-"""What internal topics have where there are as many nodes."""
+REPLICAS: Final = 3
+"""What internal topics have where there are as many nodes, and others should."""
 
 FREE_SHARE_MIN: Final = 0.1
 """A directory with less room than this share of its file system is nearly full."""
@@ -205,7 +205,7 @@ def _throttles(examined: Examined) -> Iterator[Finding]:
 
 def _internal_topics(examined: Examined) -> Iterator[Finding]:
     takers = sum(node.takes_replicas for node in examined.state.nodes)
-    wanted = min(INTERNAL_REPLICAS, takers)
+    wanted = min(REPLICAS, takers)
     found = [
         part
         for part in examined.state.partitions
@@ -215,7 +215,8 @@ def _internal_topics(examined: Examined) -> Iterator[Finding]:
         "internal-replicas",
         found,
         f"of internal topics with fewer than {wanted} replicas",
-        "they grow by themselves unless offsets.topic.replication.factor is set; then `kafka-reassign-partitions`",
+        "they grow by themselves unless offsets.topic.replication.factor is set; then "
+        f"{_with_replicas(found[0].topic if found else '', wanted)}",
     )
 
 
@@ -301,14 +302,21 @@ def _draining(examined: Examined) -> Iterator[Finding]:
 
 
 def _only_replicas(examined: Examined) -> Iterator[Finding]:
-    if len(examined.state.nodes) > 1:
+    found = [part for part in examined.state.partitions if len(part.target) == 1]
+    takers = sum(node.takes_replicas for node in examined.state.nodes)
+    if found and len(examined.state.nodes) > 1:
+        more = _with_replicas(found[0].topic, max(min(takers, REPLICAS), 2))
         yield from _about(
             "one-replica",
-            [part for part in examined.state.partitions if len(part.target) == 1],
+            found,
             "with one replica: what is in {them} goes with its disk",
-            "`kafka-reassign-partitions` gives them more, if their records matter",
+            f"if its records matter: {more}",
             is_problem=False,
         )
+
+
+def _with_replicas(topic: str, factor: int) -> str:
+    return f"`barnabas topics --alter --topic {topic} --replication-factor {factor}`"
 
 
 def _about(

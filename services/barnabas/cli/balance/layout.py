@@ -64,7 +64,7 @@ class Layout:
 
     def may_replace(self, placed: Placed, old: int, new: int) -> bool:
         """Whether `new` can have the replica of `old`: it has none, has room, and as many racks have one as before."""
-        if new in placed.replicas or not self._has_room(new, placed.size_bytes):
+        if new in placed.replicas or not self.has_room(new, placed.size_bytes):
             return False
         rack = self.racks[new]
         if rack == self.racks.get(old, ""):
@@ -79,13 +79,35 @@ class Layout:
         if old in self.loads:
             self.loads[old] -= placed.weight
         self.loads[new] += placed.weight
-        known = self.room[new]
-        if known is not None:
-            self.room[new] = known - placed.size_bytes
+        self._take_room(new, placed.size_bytes)
         if at == 0:
             self.leaders[new] += 1
             if old in self.loads:
                 self.leaders[old] -= 1
+
+    def best_receiver(self, staying: Sequence[int], nodes: Iterable[int]) -> int:
+        """Which of `nodes` keeps racks apart best beside the replicas that stay, and has least to hold, or to lead."""
+
+        def rank(node: int) -> tuple[int, int, int, int]:
+            return -self.rack_count([*staying, node]), self.loads[node], self.leaders[node], node
+
+        return min(nodes, key=rank)
+
+    def add(self, placed: Placed, new: int) -> None:
+        """`new` gets a replica, the last in their order."""
+        placed.replicas.append(new)
+        self.loads[new] += placed.weight
+        self._take_room(new, placed.size_bytes)
+
+    def remove(self, placed: Placed, old: int) -> None:
+        """`old` loses its replica; where it was preferred to lead, the next one is."""
+        at = placed.replicas.index(old)
+        placed.replicas.remove(old)
+        for node, change in ((old, -1), (placed.replicas[0], 1)) if at == 0 else ():
+            if node in self.loads:
+                self.leaders[node] += change
+        if old in self.loads:
+            self.loads[old] -= placed.weight
 
     def prefer(self, placed: Placed, leader: int) -> None:
         """`leader`, which has a replica, is to lead: it changes places with the first."""
@@ -104,6 +126,11 @@ class Layout:
             if before != tuple(placed.replicas)
         )
 
-    def _has_room(self, node_id: int, size_bytes: int) -> bool:
+    def has_room(self, node_id: int, size_bytes: int) -> bool:
         room = self.room[node_id]
         return room is None or room >= size_bytes
+
+    def _take_room(self, node_id: int, size_bytes: int) -> None:
+        known = self.room[node_id]
+        if known is not None:
+            self.room[node_id] = known - size_bytes

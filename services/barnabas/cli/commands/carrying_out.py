@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
 
-from barnabas.cli.balance.cluster_state import Reassignment
+from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
+from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import counted, say
 from barnabas.cli.text.progress import Advance, progress_bar
 
@@ -24,29 +26,101 @@ LINE_SECONDS: Final = 10.0
 REORDERED_AT_ONCE: Final = 500
 """Partitions that change only the order of their replicas, or lose some: that is done at once."""
 
-AtOnce = Annotated[
+AtOnceFlag = Annotated[
     int,
     typer.Option(
         "--at-once", min=1, max=10_000, help="Partitions that are copied at the same time, at most."
     ),
 ]
-GiveUpAfter = Annotated[
+GiveUpAfterFlag = Annotated[
     float,
     typer.Option(
         "--give-up-after", metavar="SECONDS", min=1, help="Stop waiting when nothing has moved for so long."
     ),
 ]
-AT_ONCE_DEFAULT: Final = 20
-GIVE_UP_SECONDS_DEFAULT: Final = 120.0
+ThrottleFlag = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BYTES", min=1, help="Bytes a second that each node may send and receive meanwhile."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast it goes, and how long it is waited for."""
+
+    at_once: AtOnceFlag = 20
+    give_up_after: GiveUpAfterFlag = 120.0
+    throttle: ThrottleFlag = None
+
+
+class Planned(Protocol):
+    """What is to be reassigned, and what is already being."""
+
+    @property
+    def reassignments(self) -> Sequence[Reassignment]: ...
+    @property
+    def under_way(self) -> Sequence[Reassignment]: ...
+
+
+PlanT = TypeVar("PlanT", bound=Planned)
+
+
+def reassignment_data(reassignment: Reassignment) -> dict[str, Any]:
+    """One reassignment as plain data, under the names of Kafka's reassignment files."""
+    return {
+        "topic": reassignment.topic,
+        "partition": reassignment.number,
+        "replicas": list(reassignment.after),
+        "replicasBefore": list(reassignment.before),
+        "bytesMoved": reassignment.bytes_moved,
+    }
+
+
+def see_through(
+    administration: Administration,
+    state: ClusterState,
+    plan: Callable[[ClusterState], PlanT],
+    pace: Pace,
+    *,
+    unfinished: str,
+) -> tuple[PlanT, int]:
+    """Plan and carry it out until nothing is left to be done: the last plan, and how many partitions were reassigned.
+
+    Raises Refused with `unfinished` where a round gets nothing done.
+    """
+    from barnabas.cli.kafka.cluster_reading import read_state
+    from barnabas.cli.kafka.reassigning import elect_preferred
+    from barnabas.cli.kafka.throttling import remove_throttles, set_throttles
+
+    done = 0
+    is_throttled = has_joined = False
+    while True:
+        planned = plan(state)
+        if not planned.reassignments and not planned.under_way:
+            break
+        has_joined |= bool(planned.under_way)
+        if pace.throttle is not None and any(each.added for each in planned.reassignments):
+            set_throttles(administration, state, planned.reassignments, pace.throttle)
+            is_throttled = True
+        outcome = carry_out(administration, planned.reassignments, planned.under_way, pace)
+        elect_preferred(administration, [reassignment.place for reassignment in outcome.done])
+        done += len(outcome.done)
+        if not tell_outcome(outcome) and not outcome.done:
+            raise Refused(unfinished)
+        state = read_state(administration)
+    is_quiet = not any(partition.is_being_reassigned for partition in state.partitions)
+    if is_throttled or (has_joined and is_quiet):  # by an earlier run, which did not see its end
+        remove_throttles(administration, state)
+    return planned, done
 
 
 def carry_out(
     administration: Administration,
     reassignments: Sequence[Reassignment],
-    under_way: Iterable[Reassignment] = (),
-    *,
-    at_once: int,
-    give_up_seconds: float,
+    under_way: Iterable[Reassignment],
+    pace: Pace,
 ) -> Outcome:
     """Carry the reassignments out to their end. Raises Refused when they stand still."""
     from barnabas.cli.kafka.reassigner import Outcome, ReassignableCluster, Reassigner
@@ -56,13 +130,13 @@ def carry_out(
     reordered = [reassignment for reassignment in reassignments if not reassignment.added]
     with _told([*copying, *reordered, *joined]) as progress:
         outcome = Outcome()
-        for some, others, most in ((copying, joined, at_once), (reordered, [], REORDERED_AT_ONCE)):
+        for some, others, most in ((copying, joined, pace.at_once), (reordered, [], REORDERED_AT_ONCE)):
             if not some and not others:
                 continue
             reassigner = Reassigner(
                 ReassignableCluster(administration),
                 at_once=most,
-                give_up_seconds=give_up_seconds,
+                give_up_seconds=pace.give_up_after,
                 report=progress.report,
                 remark=say,
             )

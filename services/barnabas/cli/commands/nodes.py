@@ -106,15 +106,13 @@ def drain(
             help="Partitions for which there are too few other nodes get one replica less.",
         ),
     ] = False,
-    at_once: carrying_out.AtOnce = carrying_out.AT_ONCE_DEFAULT,
-    give_up_after: carrying_out.GiveUpAfter = carrying_out.GIVE_UP_SECONDS_DEFAULT,
     *,
+    pace: carrying_out.Pace,
     cluster: flags.ClusterFlags,
 ) -> None:
     """Move every replica off a node, which gets nothing new meanwhile. Stopped half way, it goes on when run again."""
     from barnabas.cli.balance.draining import plan_drain
     from barnabas.cli.kafka.cluster_reading import read_state
-    from barnabas.cli.kafka.reassigning import elect_preferred
 
     with cluster.administer() as administration:
         state = read_state(administration)
@@ -123,22 +121,16 @@ def drain(
         if leaving.is_registered:
             _cordon(administration, leaving)
             state = read_state(administration)  # with what it was given until now
-        moved = 0
-        while True:
-            plan = plan_drain(state, node, allow_fewer=fewer_replicas)
-            check_drain(plan, state, node)
-            if not plan.reassignments and not plan.under_way:
-                break
-            outcome = carrying_out.carry_out(
-                *(administration, plan.reassignments, plan.under_way),
-                at_once=at_once,
-                give_up_seconds=give_up_after,
-            )
-            elect_preferred(administration, [reassignment.place for reassignment in outcome.done])
-            moved += len(outcome.done)
-            if not carrying_out.tell_outcome(outcome) and not outcome.done:
-                raise Refused(f"node {node} still has replicas: run `barnabas nodes drain {node}` again")
-            state = read_state(administration)
+
+        def planned(now: ClusterState) -> Drain:
+            plan = plan_drain(now, node, allow_fewer=fewer_replicas)
+            check_drain(plan, now, node)
+            return plan
+
+        plan, moved = carrying_out.see_through(
+            *(administration, state, planned, pace),
+            unfinished=f"node {node} still has replicas: run `barnabas nodes drain {node}` again",
+        )
     if plan.leaderless:
         raise Refused(leaderless(plan, node))
     say(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
+from barnabas.cli.balance.cluster_state import ClusterState
 from barnabas.cli.balance.evenness import Share, after, shares
 from barnabas.cli.balance.planner import TOLERANCE, Plan, plan_rebalance
 from barnabas.cli.commands import carrying_out, flags
@@ -41,12 +41,6 @@ CancelFlag = Annotated[
         "--cancel", help="Give up all that is being reassigned, and take replication throttles away."
     ),
 ]
-ThrottleFlag = Annotated[
-    int | None,
-    typer.Option(
-        metavar="BYTES", min=1, help="Bytes a second that each node may send and receive meanwhile."
-    ),
-]
 ToleranceFlag = Annotated[
     float,
     typer.Option(
@@ -61,16 +55,14 @@ def rebalance(
     yes: YesFlag = False,
     dry_run: DryRunFlag = False,
     cancel: CancelFlag = False,
-    throttle: ThrottleFlag = None,
     tolerance: ToleranceFlag = TOLERANCE,
-    at_once: carrying_out.AtOnce = carrying_out.AT_ONCE_DEFAULT,
-    give_up_after: carrying_out.GiveUpAfter = carrying_out.GIVE_UP_SECONDS_DEFAULT,
     output: flags.Output = OutputFormat.table,
     *,
+    pace: carrying_out.Pace,
     cluster: flags.ClusterFlags,
 ) -> None:
     """Even out bytes, leaders and racks: show the plan, ask, move. Stopped half way, it goes on when run again."""
-    if cancel and (leaders_only or dry_run or throttle is not None):
+    if cancel and (leaders_only or dry_run or pace.throttle is not None):
         raise usage("rebalance --cancel begins nothing: it goes with --yes alone")
     from barnabas.cli.balance.draining import reassignment_under_way
     from barnabas.cli.kafka.cluster_reading import read_state
@@ -87,14 +79,12 @@ def rebalance(
             return
         if plan.reassignments or under_way:
             _agree(plan, is_agreed=yes)
-        if throttle is not None and plan.bytes_moved:
+        if pace.throttle is not None and plan.bytes_moved:
             from barnabas.cli.kafka.throttling import set_throttles
 
-            set_throttles(administration, state, plan.reassignments, throttle)
-        outcome = carrying_out.carry_out(
-            *(administration, plan.reassignments, under_way), at_once=at_once, give_up_seconds=give_up_after
-        )
-        _finish(administration, state, is_throttled=throttle is not None or bool(under_way))
+            set_throttles(administration, state, plan.reassignments, pace.throttle)
+        outcome = carrying_out.carry_out(administration, plan.reassignments, under_way, pace)
+        _finish(administration, state, is_throttled=pace.throttle is not None or bool(under_way))
         if not carrying_out.tell_outcome(outcome):
             raise Refused("not all was done: `barnabas rebalance` plans what is left")
 
@@ -120,22 +110,13 @@ def plan_rows(state: ClusterState, plan: Plan) -> list[dict[str, Any]]:
     return [row(*pair) for pair in zip(shares(state), shares(after(state, plan.reassignments)), strict=True)]
 
 
-def reassignment_data(reassignment: Reassignment) -> dict[str, Any]:
-    """One reassignment as plain data, under the names of Kafka's reassignment files."""
-    return {
-        "topic": reassignment.topic,
-        "partition": reassignment.number,
-        "replicas": list(reassignment.after),
-        "replicasBefore": list(reassignment.before),
-        "bytesMoved": reassignment.bytes_moved,
-    }
-
-
 def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat) -> None:
     if output is not OutputFormat.table:
         document = {
             "nodes": plan_rows(state, plan),
-            "partitions": [reassignment_data(reassignment) for reassignment in plan.reassignments],
+            "partitions": [
+                carrying_out.reassignment_data(reassignment) for reassignment in plan.reassignments
+            ],
             "bytesMoved": plan.bytes_moved,
             "underWay": under_way,
         }

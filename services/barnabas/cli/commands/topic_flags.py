@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from barnabas.cli.commands.carrying_out import Pace
+
 OVERRIDES: Final = "topics-with-overrides"
 """The filter that shows only topics with configs of their own."""
 
@@ -24,4 +26,5 @@ class TopicFlags:
     exclude_internal: bool
     is_dry_run: bool
     filters: frozenset[str]
+    pace: Pace
     topic_id: str = ""

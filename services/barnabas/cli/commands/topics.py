@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from barnabas.cli.commands import flags
+from barnabas.cli.commands.carrying_out import Pace
 from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.commands.topic_flags import TopicFlags
 from barnabas.cli.refusal import usage
@@ -33,7 +34,7 @@ CreateFlag = Annotated[bool, typer.Option("--create", help="Create a topic.")]
 DeleteFlag = Annotated[bool, typer.Option("--delete", help="Delete topics.")]
 DescribeFlag = Annotated[bool, typer.Option("--describe", help="Show partitions, replicas, configs.")]
 ListFlag = Annotated[bool, typer.Option("--list", help="List the names.")]
-AlterFlag = Annotated[bool, typer.Option("--alter", help="Add partitions, change configs.")]
+AlterFlag = Annotated[bool, typer.Option("--alter", help="Add partitions, change configs, or the replicas.")]
 PartitionsFlag = Annotated[int | None, typer.Option(min=1, help="How many partitions (in total).")]
 ReplicationFactorFlag = Annotated[int | None, typer.Option(min=1, help="How many replicas of each.")]
 ReplicaAssignmentFlag = Annotated[
@@ -110,6 +111,8 @@ def topics(
     bootstrap_server: flags.BootstrapServer = "",
     command_config: flags.CommandConfig = None,
     command_property: flags.CommandProperty = None,
+    *,
+    pace: Pace,
 ) -> None:
     """Create, delete, describe, list and alter topics (kafka-topics)."""
     given = {"create": create, "delete": delete, "describe": describe, "list": list_, "alter": alter}
@@ -125,6 +128,7 @@ def topics(
         exclude_internal,
         dry_run,
         frozenset(name.replace("_", "-") for name, is_set in vars(filters).items() if is_set),
+        pace,
         topic_id,
     )
     wanted = [*(topic or ()), *(names or ())]
@@ -145,9 +149,12 @@ def check(what: str, wanted: Sequence[str], more: TopicFlags) -> None:
             "--replica-assignment says how many partitions and replicas there are: leave --partitions and "
             "--replication-factor out"
         )
+    is_reassigning = what == "alter" and more.replication_factor is not None
+    if more.pace != Pace() and not is_reassigning:
+        raise usage("--throttle, --at-once and --give-up-after are for --alter with --replication-factor")
     fitting = {
         "--partitions": (more.partitions, "create alter"),
-        "--replication-factor": (more.replication_factor, "create"),
+        "--replication-factor": (more.replication_factor, "create alter"),
         "--replica-assignment": (more.replica_assignment, "create alter"),
         "--config": (more.configs, "create alter"),
         "--delete-config": (more.deleted_configs, "alter"),
@@ -171,7 +178,7 @@ def _run(
     elif what == "delete":
         _delete(connection, wanted, more)
     elif what == "alter":
-        _alter(connection, wanted, more)
+        _alter(connection, wanted, more, output)
     elif what == "list":
         _list(connection, wanted, more, output)
     else:
@@ -230,14 +237,14 @@ def _delete(connection: Connection, patterns: Sequence[str], more: TopicFlags) -
     answers.raise_failures(failures, "cannot delete topic")
 
 
-def _alter(connection: Connection, patterns: Sequence[str], more: TopicFlags) -> None:
+def _alter(connection: Connection, patterns: Sequence[str], more: TopicFlags, output: OutputFormat) -> None:
     from barnabas.cli.kafka import answers, configs
     from barnabas.cli.kafka.admin_types import NewPartitions
     from barnabas.cli.kafka.properties import parse_pairs
     from barnabas.cli.kafka.topics import matching_topics, no_such_topic
 
-    if more.partitions is None and not more.configs and not more.deleted_configs:
-        raise usage("topics --alter needs --partitions, --config or --delete-config")
+    if not (more.partitions or more.replication_factor or more.configs or more.deleted_configs):
+        raise usage("topics --alter needs --partitions, --replication-factor, --config or --delete-config")
     changes = parse_pairs(more.configs, "--config")
     admin = connection.admin()
     cluster = connection.cluster(admin)
@@ -261,6 +268,12 @@ def _alter(connection: Connection, patterns: Sequence[str], more: TopicFlags) ->
             configs.change(
                 connection, admin, "topic", name, changes, more.deleted_configs, is_dry_run=more.is_dry_run
             )
+    if more.replication_factor is not None:
+        from barnabas.cli.commands.replication_factor import alter_replication_factor
+
+        alter_replication_factor(
+            *(connection, names, more.replication_factor, more.pace, output), is_dry_run=more.is_dry_run
+        )
     say(f"{'would alter' if more.is_dry_run else 'altered'} {', '.join(names)}")
 
 

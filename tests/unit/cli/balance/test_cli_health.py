@@ -88,7 +88,7 @@ def test_a_healthy_cluster_has_no_line() -> None:
             lambda state: with_partition(state, is_internal=True, replicas=(1,), isr=(1,)),
             "internal-replicas",
             "1 partition of internal topics with fewer than 3 replicas (t-0)",
-            "`kafka-reassign-partitions`",
+            "`barnabas topics --alter --topic t --replication-factor 3`",
         ),
     ],
 )
@@ -184,6 +184,7 @@ def test_draining_and_single_replicas_are_remarks() -> None:
     alone = replace(healthy(), partitions=(*healthy().partitions, partition("u", 0, 2)))
     (single,) = found(alone)
     assert (single.check, single.is_problem) == ("one-replica", False)
+    assert single.to_do.endswith("`barnabas topics --alter --topic u --replication-factor 3`")
 
 
 @given(states())

@@ -12,9 +12,10 @@ from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Pa
 from barnabas.cli.balance.draining import plan_drain
 from barnabas.cli.balance.health import Examined, examine
 from barnabas.cli.balance.planner import plan_rebalance
+from barnabas.cli.commands.carrying_out import reassignment_data
 from barnabas.cli.commands.doctor import finding_data, page
 from barnabas.cli.commands.nodes import check_drain, check_removal, known_node, node_row, state_of
-from barnabas.cli.commands.rebalance import plan_rows, reassignment_data
+from barnabas.cli.commands.rebalance import plan_rows
 from barnabas.cli.kafka.throttling import throttled_replicas
 from barnabas.cli.refusal import Refused
 
