@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from command_line import CommandLine
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka_tools import Output, ToolsInOneJvm
 from running_services import LooseCluster, loose_cluster
@@ -163,3 +164,45 @@ def test_moves_under_load_with_the_node_killed_in_the_midst_of_them(
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert cluster.services["storage"].stop(signal.SIGTERM) == 0
+
+
+def test_our_own_command_moves_evens_out_and_empties(cluster: LooseCluster, tmp_path: Path) -> None:
+    run = CommandLine(cluster.bootstrap)
+    a, b, c = (str(tmp_path / name) for name in ("a", "b", "c"))
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    def places() -> list[str]:
+        rows = run("log-dirs", "--describe", "--topic-list", "heavy", "--output", "json").data
+        assert not any(row["isFuture"] for row in rows)
+        return [Path(row["logDir"]).name for row in sorted(rows, key=lambda row: int(row["partition"]))]
+
+    def rates() -> list[str]:
+        rows = run("configs", "--describe", "--broker", "1", "--output", "json").data
+        return [row["value"] for row in rows if row["name"] == rate]
+
+    run("topics", "--create", "--topic", "heavy", "--partitions", str(PARTITIONS))
+    for index in range(PARTITIONS):
+        run("produce", "heavy", "-p", str(index), stdin=(b"x" * 250_000 + b"\n") * 4 * (index + 1))
+    before = places()
+    shown = run("log-dirs", "move", "heavy", "--broker", "1", "--to", a, "--dry-run", "--output", "json").data
+    assert {(row["partition"], row["logDir"]) for row in shown} == {
+        (index, a) for index in range(PARTITIONS) if before[index] != "a"
+    }
+    assert places() == before
+    said = run("log-dirs", "move", "heavy", "--broker", "1", "--to", a, "--throttle", "2000000").stderr
+    assert f"{len(shown)} replicas moved" in said
+    assert places() == ["a"] * PARTITIONS
+    assert rates() == []
+    run("log-dirs", "even", "--broker", "1")
+    assert sorted(places()) == ["a", "b", "c"]
+    run("configs", "--alter", "--broker", "1", "--add-config", f"cordoned.log.dirs={c}")
+    cordoned = {
+        row["logDir"]: row["isCordoned"] for row in run("log-dirs", "describe", "--output", "json").data
+    }
+    assert cordoned == {a: False, b: False, c: True}
+    assert [each["check"] for each in run("doctor", "--output", "json").data] == ["cordoned"]
+    run("log-dirs", "move", "--broker", "1", "--from", c)
+    assert "c" not in places()
+    assert "0 replicas to be moved" in run("log-dirs", "even", "--broker", "1").stderr
+    assert "no log directory /nowhere" in run.refused("log-dirs", "move", "--broker", "1", "--to", "/nowhere")
+    assert "say --broker ID" in run.refused("log-dirs", "even", status=2)

@@ -63,6 +63,15 @@ _NODES_HELP: Final = (
 )
 
 
+_Override = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A broker setting of Kafka; give it again for more."),
+]
+_Racks = Annotated[
+    str, typer.Option(metavar="A,B,C", help="Racks (broker.rack) that the nodes are dealt out to in turn.")
+]
+
+
 @app.command()
 def up(
     host: Annotated[str, typer.Option(help="Address that clients connect to.")] = "127.0.0.1",
@@ -101,14 +110,8 @@ def up(
     separate: Annotated[
         bool, typer.Option("--separate", help="Gateways and storage nodes as processes of their own.")
     ] = False,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A broker setting of Kafka; give it again for more."),
-    ] = None,
-    racks: Annotated[
-        str,
-        typer.Option(metavar="A,B,C", help="Racks (broker.rack) that the nodes are dealt out to in turn."),
-    ] = "",
+    override: _Override = None,
+    racks: _Racks = "",
 ) -> None:
     """Start a whole cluster on this machine, in the foreground, one process a node. Ctrl-C stops it."""
     from barnabas.kernel.allocator import collection_put_off

@@ -22,6 +22,9 @@ class Directory:
     error: str | None = None
     total_bytes: int | None = None
     usable_bytes: int | None = None
+    is_cordoned: bool = False
+    future_replicas: int = 0
+    """How many replicas are on their way to it from another directory of the node."""
 
 
 @dataclass(frozen=True, slots=True)

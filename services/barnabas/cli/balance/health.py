@@ -30,6 +30,9 @@ UNEVEN_SHARE: Final = 0.3
 LEADERS_SLACK: Final = 2
 """Partitions that a node may lead more or less than the mean, however few there are."""
 
+MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""What moves between the log directories of a node may copy."""
+
 LEADERS_ONLY: Final = "rebalance --leaders-only"
 
 
@@ -51,6 +54,8 @@ class Examined:
     min_in_sync: Mapping[str, int] = field(default_factory=dict)
     """min.insync.replicas by topic."""
     throttles: Sequence[Throttle] = ()
+    move_rates: Mapping[int, str] = field(default_factory=dict)
+    """By node: what its moves between log directories may copy a second, where that was set for it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +197,7 @@ def _reassignments(examined: Examined) -> Iterator[Finding]:
 
 
 def _throttles(examined: Examined) -> Iterator[Finding]:
-    is_being_reassigned = any(part.is_being_reassigned for part in examined.state.partitions)
-    if examined.throttles and not is_being_reassigned:
+    if examined.throttles and not any(part.is_being_reassigned for part in examined.state.partitions):
         subjects = tuple(f"{each.resource}: {each.name}={each.value}" for each in examined.throttles)
         yield Finding(
             "throttles-left",
@@ -201,6 +205,15 @@ def _throttles(examined: Examined) -> Iterator[Finding]:
             "`barnabas rebalance --cancel` takes them away",
             subjects,
         )
+    for node in examined.state.nodes:
+        rate = examined.move_rates.get(node.node_id)
+        if rate is not None and not any(each.future_replicas for each in node.directories or ()):
+            yield Finding(
+                "throttles-left",
+                f"node {node.node_id} has {MOVES_RATE}={rate}, though nothing moves between its directories",
+                f"`barnabas configs --alter --broker {node.node_id} --delete-config {MOVES_RATE}`",
+                (str(node.node_id),),
+            )
 
 
 def _internal_topics(examined: Examined) -> Iterator[Finding]:
@@ -301,6 +314,35 @@ def _draining(examined: Examined) -> Iterator[Finding]:
             )
 
 
+def _moves(examined: Examined) -> Iterator[Finding]:
+    for node in examined.state.nodes:
+        moving = [each for each in node.directories or () if each.future_replicas]
+        if moving:
+            count = sum(each.future_replicas for each in moving)
+            paths = tuple(each.path for each in moving)
+            yield Finding(
+                "moving",
+                f"{counted(count, 'replica')} of node {node.node_id} on the way to {', '.join(paths)}",
+                f"wait for it; `barnabas log-dirs --describe --broker-list {node.node_id}` shows how far it is",
+                paths,
+                is_problem=False,
+            )
+
+
+def _cordoned(examined: Examined) -> Iterator[Finding]:
+    for node in examined.state.nodes:
+        closed = [each.path for each in node.directories or () if each.is_cordoned]
+        if closed and not node.is_draining:
+            yield Finding(
+                "cordoned",
+                f"{', '.join(closed)} of node {node.node_id} gets nothing new",
+                f"`barnabas log-dirs --even --broker {node.node_id}` empties it; `barnabas configs --alter --broker "
+                f"{node.node_id} --delete-config cordoned.log.dirs` takes it back",
+                tuple(closed),
+                is_problem=False,
+            )
+
+
 def _only_replicas(examined: Examined) -> Iterator[Finding]:
     found = [part for part in examined.state.partitions if len(part.target) == 1]
     takers = sum(node.takes_replicas for node in examined.state.nodes)
@@ -344,5 +386,7 @@ _CHECKS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
     _preferred_leaders,
     _balance,
     _draining,
+    _cordoned,
+    _moves,
     _only_replicas,
 )

@@ -128,7 +128,8 @@ def carry_out(
     joined = list(under_way)
     copying = [reassignment for reassignment in reassignments if reassignment.added]
     reordered = [reassignment for reassignment in reassignments if not reassignment.added]
-    with _told([*copying, *reordered, *joined]) as progress:
+    everything = [*copying, *reordered, *joined]
+    with told(len(everything), sum(each.bytes_moved for each in everything), "partitions") as progress:
         outcome = Outcome()
         for some, others, most in ((copying, joined, pace.at_once), (reordered, [], REORDERED_AT_ONCE)):
             if not some and not others:
@@ -160,12 +161,13 @@ def tell_outcome(outcome: Outcome) -> bool:
     return not outcome.passed_over and not outcome.refused
 
 
-class _Teller:
-    """Owns what was told last of how far the reassignments are."""
+class Teller:
+    """Owns what was told last of how far it is."""
 
-    def __init__(self, reassignments: Sequence[Reassignment]) -> None:
-        self._bytes_in_all = sum(reassignment.bytes_moved for reassignment in reassignments)
-        self._count_in_all = len(reassignments)
+    def __init__(self, count_in_all: int, bytes_in_all: int, noun: str) -> None:
+        self._bytes_in_all = bytes_in_all
+        self._count_in_all = count_in_all
+        self._noun = noun
         self._settled = (0, 0)
         self._last = (0, 0)
         self._shown = 0
@@ -178,7 +180,7 @@ class _Teller:
 
     @property
     def unit(self) -> str:
-        return "bytes" if self._bytes_in_all else "partitions"
+        return "bytes" if self._bytes_in_all else self._noun
 
     def show_with(self, advance: Advance) -> None:
         self._advance = advance
@@ -194,7 +196,7 @@ class _Teller:
         if not sys.stderr.isatty() and now - self._said_at >= LINE_SECONDS:
             self._said_at = now
             say(
-                f"{done:,} of {self._count_in_all:,} partitions, {bytes_done:,} of {self._bytes_in_all:,} bytes; "
+                f"{done:,} of {self._count_in_all:,} {self._noun}, {bytes_done:,} of {self._bytes_in_all:,} bytes; "
                 f"{progress.running} under way, {progress.waiting} to come"
             )
 
@@ -208,8 +210,9 @@ def _unseen(_: int) -> None:
 
 
 @contextmanager
-def _told(reassignments: Sequence[Reassignment]) -> Iterator[_Teller]:
-    teller = _Teller(reassignments)
+def told(count: int, size_bytes: int, noun: str) -> Iterator[Teller]:
+    """What tells somebody who watches how far it is."""
+    teller = Teller(count, size_bytes, noun)
     try:
         with progress_bar("moving replicas", teller.total, unit=teller.unit) as advance:
             teller.show_with(advance)

@@ -43,7 +43,7 @@ def read_examined(administration: Administration) -> Examined:
     """The cluster's state, and the settings of its topics and brokers that matter."""
     from barnabas.cli.kafka.cluster_reading import read_state
     from barnabas.cli.kafka.resource_configs import topic_configs
-    from barnabas.cli.kafka.throttling import REPLICAS, read_throttles
+    from barnabas.cli.kafka.throttling import REPLICAS, read_move_rates, read_throttles
 
     state = read_state(administration)
     names = ("min.insync.replicas", *REPLICAS)
@@ -52,6 +52,7 @@ def read_examined(administration: Administration) -> Examined:
         state,
         {topic: int(values.get("min.insync.replicas", 1)) for topic, values in settings.items()},
         read_throttles(administration, state, settings),
+        read_move_rates(administration, state),
     )
 
 

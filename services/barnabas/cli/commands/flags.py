@@ -119,9 +119,12 @@ class ClusterFlags:
     command_config: CommandConfig = None
     command_property: CommandProperty = None
 
+    def connect(self) -> Connection:
+        return connect(self.bootstrap_server, self.command_config, self.command_property)
+
     def administer(self) -> Administration:
         """Its connections, to be entered."""
-        connection = connect(self.bootstrap_server, self.command_config, self.command_property)
+        connection = self.connect()
         from barnabas.cli.kafka.administration import Administration
 
         return Administration(connection)

@@ -15,6 +15,7 @@ from barnabas.cli.kafka.requests import (
     DESCRIBE_CLUSTER,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_TOPIC_PARTITIONS,
+    LOG_DIRS_VERSION,
     check,
     nested,
 )
@@ -43,14 +44,14 @@ def read_state(administration: Administration) -> ClusterState:
     answers: dict[int, Any] = {}
     for node in nodes:
         if node.is_alive and node.host is not None and not (is_shown_as_one and answers):
-            answers[node.node_id] = _describe_log_dirs(administration, node)
+            answers[node.node_id] = describe_log_dirs(administration, node)
     sizes = sizes_of(answers)
     partitions = tuple(
         _with_sizes(part, sizes.get(part.place, {}), is_shown_as_one=is_shown_as_one)
         for part in sorted(described, key=lambda part: part.place)
     )
     if not is_shown_as_one:
-        nodes = [replace(node, directories=_directories(answers.get(node.node_id))) for node in nodes]
+        nodes = [replace(node, directories=directories_of(answers.get(node.node_id))) for node in nodes]
     nodes = [replace(node, cordoned=_cordoned(administration, node)) for node in nodes]
     return ClusterState(tuple(nodes), partitions, is_shown_as_one)
 
@@ -134,7 +135,7 @@ def read_sizes(
     administration: Administration, node: Node, topics: Mapping[str, Sequence[int]]
 ) -> dict[Place, int]:
     """Bytes of some partitions on one node; none where it does not answer."""
-    answer = _describe_log_dirs(administration, node, topics)
+    answer = describe_log_dirs(administration, node, topics)
     return {place: sizes[node.node_id] for place, sizes in sizes_of({node.node_id: answer}).items()}
 
 
@@ -166,7 +167,7 @@ def _with_sizes(part: Partition, sizes: Mapping[int, int], *, is_shown_as_one: b
     return replace(part, sizes=sizes, size_bytes=of_leader)
 
 
-def _describe_log_dirs(
+def describe_log_dirs(
     administration: Administration, node: Node, topics: Mapping[str, Sequence[int]] | None = None
 ) -> Any:
     """A node's answer; None where it gives none."""
@@ -184,12 +185,13 @@ def _describe_log_dirs(
     assert node.host is not None
     assert node.port is not None
     try:
-        return administration.ask_broker((node.host, node.port), DESCRIBE_LOG_DIRS, 4, make)
+        return administration.ask_broker((node.host, node.port), DESCRIBE_LOG_DIRS, LOG_DIRS_VERSION, make)
     except Unanswered:
         return None
 
 
-def _directories(answer: Any) -> Sequence[Directory] | None:
+def directories_of(answer: Any) -> Sequence[Directory] | None:
+    """What a node says of its directories; None where it said nothing."""
     if answer is None or (answer.error_code != 0 and not answer.results):
         return None
     return tuple(
@@ -198,6 +200,8 @@ def _directories(answer: Any) -> Sequence[Directory] | None:
             None if result.error_code == 0 else ErrorCode(int(result.error_code)).name.upper(),
             int(result.total_bytes) if result.total_bytes >= 0 else None,
             int(result.usable_bytes) if result.usable_bytes >= 0 else None,
+            bool(getattr(result, "is_cordoned", False)),
+            sum(part.is_future_key for topic in result.topics for part in topic.partitions),
         )
         for result in answer.results
     )

@@ -23,6 +23,10 @@ LIST_CONFIG_RESOURCES = 74
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS = 43, 45, 46
 DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 60, 75
 UPDATE_FEATURES, UNREGISTER_BROKER = 57, 64
+ALTER_REPLICA_LOG_DIRS = 34
+
+LOG_DIRS_VERSION: Final = 5
+"""Of DescribeLogDirs: the first that says which directories are cordoned (KIP-1066)."""
 
 ANSWER_TIME: Final = datetime.timedelta(seconds=ANSWER_SECONDS_MAX)
 METADATA_TOPIC = "__cluster_metadata"
@@ -31,7 +35,8 @@ METADATA_TOPIC = "__cluster_metadata"
 def describe_log_dirs(connection: Connection, host: str, port: int) -> Any:
     """Every log directory of the broker at this address."""
     with PlainConnection(connection, host, port) as broker:
-        answer = broker.ask(request_schema(DESCRIBE_LOG_DIRS, 4)(topics=None))
+        highest = broker.versions().get(DESCRIBE_LOG_DIRS, (0, LOG_DIRS_VERSION))[1]
+        answer = broker.ask(request_schema(DESCRIBE_LOG_DIRS, min(highest, LOG_DIRS_VERSION))(topics=None))
     check(answer.error_code, f"cannot describe the log directories of {host}:{port}")
     return answer.results
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
-from barnabas.cli.balance.health import Throttle
+from barnabas.cli.balance.health import MOVES_RATE, Throttle
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.resource_configs import (
     broker_configs,
@@ -85,6 +85,16 @@ def read_throttles(
                 Throttle(f"broker {node.node_id}", name, values[name]) for name in RATES if name in values
             ]
     return found
+
+
+def read_move_rates(administration: Administration, state: ClusterState) -> dict[int, str]:
+    """By node: what was set for it alone of how fast replicas move between its log directories."""
+    found = {
+        node.node_id: broker_configs(administration, node, [MOVES_RATE], from_all=False)
+        for node in state.nodes
+        if node.is_alive
+    }
+    return {node_id: values[MOVES_RATE] for node_id, values in found.items() if MOVES_RATE in values}
 
 
 def remove_throttles(administration: Administration, state: ClusterState) -> int:

@@ -187,6 +187,25 @@ def test_draining_and_single_replicas_are_remarks() -> None:
     assert single.to_do.endswith("`barnabas topics --alter --topic u --replication-factor 3`")
 
 
+def test_moves_and_cordoned_directories_are_remarks() -> None:
+    open_, closed = Directory("/d", None, 1000, 900), Directory("/e", None, 1000, 900, is_cordoned=True)
+    state = with_node(healthy(), directories=(open_, closed))
+    (cordoned,) = found(state)
+    assert (cordoned.check, cordoned.is_problem, cordoned.subjects) == ("cordoned", False, ("/e",))
+    assert "`barnabas log-dirs --even --broker 1`" in cordoned.to_do
+    moving = with_node(healthy(), directories=(replace(open_, future_replicas=2),))
+    (said,) = found(moving)
+    assert (said.check, said.what) == ("moving", "2 replicas of node 1 on the way to /d")
+
+
+def test_the_throttle_of_moves_is_left_only_when_nothing_moves() -> None:
+    (left,) = found(healthy(), move_rates={1: "1000"})
+    assert left.check == "throttles-left"
+    assert "--broker 1 --delete-config replica.alter.log.dirs.io.max.bytes.per.second" in left.to_do
+    moving = with_node(healthy(), directories=(Directory("/d", None, 1000, 900, future_replicas=1),))
+    assert [each.check for each in found(moving, move_rates={1: "1000"})] == ["moving"]
+
+
 @given(states())
 def test_every_line_says_what_to_do(state: ClusterState) -> None:
     for finding in examine(Examined(state)):

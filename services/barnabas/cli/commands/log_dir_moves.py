@@ -1,0 +1,169 @@
+"""`barnabas log-dirs move` and `even`: replicas of one node go to another of its log directories."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from barnabas.cli.balance.cluster_state import Node
+from barnabas.cli.balance.directory_moves import Holding, Move, MovePlan, plan_even, plan_moves
+from barnabas.cli.balance.health import MOVES_RATE
+from barnabas.cli.commands import carrying_out, flags
+from barnabas.cli.refusal import Refused, usage
+from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_rows
+
+if TYPE_CHECKING:
+    from barnabas.cli.kafka.administration import Administration
+    from barnabas.cli.kafka.directory_moves import MovesOutcome
+
+COLUMNS: Final = (
+    Column("topic", "TOPIC", "cyan"),
+    Column("partition", "PARTITION", is_number=True),
+    Column("logDirBefore", "LOG-DIR"),
+    Column("logDir", "AFTER", "green"),
+    Column("bytesMoved", "BYTES", is_number=True),
+)
+
+BrokerFlag = Annotated[
+    int | None, typer.Option("--broker", min=0, metavar="ID", help="The broker whose replicas move.")
+]
+SourceFlag = Annotated[str, typer.Option("--from", metavar="DIR", help="Only what is in this directory.")]
+TargetFlag = Annotated[
+    str, typer.Option("--to", metavar="DIR", help="Where it goes; else to the emptiest of the others.")
+]
+ThrottleFlag = Annotated[
+    int | None, typer.Option(metavar="BYTES", min=1, help="Bytes a second that are moved, at most.")
+]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show the plan, change nothing.")]
+
+
+@dataclass(frozen=True)
+class MoveFlags:
+    """What moves, and how."""
+
+    broker: BrokerFlag = None
+    source: SourceFlag = ""
+    target: TargetFlag = ""
+    throttle: ThrottleFlag = None
+    give_up_after: carrying_out.GiveUpAfterFlag = 120.0
+    dry_run: DryRunFlag = False
+
+    def check(self, what: str, *, is_of_topics: bool, is_of_brokers: bool) -> None:
+        """Raise Refused for flags that say nothing to the action."""
+        if what == "describe":
+            if self != MoveFlags():
+                raise usage(
+                    "--broker, --from, --to, --throttle, --give-up-after and --dry-run are for log-dirs move and even"
+                )
+            return
+        if self.broker is None or is_of_brokers:
+            raise usage(f"log-dirs {what} is about the directories of one node: say --broker ID")
+        if what == "even" and (self.source or self.target or is_of_topics):
+            raise usage(
+                "log-dirs even finds out by itself what goes where: leave --from, --to and topics out"
+            )
+        if what == "move" and not (self.source or self.target):
+            raise usage("log-dirs move needs --from DIR, --to DIR, or both")
+
+
+def move_replicas(
+    cluster: flags.ClusterFlags, what: str, topics: Collection[str], wanted: MoveFlags, output: OutputFormat
+) -> None:
+    """Show the plan, and carry it out. Stopped half way, it goes on when run again."""
+    from barnabas.cli.commands.nodes import known_node
+    from barnabas.cli.kafka.cluster_reading import read_state
+    from barnabas.cli.kafka.directory_moves import read_holding
+
+    with cluster.administer() as administration:
+        state = read_state(administration)
+        if state.is_shown_as_one:
+            raise Refused("one broker stands for all nodes here: nobody can say which directory is whose")
+        assert wanted.broker is not None, "it was checked"
+        node = known_node(state, wanted.broker)
+        holding = read_holding(administration, node)
+        check_names(holding, node, topics, wanted)
+        plan = (
+            plan_even(holding)
+            if what == "even"
+            else plan_moves(holding, source=wanted.source, target=wanted.target, topics=topics)
+        )
+        show_rows([move_data(move) for move in plan.moves], COLUMNS, output, title="plan")
+        say(summary(plan))
+        if plan.no_room:
+            first = plan.no_room[0]
+            raise Refused(
+                f"{counted(len(plan.no_room), 'partition')} such as {first} fit into no directory: "
+                "`barnabas nodes list --output json` shows the room in each"
+            )
+        if wanted.dry_run:
+            return
+        outcome = _carry_out(administration, node, plan, wanted)
+    tell_outcome(outcome)
+
+
+def check_names(holding: Holding, node: Node, topics: Collection[str], wanted: MoveFlags) -> None:
+    """Raise Refused for directories and topics that the node does not have."""
+    paths = [directory.path for directory in holding.directories]
+    for path in (wanted.source, wanted.target):
+        if path and path not in paths:
+            raise Refused(f"node {node.node_id} has no log directory {path}: it has {', '.join(paths)}")
+    missing = sorted(set(topics).difference(replica.topic for replica in holding.replicas))
+    if missing:
+        raise Refused(f"node {node.node_id} has no replica of {', '.join(missing)}")
+
+
+def move_data(move: Move) -> dict[str, Any]:
+    """One move as plain data."""
+    return {
+        "topic": move.topic,
+        "partition": move.number,
+        "logDir": move.after,
+        "logDirBefore": move.before,
+        "bytesMoved": move.size_bytes,
+    }
+
+
+def summary(plan: MovePlan) -> str:
+    """The plan in one line."""
+    moves = f"{counted(len(plan.moves), 'replica')} to be moved, {plan.bytes_moved:,} bytes"
+    return moves + (
+        f"; {counted(len(plan.under_way), 'replica')} under way already" if plan.under_way else ""
+    )
+
+
+def tell_outcome(outcome: MovesOutcome) -> None:
+    """Say what was moved. Raises Refused where not all was."""
+    for (topic, number), problem in list(outcome.refused.items())[:1]:
+        raise Refused(
+            f"{counted(len(outcome.refused), 'replica')} refused, such as that of {topic}-{number}: {problem}"
+        )
+    if outcome.ended:
+        first = outcome.ended[0]
+        raise Refused(
+            f"{counted(len(outcome.ended), 'replica')} such as that of {first.topic}-{first.number} did not move: a "
+            "disk failed, or somebody asked for something else; the node's log says which"
+        )
+    say(f"{counted(len(outcome.done), 'replica')} moved")
+
+
+def _carry_out(administration: Administration, node: Node, plan: MovePlan, wanted: MoveFlags) -> MovesOutcome:
+    from barnabas.cli.kafka.directory_moves import NodeOfMoves, carry_out
+    from barnabas.cli.kafka.resource_configs import change_broker
+
+    if wanted.throttle is not None and plan.moves:
+        change_broker(administration, node, {MOVES_RATE: str(wanted.throttle)})
+    everything = (*plan.moves, *plan.under_way)
+    size_bytes = sum(move.size_bytes for move in everything)
+    with carrying_out.told(len(everything), size_bytes, "replicas") as progress:
+        outcome = carry_out(
+            *(NodeOfMoves(administration, node), plan.moves, plan.under_way),
+            give_up_seconds=wanted.give_up_after,
+            report=progress.report,
+            remark=say,
+        )
+    if wanted.throttle is not None or plan.under_way:  # by an earlier run, which did not see its end
+        change_broker(administration, node, {MOVES_RATE: None})
+    return outcome
