@@ -91,7 +91,7 @@ def healthy(minutes: int) -> Series:
         'barnabas_controller_replicas_on_cordoned_nodes{cluster="c"}': zero,
         'barnabas_storage_moving_replicas{cluster="c",job="storage",instance="storage-1"}': zero,
         'barnabas_storage_moved_bytes_total{cluster="c",job="storage",instance="storage-1"}': zero,
-        'barnabas_storage_failed_moves_total{cluster="c",job="storage",instance="storage-1"}': zero,
+        'barnabas_storage_failed_moves{cluster="c",job="storage",instance="storage-1"}': zero,
         'kafka_server_replicamanager_offlinereplicacount{cluster="c",job="storage",instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_uncleanable_partitions_count{instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_time_since_last_run_ms{instance="storage-1"}': constant(9000, minutes),

@@ -169,7 +169,7 @@ HARM: Final[dict[str, dict[str, str]]] = {
     "ThrottlesLeft": {THROTTLES: then(0, 3)},
     "DrainStopped": {ON_CORDONED_NODES: then(0, 5)},
     "MoveStuck": {f'barnabas_storage_moving_replicas{{{C},job="storage",instance="storage-1"}}': then(0, 2)},
-    "MoveFailed": {f'barnabas_storage_failed_moves_total{{{C},job="storage",instance="storage-1"}}': jump()},
+    "MoveFailed": {f'barnabas_storage_failed_moves{{{C},job="storage",instance="storage-1"}}': then(0, 1)},
     "UncleanLeaderElection": {
         f"kafka_controller_controllerstats_uncleanleaderelections_total{{{C}}}": jump()
     },

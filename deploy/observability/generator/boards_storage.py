@@ -138,7 +138,7 @@ _ON_THE_WAY = Row(
             "Moves that failed",
             "The replica goes on where it is; the node's log says which disk failed.",
             "none",
-            Query(total("barnabas_storage_failed_moves_total", _I, by="instance"), "{{instance}}"),
+            Query(total("barnabas_storage_failed_moves", _I, by="instance"), "{{instance}}"),
             thresholds=((None, GREEN), (1, ORANGE)),
         ),
         graph(

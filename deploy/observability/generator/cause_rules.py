@@ -119,8 +119,8 @@ CAUSES: Final = (
         "MoveFailed",
         TICKET,
         "0m",
-        "sum by (cluster, job, instance) (increase(barnabas_storage_failed_moves_total[15m])) > 0",
-        "Moves between log directories of {{ $labels.instance }} have failed: these replicas are where they were",
+        "max by (cluster, job, instance) (barnabas_storage_failed_moves) > 0",
+        "{{ $value }} replicas on {{ $labels.instance }} did not move to another log directory: a disk failed",
     ),
     Cause(
         "UncleanLeaderElection",

@@ -80,7 +80,6 @@ class LogMoves:
         """Partitions that left while it was unclear where they are, and may be in two places until the next start."""
         self._creating: set[asyncio.Task[dict[LogMove, KafkaError]]] = set()
         self._copied_bytes = 0
-        self._failures = 0
         for found in directories.futures:
             self._found.setdefault((found.topic, found.partition), []).append(found)
 
@@ -104,11 +103,6 @@ class LogMoves:
     def copied_bytes(self) -> int:
         """Record bytes that all moves have copied."""
         return self._copied_bytes + sum(move.copied_bytes for move in self._moves.values())
-
-    @property
-    def failures(self) -> int:
-        """How many moves have ended by a failure."""
-        return self._failures
 
     @property
     def left_bytes(self) -> int:
@@ -413,7 +407,6 @@ class LogMoves:
 
     def _end(self, move: LogMove) -> None:
         self._copied_bytes += move.copied_bytes
-        self._failures += move.has_failed
         move.copied_bytes = 0
         for later in self._moves_of(move.replica):
             if later.former is move:

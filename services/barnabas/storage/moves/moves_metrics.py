@@ -59,8 +59,13 @@ class MovesCollector(Collector):
             "Record bytes that moves between log directories have still to copy",
             value=self._moves.left_bytes,
         )
-        for name, text, value in (
-            ("moved_bytes", "Record bytes copied by moves between log directories", self._moves.copied_bytes),
-            ("failed_moves", "Moves between log directories that a failure ended", self._moves.failures),
-        ):
-            yield CounterMetricFamily(f"barnabas_storage_{name}", text, value=value)
+        yield GaugeMetricFamily(
+            "barnabas_storage_failed_moves",
+            "Replicas whose last move has failed, and that nobody has asked to move since",
+            value=self._moves.failed_count,
+        )
+        yield CounterMetricFamily(
+            "barnabas_storage_moved_bytes",
+            "Record bytes copied by moves between log directories",
+            value=self._moves.copied_bytes,
+        )

@@ -245,14 +245,14 @@ async def test_a_directory_that_fails_ends_the_move_and_not_the_replica(
     with failing_in(paths[1], "open"):
         node.apply(throttled(2**62))
         await until_idle(node)
-    assert node.replicas.moves.failures == 1
+    assert node.replicas.moves.failed_count == 1
     await fill(node, topic, 1)
     assert place(node, topic) == "a"
     assert await alter(node, paths[1]) == [ErrorCode.none]
     await until_idle(node)
     assert place(node, topic) == "b"
     assert await all_values(node, topic) == list(range(6))
-    assert (node.replicas.moves.failures, node.replicas.moves.left_bytes) == (1, 0)
+    assert (node.replicas.moves.failed_count, node.replicas.moves.left_bytes) == (0, 0)
 
 
 async def test_a_log_that_cannot_be_read_is_served_as_far_as_it_can_be(
