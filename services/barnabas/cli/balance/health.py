@@ -5,11 +5,12 @@ A pure function of what was read. A line that is a problem makes the cluster unh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Node, Partition, Place
+from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Directory, Node, Partition, Place
 from barnabas.cli.balance.evenness import sharing_a_rack
 from barnabas.cli.balance.layout import Layout
 from barnabas.cli.balance.planner import plan_rebalance
@@ -113,17 +114,30 @@ def _directories(examined: Examined) -> Iterator[Finding]:
                     f"replace the disk and restart the node, or `barnabas nodes drain {node.node_id}`",
                     (name,),
                 )
-            elif _is_nearly_full(directory.total_bytes, directory.usable_bytes):
-                yield Finding(
-                    "disk-nearly-full",
-                    f"{name} has {_share(directory.usable_bytes, directory.total_bytes)} of its room left",
-                    "`barnabas rebalance` if others have room; else a larger disk, or a shorter retention.ms",
-                    (name,),
-                )
+    for node, directory in _nearly_full(examined.state):
+        name = f"{directory.path} of node {node.node_id}"
+        yield Finding(
+            "disk-nearly-full",
+            f"{name} has {_share(directory.usable_bytes, directory.total_bytes)} of its room left",
+            f"`barnabas rebalance` if others have room; else a larger disk, or a shorter retention.ms"
+            f"{_largest_topic(examined.state, node.node_id)}",
+            (name,),
+        )
 
 
-def _is_nearly_full(total: int | None, usable: int | None) -> bool:
-    return bool(total) and usable is not None and total is not None and usable < total * FREE_SHARE_MIN
+def _nearly_full(state: ClusterState) -> Iterator[tuple[Node, Directory]]:
+    for node in state.nodes:
+        for directory in node.directories or ():
+            total, usable = directory.total_bytes, directory.usable_bytes
+            if directory.error is None and total and usable is not None and usable < total * FREE_SHARE_MIN:
+                yield node, directory
+
+
+def _largest_topic(state: ClusterState, node_id: int) -> str:
+    sizes: Counter[str] = Counter()
+    for part in state.replicas_on(node_id):
+        sizes[part.topic] += part.sizes.get(node_id, part.size_bytes)
+    return "".join(f" of {topic}, which has most there" for topic, size in sizes.most_common(1) if size)
 
 
 def _share(part: int | None, whole: int | None) -> str:
@@ -133,7 +147,8 @@ def _share(part: int | None, whole: int | None) -> str:
 def _offline(examined: Examined) -> Iterator[Finding]:
     found = [part for part in examined.state.partitions if part.leader == NO_LEADER]
     waited_for = sorted({node for part in found for node in _may_lead(part)})
-    nodes = f" (nodes {', '.join(map(str, waited_for))})" if waited_for else ""
+    word = "node" if len(waited_for) == 1 else "nodes"
+    nodes = f" ({word} {', '.join(map(str, waited_for))})" if waited_for else ""
     yield from _about(
         "offline",
         found,
@@ -164,6 +179,7 @@ def _below_min_in_sync(examined: Examined) -> Iterator[Finding]:
 
 def _under_replicated(examined: Examined) -> Iterator[Finding]:
     away = {node.node_id for node in examined.state.nodes if not node.is_alive}
+    full = {node.node_id for node, _ in _nearly_full(examined.state)}
     by_node: dict[int, list[Partition]] = {}
     for part in examined.state.partitions:
         for replica in part.out_of_sync:
@@ -175,10 +191,16 @@ def _under_replicated(examined: Examined) -> Iterator[Finding]:
             "under-replicated",
             parts,
             f"out of sync on node {node_id}, {how}",
-            f"bring node {node_id} back: `barnabas nodes list`"
-            if node_id in away
-            else f"it catches up by itself; if it does not, look at node {node_id}'s disk and log",
+            _to_bring_back(node_id, is_away=node_id in away, is_full=node_id in full),
         )
+
+
+def _to_bring_back(node_id: int, *, is_away: bool, is_full: bool) -> str:
+    if is_away:
+        return f"start node {node_id} again; `barnabas nodes list` shows where it is"
+    if is_full:
+        return f"it goes on once node {node_id} has room on its disk"
+    return f"it catches up by itself; if it does not, look at node {node_id}'s disk and log"
 
 
 def _reassignments(examined: Examined) -> Iterator[Finding]:

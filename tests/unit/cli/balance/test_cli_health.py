@@ -46,7 +46,7 @@ def test_a_healthy_cluster_has_no_line() -> None:
             lambda state: with_partition(state, leader=-1, isr=(), eligible=(2,)),
             "offline",
             "1 partition without a leader: nobody can write to or read from it (t-0)",
-            "(nodes 2): `barnabas topics --describe --unavailable-partitions`",
+            "(node 2): `barnabas topics --describe --unavailable-partitions`",
         ),
         (
             lambda state: with_partition(state, isr=(1,)),
@@ -125,6 +125,15 @@ def test_a_node_is_away() -> None:
     assert (away.check, away.what) == ("node-fenced", "node 1 is fenced, with 6 replicas")
     assert "`barnabas nodes drain 1`, then `barnabas nodes remove 1`" in away.to_do
     assert behind.what.startswith("6 partitions out of sync on node 1, which is away (t-0, t-1, t-2, ...)")
+
+
+def test_a_follower_that_is_out_of_sync_for_its_full_disk_waits_for_room() -> None:
+    state = with_node(healthy(), directories=(Directory("/d", None, 1000, 1),))
+    lagging = replace(state.partitions[0], isr=(2, 3), leader=2, sizes={1: 40, 2: 100}, size_bytes=100)
+    full, behind = found(replace(state, partitions=(lagging, *state.partitions[1:])), min_in_sync={"t": 2})
+    assert (full.check, behind.check) == ("disk-nearly-full", "under-replicated")
+    assert full.to_do.endswith("a shorter retention.ms of t, which has most there")
+    assert behind.to_do == "it goes on once node 1 has room on its disk"
 
 
 def test_a_node_does_not_answer() -> None:
