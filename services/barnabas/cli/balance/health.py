@@ -311,11 +311,13 @@ def _without_leaders(state: ClusterState, takers: Iterable[Node]) -> Iterator[Fi
     leads = {part.target[0] for part in state.partitions if part.target}
     idle = [str(node.node_id) for node in takers if node.node_id not in leads]
     if idle and len(state.partitions) >= len(state.nodes):
-        nodes = f"node {idle[0]} leads" if len(idle) == 1 else f"nodes {', '.join(idle)} lead"
+        nodes, them = (
+            (f"node {idle[0]} leads", "it") if len(idle) == 1 else (f"nodes {', '.join(idle)} lead", "them")
+        )
         yield Finding(
             "no-leaders",
             f"{nodes} nothing: who joins gets what is new, and nothing of what there is",
-            "`barnabas rebalance` gives it a share",
+            f"`barnabas rebalance` gives {them} a share",
             tuple(idle),
         )
 

@@ -134,8 +134,9 @@ def drain(
     if plan.leaderless:
         raise Refused(leaderless(plan, node))
     say(
-        f"node {node} has no replicas any more ({counted(moved, 'partition')} moved): stop it and run "
-        f"`barnabas nodes remove {node}`, or take it back with `barnabas nodes undrain {node}`"
+        f"node {node} has no replicas any more ({counted(moved, 'partition')} moved): "
+        f"{'stop it and ' if leaving.is_alive else ''}run `barnabas nodes remove {node}`, or take it back with "
+        f"`barnabas nodes undrain {node}`"
     )
 
 

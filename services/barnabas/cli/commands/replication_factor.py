@@ -11,8 +11,11 @@ from barnabas.cli.commands import carrying_out
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.cluster_reading import read_state
 from barnabas.cli.kafka.connection import Connection
+from barnabas.cli.kafka.resource_configs import topic_configs
 from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_rows
+
+MIN_IN_SYNC: Final = "min.insync.replicas"
 
 COLUMNS: Final = (
     Column("topic", "TOPIC", "cyan"),
@@ -45,6 +48,8 @@ def alter_replication_factor(
         rows = [carrying_out.reassignment_data(reassignment) for reassignment in plan.reassignments]
         show_rows(rows, COLUMNS, output, title="plan")
         say(summary(plan))
+        if any(reassignment.removed for reassignment in plan.reassignments):
+            _warn_of_min_in_sync(administration, topics, factor)
         if is_dry_run:
             return
         plan, _ = carrying_out.see_through(
@@ -81,6 +86,17 @@ def check_plan(plan: FactorPlan, state: ClusterState, factor: int) -> None:
             f"{_partitions(plan.no_room)} fit on no further node: `barnabas nodes list` shows the room there is; "
             "start another node, or give topics a shorter retention.ms"
         )
+
+
+def _warn_of_min_in_sync(administration: Administration, topics: Collection[str], factor: int) -> None:
+    """Say so where writes need every replica from then on."""
+    for topic, values in topic_configs(administration, topics, (MIN_IN_SYNC,)).items():
+        needed = int(values.get(MIN_IN_SYNC, 1))
+        if 1 < factor <= needed:
+            say(
+                f"{topic} has {MIN_IN_SYNC}={needed}: with {counted(factor, 'replica')} acks=all is refused while any "
+                "of them is away"
+            )
 
 
 def _partitions(names: Sequence[str]) -> str:
