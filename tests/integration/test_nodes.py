@@ -91,6 +91,35 @@ def test_a_node_leaves_and_comes_back_under_load(make_cluster: Callable[..., Any
     assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
 
 
+def test_topics_get_more_replicas_and_fewer_under_load(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=NODES, flags=("--racks", "a,b,c"))
+    run = CommandLine(f"127.0.0.1:{cluster.port}")
+    racks = {row["id"]: row["rack"] for row in run("nodes", "list", "--output", "json").data}
+    assert racks == {1: "a", 2: "b", 3: "c", 4: "a"}
+    topic = make_topic(cluster, "steady", PARTITIONS, replicas=1)
+    alter = ("topics", "--alter", "--topic", topic, "--replication-factor")
+    before = replicas_of(run, topic)
+    with SteadyProducer(cluster.bootstrap, topic, **SETTINGS) as producer:
+        producer.wait_for_more(300)
+        plan = run(*alter, "3", "--dry-run", "--output", "json").data
+        assert [len(row["replicas"]) for row in plan] == [3] * PARTITIONS
+        assert replicas_of(run, topic) == before
+        run(*alter, "3", "--throttle", "50000000")
+        for now, was in zip(replicas_of(run, topic), before, strict=True):
+            assert now[:1] == was
+            assert {racks[node] for node in now} == {"a", "b", "c"}
+        assert "throttles-left" not in checks(run, 0)
+        assert "there are 4 nodes that take replicas" in run.refused(*alter, "5")
+        cluster.stop_service("broker-2")
+        until(lambda: node_rows(run)[2]["state"], "fenced")
+        said = run(*alter, "2").stderr
+        assert f"{PARTITIONS} replicas to be removed" in said
+        assert "min.insync.replicas=2" in said
+        assert all(2 not in replicas for replicas in replicas_of(run, topic)), "who is away goes first"
+        producer.wait_for_more(300)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
 def test_a_drain_is_interrupted_and_goes_on(make_cluster: Callable[..., Any]) -> None:
     """Ctrl-C in the middle, and a topic is deleted meanwhile."""
     cluster = make_cluster(nodes=3)
