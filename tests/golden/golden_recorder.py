@@ -10,6 +10,7 @@ from typing import Final
 
 import golden_scenarios  # noqa: F401  (puts the scenarios on the list)
 import replicated_scenarios  # noqa: F401
+from barnabas_of_three import BarnabasOfThree
 from golden_comparison import Found, as_json, ranges
 from golden_session import REPLICATED, SCENARIOS, Cluster, Row, advertised, play, shared_ranges
 from real_kafka import RealKafka
@@ -31,15 +32,19 @@ KAFKA_SETTINGS: Final = {
 BOTH_REPLICATED: Final = {
     # A partition's leader changes when the script says so.
     "auto.leader.rebalance.enable": "false",
+    # A broker that is killed is fenced sooner than Kafka's 9 s; ours notices that at once.
+    "broker.session.timeout.ms": "6000",
+    # Consumers read nearby (KIP-392).
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
+LOG_DIRS: Final = ("a", "b")
+RACKS: Final = {1: "north", 2: "east", 3: "west"}
 
 KAFKA_REPLICATED: Final = {
     **KAFKA_SETTINGS,
     # As `barnabas up --nodes 3` has them.
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
-    # A broker that is killed is fenced sooner.
-    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
 }
 
@@ -54,34 +59,18 @@ def record(only: str = "") -> tuple[Cluster, Cluster]:
     return sides
 
 
-class ThreeNodes:
-    """Stops and starts nodes of a Barnabas of three."""
-
-    def __init__(self, cluster: Barnabas) -> None:
-        self._cluster = cluster
-
-    def stop(self, broker: int, *, kill: bool = False) -> None:
-        self._cluster.stop_service(f"broker-{broker}", kill=kill)
-
-    def start(self, broker: int) -> None:
-        # Not `start_service`, which waits for everything, and another node may be down.
-        self._cluster._ask("POST", f"/services/broker-{broker}/start")
-
-
 def record_replicated() -> tuple[Cluster, Cluster]:
     """The session with three brokers: (Kafka's side, ours)."""
-    flags = tuple(
-        word for name, value in BOTH_REPLICATED.items() for word in ("--override", f"{name}={value}")
-    )
     with (
-        RealKafkaCluster(settings={**KAFKA_REPLICATED, **BOTH_REPLICATED}) as kafka,
-        Barnabas(nodes=3, flags=flags) as barnabas,
+        RealKafkaCluster(
+            settings={**KAFKA_REPLICATED, **BOTH_REPLICATED}, log_dirs=LOG_DIRS, racks=RACKS
+        ) as kafka,
+        BarnabasOfThree(settings=BOTH_REPLICATED, log_dirs=LOG_DIRS, racks=RACKS) as barnabas,
     ):
         versions = shared_ranges(advertised(kafka.port), advertised(barnabas.port))
-        ports = {broker: barnabas.port + broker - 1 for broker in kafka.ports}
         sides = (
             Cluster(kafka.port, versions, kafka.ports, kafka),
-            Cluster(barnabas.port, versions, ports, ThreeNodes(barnabas)),
+            Cluster(barnabas.port, versions, barnabas.ports, barnabas),
         )
         play_side_by_side(sides, "", REPLICATED)
     _leave(sides, (f"kafka-{kafka.version}-of-three", "barnabas-of-three"))

@@ -6,6 +6,7 @@ prepares the ground. Scenarios name their topics and groups with `run.name(...)`
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import time
@@ -86,6 +87,9 @@ class Brokers(Protocol):
 
     def start(self, broker: int) -> None:
         """Start it again on its data, and return when it is there."""
+
+    def paused(self, broker: int) -> contextlib.AbstractContextManager[None]:
+        """It is frozen while the context is open."""
 
 
 @dataclass
@@ -216,6 +220,11 @@ class Run:
     def know(self, name: str, topic_id: uuid.UUID) -> None:
         """Show the id of a topic as the topic's from now on."""
         self.cluster.topic_ids[topic_id] = name
+
+    def know_directories(self, *paths: str) -> None:
+        """Show log directories by numbers in this order, in whatever order answers have them."""
+        for path in paths:
+            self._labels.label("directory", path)
 
     def wait_readable(self, name: str, partitions: int = 1) -> None:
         """Wait until the leaders of all partitions are at work."""

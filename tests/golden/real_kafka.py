@@ -8,6 +8,7 @@ It listens on two free loopback ports, keeps its data in a directory of its own,
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -69,7 +70,9 @@ class RealKafka:
     """Owns one JVM and its data directory, from `start` to `close`.
 
     `settings` are broker settings under Kafka's names, added to ONE_NODE; `jvm_flags` replace START_QUICKLY;
-    `folder` is where data and logs go instead of a temporary directory (a folder in it is removed at the end).
+    `folder` is where data and logs go instead of a temporary directory (a folder in it is removed at the end). `host`
+    names the loopback address to clients, `port` is for who insists on one; `log_dirs` are its log directories, below
+    `data_dir`.
     One that is given another's `controller_port` is a broker of that one's cluster, under a `node_id` of its own.
     """
 
@@ -81,25 +84,29 @@ class RealKafka:
         folder: Path | None = None,
         node_id: int = NODE_ID,
         controller_port: int | None = None,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        log_dirs: tuple[str, ...] = ("",),
     ) -> None:
         self.version = kafka_version()
-        self.port = free_ports(2)
-        self.controller_port = self.port + 1 if controller_port is None else controller_port
-        self.bootstrap = f"127.0.0.1:{self.port}"
+        free = free_ports(2)
+        self.port = free if port is None else port
+        self.controller_port = free + 1 if controller_port is None else controller_port
+        self.bootstrap = f"{host}:{self.port}"
         self._jvm_flags = jvm_flags
         self._folder = Path(tempfile.mkdtemp(prefix="real-kafka-", dir=folder))
         self.data_dir = self._folder / "data"
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
-        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        listener = f"PLAINTEXT://{self.bootstrap}"
         self._settings = {
             **ONE_NODE,
             "node.id": str(node_id),
             "listeners": f"{listener},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": listener,
             "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.controller_port}",
-            "log.dirs": str(self.data_dir),
+            "log.dirs": ",".join(str(self.data_dir / name) for name in log_dirs),
         }
         if controller_port is not None:
             self._settings |= {"process.roles": "broker", "listeners": listener}
@@ -158,6 +165,14 @@ class RealKafka:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): connections to it stay open, and nothing answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End the process and remove its folder. Nobody needs the data any more, so nothing is flushed."""

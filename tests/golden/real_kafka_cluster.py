@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self
@@ -27,11 +28,24 @@ REPLICATED_INSIDE: Final[Mapping[str, str]] = {
 
 
 class RealKafkaCluster:
-    """Owns the brokers 1, 2 and 3, from `start` to `close`; `settings` are all brokers'."""
+    """Owns the brokers 1, 2 and 3, from `start` to `close`; `settings` are all brokers'.
+
+    `host` names the loopback address to clients; `first_port` is the first broker's, and the others' follow it.
+    `log_dirs` are the directories of each, `racks` where they stand.
+    """
 
     def __init__(
-        self, *, settings: Mapping[str, str] | None = None, jvm_flags: tuple[str, ...] = SMALL
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        jvm_flags: tuple[str, ...] = SMALL,
+        host: str = "127.0.0.1",
+        first_port: int | None = None,
+        log_dirs: tuple[str, ...] = ("",),
+        racks: Mapping[int, str] | None = None,
     ) -> None:
+        self._host, self._first_port = host, first_port
+        self._log_dirs, self._racks = log_dirs, racks or {}
         self._folder = Path(tempfile.mkdtemp(prefix="real-kafka-cluster-"))
         first = self._broker(NODE_ID, None, settings, jvm_flags)
         self._brokers = {NODE_ID: first} | {
@@ -67,6 +81,15 @@ class RealKafkaCluster:
         self._brokers[broker].start()
         self._wait_joined({broker})
 
+    @contextlib.contextmanager
+    def paused(self, broker: int) -> Iterator[None]:
+        """One broker is frozen while the context is open."""
+        self._brokers[broker].pause()
+        try:
+            yield
+        finally:
+            self._brokers[broker].resume()
+
     def log(self) -> str:
         """The end of what each broker wrote to its output."""
         return "\n".join(f"--- broker {broker}\n{kafka.log()}" for broker, kafka in self._brokers.items())
@@ -84,12 +107,16 @@ class RealKafkaCluster:
         settings: Mapping[str, str] | None,
         jvm_flags: tuple[str, ...],
     ) -> RealKafka:
+        rack = {"broker.rack": self._racks[broker]} if broker in self._racks else {}
         return RealKafka(
-            settings={**REPLICATED_INSIDE, **(settings or {})},
+            settings={**REPLICATED_INSIDE, **rack, **(settings or {})},
             jvm_flags=jvm_flags,
             folder=self._folder,
             node_id=broker,
             controller_port=controller_port,
+            host=self._host,
+            port=None if self._first_port is None else self._first_port + broker - NODE_ID,
+            log_dirs=self._log_dirs,
         )
 
     def _start_all(self) -> Self:

@@ -15,6 +15,7 @@ from replicated_session import (
     new_topic,
     replicated,
     show,
+    until,
     wait_brokers,
     wait_end,
     wait_for,
@@ -151,6 +152,30 @@ def elect_in_sync(run: Run) -> None:
     show(run, "both elected", topic)
 
 
+@replicated(ELECT_LEADERS)
+def elect_everything(run: Run) -> None:
+    """No topics in the request mean all that there are."""
+
+    def ask(step: str, kind: int, topics: Any) -> None:
+        run.ask(step, {"election_type": kind, "topic_partitions": topics, "timeout": 10_000})
+
+    topic = new_topic(run, "topic", [1, 2, 3], [2, 3, 1])
+    ask("preferred, not needed by any", PREFERRED, None)
+    reassign(run, "another order", topic, (1, [3, 2, 1]))
+    ask("preferred, of nothing", PREFERRED, [])
+    ask("preferred, of no partition", PREFERRED, [{"topic": topic.name, "partitions": []}])
+    ask("preferred, of all", PREFERRED, None)
+    wait_for(run, topic, lambda parts: parts[1].leader_id == 3)
+    show(run, "elected", topic)
+    rows = [{"topic": topic.name, "partitions": [index]} for index in (0, 1, -1)]
+    ask("preferred, in several rows", PREFERRED, rows)
+    ask("preferred, of no name", PREFERRED, [{"topic": "", "partitions": [0]}])
+    if run.version >= 1:
+        ask("unclean, not needed by any", UNCLEAN, None)
+        ask("unclean, of an unknown topic", UNCLEAN, [{"topic": UNKNOWN_TOPIC.name, "partitions": [0]}])
+        ask("of an unknown type, of nothing", 7, [])
+
+
 @replicated(ALTER_REASSIGNMENTS)
 def reassign_in_sync(run: Run) -> None:
     topic = new_topic(run, "topic", [1, 2], [2, 3], [1, 3], min_insync_replicas="1")
@@ -186,6 +211,43 @@ def reassign_in_sync(run: Run) -> None:
         after("one moved", [2, 3], [2], [3, 2, 1])
 
 
+@replicated(ALTER_REASSIGNMENTS)
+def reassign_named_otherwise(run: Run) -> None:
+    """What is named twice, not at all, or not there."""
+    topic = new_topic(run, "topic", [1, 2], [2, 3])
+
+    def ask(step: str, *topics: tuple[str, list[tuple[int, list[int] | None]]]) -> None:
+        rows = [
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": index, "replicas": replicas} for index, replicas in wanted_moves
+                ],
+            }
+            for name, wanted_moves in topics
+        ]
+        run.ask(step, {"timeout": 10_000, "topics": rows})
+
+    ask("nothing")
+    ask("no partitions", (topic.name, []))
+    ask("unknown topic", (UNKNOWN_TOPIC.name, [(0, [1, 2])]))
+    ask("unknown topic, given up", (UNKNOWN_TOPIC.name, [(0, None)]))
+    ask("no name", ("", [(0, [1, 2])]))
+    ask("unknown partition, given up", (topic.name, [(7, None)]))
+    ask("negative partition", (topic.name, [(-1, [1, 2])]))
+    ask("more replicas than brokers", (topic.name, [(0, [1, 2, 3, 4])]))
+    ask("one good, one bad", (topic.name, [(0, [2, 1]), (1, [2, 9])]))
+    wait_full(run, topic, [2, 1], [2, 3])
+    show(run, "the good one", topic)
+    ask("topic twice", (topic.name, [(0, [1, 2])]), (topic.name, [(1, [3, 2])]))
+    wait_full(run, topic, [1, 2], [3, 2])
+    ask("partition twice, the same", (topic.name, [(0, [2, 1]), (0, [2, 1])]))
+    wait_full(run, topic, [2, 1], [3, 2])
+    ask("moved and given up at once", (topic.name, [(0, [1, 2]), (0, None)]))
+    moves(run, "on the way", (topic, [0, 1]))
+    show(run, "in the end", topic)
+
+
 @replicated(ALTER_REASSIGNMENTS, newest_only=True)
 def reassign_below_the_minimum(run: Run) -> None:
     topic = new_topic(run, "topic", [1, 2], min_insync_replicas="2")
@@ -203,17 +265,6 @@ def list_reassignments_in_sync(run: Run) -> None:
     run.ask("one", {"timeout": 10_000, "topics": [{"name": topic.name, "partition_indexes": [0, 5]}]})
 
 
-@replicated(DESCRIBE_LOG_DIRS)
-def log_dirs_of_each(run: Run) -> None:
-    topic = new_topic(run, "topic", [1, 2], [2, 3])
-    fill(run, topic, 0, 1, b"a")
-    fill(run, topic, 1, 2, b"a", b"b")
-    asked = {"topics": [{"topic": topic.name, "partitions": [0, 1]}]}
-    for broker in (1, 2, 3):
-        run.ask(f"at {broker}", asked, at=broker)
-    run.ask("elsewhere", {"topics": [{"topic": topic.name, "partitions": [1]}]}, at=1)
-
-
 @replicated(PRODUCE)
 def produce_to_three(run: Run) -> None:
     topic = new_topic(run, "topic", [1, 2, 3], min_insync_replicas="3")
@@ -221,8 +272,63 @@ def produce_to_three(run: Run) -> None:
     for acks in (-1, 1):
         run.ask(f"acks {acks}", produce_body(topic, {0: batch(b"a")}, acks=acks))
         run.ask(f"acks {acks}, fewer replicas than wanted", produce_body(more, {0: batch(b"a")}, acks=acks))
+    for acks in (2, 3, -2):
+        run.ask(f"acks {acks}, which cannot be", produce_body(topic, {0: batch(b"c")}, acks=acks))
     run.ask("at a follower", produce_body(topic, {0: batch(b"b")}), at=2)
     run.ask("where no replica is", produce_body(more, {0: batch(b"b")}), at=3)
+
+
+@replicated(PRODUCE, newest_only=True)
+def produce_beside_a_frozen_follower(run: Run) -> None:
+    """What acks=all waits for in vain is there all the same, and is acknowledged to nobody."""
+    topic = new_topic(run, "topic", [1, 2, 3], min_insync_replicas="2")
+    fill(run, topic, 0, 1, b"a")
+    assert run.cluster.brokers is not None
+    with run.cluster.brokers.paused(3):
+        run.ask("acks -1", {**produce_body(topic, {0: batch(b"b")}), "timeout": 500})
+        run.ask("acks 1", produce_body(topic, {0: batch(b"c")}, acks=1))
+        run.ask("not yet for consumers", fetch_body(wanted(topic, {0: 1})), api=FETCH)
+    wait_end(run, topic, 0, 1, 3)
+    wait_full(run, topic, [1, 2, 3])
+    run.ask("for consumers", fetch_body(wanted(topic, {0: 1})), api=FETCH)
+
+
+@replicated(FETCH)
+def fetch_nearby(run: Run) -> None:
+    """A consumer that tells its rack is sent to the replica there (KIP-392)."""
+    if run.version < 11:
+        return
+    topic = new_topic(run, "topic", [1, 2])
+    fill(run, topic, 0, 1, b"a", b"b")
+    # The follower may be read from once it knows itself what all have.
+    body = fetch_body(wanted(topic, {0: 0}), rack_id="east")
+    until(lambda: _records_of(run.quietly(FETCH, body, at=2)), "records of the follower")
+    for step, rack in (("no rack", ""), ("leader", "north"), ("follower", "east"), ("no replica", "west")):
+        run.ask(f"in the rack of the {step}", fetch_body(wanted(topic, {0: 0}), rack_id=rack))
+    run.ask("in no broker's rack", fetch_body(wanted(topic, {0: 0}), rack_id="south"))
+    run.ask("at the end", fetch_body(wanted(topic, {0: 2}), rack_id="east"))
+    run.ask("beyond the end", fetch_body(wanted(topic, {0: 3}), rack_id="east"))
+    run.ask("sent there", fetch_body(wanted(topic, {0: 0}), rack_id="east"), at=2)
+    run.ask("sent there, at the end", fetch_body(wanted(topic, {0: 2}), rack_id="east"), at=2)
+    run.ask(
+        "sent there, in the epoch",
+        fetch_body(wanted(topic, {0: 0}, current_leader_epoch=0), rack_id="east"),
+        at=2,
+    )
+    run.ask(
+        "sent there, in a later epoch",
+        fetch_body(wanted(topic, {0: 0}, current_leader_epoch=1), rack_id="east"),
+        at=2,
+    )
+    run.ask("sent where no replica is", fetch_body(wanted(topic, {0: 0}), rack_id="west"), at=3)
+    opened = run.ask("session", fetch_body(wanted(topic, {0: 0}), rack_id="east", session_epoch=0))
+    session = {"session_id": opened.session_id, "session_epoch": 1}
+    run.ask("session, nothing new", fetch_body(rack_id="east", **session))
+
+
+def _records_of(answer: Any) -> bool:
+    (part,) = (part for topic in answer.responses for part in topic.partitions)
+    return bool(part.records)
 
 
 @replicated(FETCH)

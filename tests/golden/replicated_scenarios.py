@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import replicated_all_there  # isort: skip
+import replicated_directories  # isort: skip
 import replicated_one_away  # isort: skip
 import replicated_two_away  # isort: skip
 
-__all__ = ["replicated_all_there", "replicated_one_away", "replicated_two_away"]
+__all__ = ["replicated_all_there", "replicated_directories", "replicated_one_away", "replicated_two_away"]

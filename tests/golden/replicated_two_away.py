@@ -176,3 +176,9 @@ def the_third_is_forgotten(run: Run) -> None:
     run.ask("factor of three", {"topics": [row], "timeout": 10_000}, api=CREATE_TOPICS)
     row = {**row, "num_partitions": -1, "replication_factor": -1, "assignments": assigned([1, 3])}
     run.ask("assigned to it", {"topics": [row], "timeout": 10_000}, api=CREATE_TOPICS)
+
+
+@replicated(UNREGISTER_BROKER)
+def a_living_one_is_forgotten(run: Run) -> None:
+    """The session's last question, as Kafka's broker stays away then."""
+    run.ask("that is there", {"broker_id": 2})

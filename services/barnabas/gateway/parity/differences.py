@@ -358,8 +358,8 @@ BY_DESIGN: Final = (
     ),
     (
         "UnregisterBroker",
-        "A broker that still runs registers again at once, with a new epoch; Kafka's stays away until it is started "
-        "anew. While it alone could lead a partition that has other replicas it is not forgotten (INVALID_REQUEST).",
+        "A broker that still runs and is forgotten registers again at once, with a new epoch; Kafka's stays away until "
+        "it is started anew.",
     ),
     (
         "Produce",

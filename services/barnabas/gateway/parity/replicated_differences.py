@@ -30,6 +30,13 @@ _ELIGIBLE_WAITED_FOR: Final = (
     "Eligible leader replicas (KIP-966) are waited for while their brokers are away (REQUEST_TIMED_OUT), for they may "
     "be elected with what was deleted; Kafka waits only for brokers that are there."
 )
+_NO_OFFSET: Final = (
+    "A batch that was appended and not acknowledged is answered without its offset, which Kafka tells."
+)
+_GOES_ON: Final = (
+    "A broker that still runs is not forgotten while it alone could lead a partition that has other replicas; Kafka "
+    "forgets it, and nobody leads the partition."
+)
 _SAYS_WHY: Final = "A refusal says why, also where Kafka gives only the code, or an empty text."
 
 REPLICATED_DIFFERENCES: Final = (
@@ -40,6 +47,14 @@ REPLICATED_DIFFERENCES: Final = (
         step="*: *at a follower",
     ),
     Difference(("Produce",), "*", _ANY_GATEWAY, step="produce_to_three: where no replica is"),
+    Difference(("Fetch",), "*", _ANY_GATEWAY, step="fetch_nearby: sent where no replica is"),
+    Difference(
+        ("Produce",),
+        "responses/*/base_offset",
+        _NO_OFFSET,
+        step="produce_beside_a_frozen_follower: acks -1",
+    ),
+    Difference(("UnregisterBroker",), "error_*", _GOES_ON, step="a_living_one_is_forgotten: that is there"),
     Difference(
         ("ElectLeaders",),
         "replica_election_results/*",
