@@ -191,15 +191,20 @@ def _under_replicated(examined: Examined) -> Iterator[Finding]:
             "under-replicated",
             parts,
             f"out of sync on node {node_id}, {how}",
-            _to_bring_back(node_id, is_away=node_id in away, is_full=node_id in full),
+            _to_bring_back(
+                *(node_id, node_id in away, node_id in full),
+                is_throttled=bool(examined.throttles),
+            ),
         )
 
 
-def _to_bring_back(node_id: int, *, is_away: bool, is_full: bool) -> str:
+def _to_bring_back(node_id: int, is_away: bool, is_full: bool, *, is_throttled: bool) -> str:
     if is_away:
         return f"start node {node_id} again; `barnabas nodes list` shows where it is"
     if is_full:
         return f"it goes on once node {node_id} has room on its disk"
+    if is_throttled:
+        return "it catches up by itself, as slowly as the replication throttles let it"
     return f"it catches up by itself; if it does not, look at node {node_id}'s disk and log"
 
 

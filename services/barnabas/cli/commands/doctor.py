@@ -46,6 +46,10 @@ def read_examined(administration: Administration) -> Examined:
     from barnabas.cli.kafka.throttling import REPLICAS, read_move_rates, read_throttles
 
     state = read_state(administration)
+    if any(node.is_alive and node.directories is None for node in state.nodes) and not state.is_shown_as_one:
+        state = read_state(
+            administration
+        )  # who gave no answer may have been fenced while that was waited for
     names = ("min.insync.replicas", *REPLICAS)
     settings = topic_configs(administration, (part.topic for part in state.partitions), names)
     return Examined(

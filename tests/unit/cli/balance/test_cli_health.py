@@ -136,6 +136,14 @@ def test_a_follower_that_is_out_of_sync_for_its_full_disk_waits_for_room() -> No
     assert behind.to_do == "it goes on once node 1 has room on its disk"
 
 
+def test_a_follower_that_lags_under_a_throttle_is_said_to() -> None:
+    throttles = [Throttle("broker 2", "leader.replication.throttled.rate", "1000")]
+    lagging = with_partition(healthy(), isr=(1, 2), sizes={1: 100, 3: 40}, size_bytes=100)
+    behind, left = found(lagging, throttles=throttles)
+    assert (behind.check, left.check) == ("under-replicated", "throttles-left")
+    assert "as slowly as the replication throttles let it" in behind.to_do
+
+
 def test_a_node_does_not_answer() -> None:
     (silent,) = found(with_node(healthy(), directories=None))
     assert (silent.check, silent.is_problem) == ("node-silent", True)
