@@ -70,8 +70,11 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
             await server.stop(limits.STOP_GRACE_SECONDS)
             for task in background:
                 task.cancel()
-    except* RegistrationRefused as group:
-        raise StartError(f"the controller refuses this coordinator: {group.exceptions[0]}") from group
+    except ExceptionGroup as group:  # what `except*` raises comes out in a group, in Python 3.11.2
+        refusals = group.subgroup(RegistrationRefused)
+        if refusals is None:
+            raise
+        raise StartError(f"the controller refuses this coordinator: {refusals.exceptions[0]}") from group
     finally:
         await server.stop(None)
         await topic_log.close()

@@ -240,11 +240,21 @@ async def _run(name: str, config: ConfigT, serve: Serve[ConfigT], network: Netwo
                 _begin_stopping(context)
                 for task in background if not announced.is_set() else background[:1]:
                     task.cancel()
-    except* StartError as group:
-        raise group.exceptions[0] from None
+    except BaseExceptionGroup as group:  # what `except*` raises comes out in a group, in Python 3.11.2
+        refusals = group.subgroup(StartError)
+        if refusals is None:
+            raise
+        raise _first(refusals) from None
     finally:
         if provider is not None:
             provider.shutdown()
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first error of a group of whatever depth."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _begin_stopping(context: ServiceContext) -> None:
