@@ -34,6 +34,8 @@ class End(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.link.ends.append(self)
+        # Not now: Python 3.11.2 begins to read after this, paused or not. Nothing is read before it comes to that.
+        asyncio.get_running_loop().call_soon(self.read_or_not)
 
     def data_received(self, data: bytes) -> None:
         assert self.other is not None
@@ -80,7 +82,6 @@ class Front(End):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.read_or_not()
         self.task = asyncio.ensure_future(self._connect())
 
     async def _connect(self) -> None:
