@@ -204,5 +204,8 @@ def test_our_own_command_moves_evens_out_and_empties(cluster: LooseCluster, tmp_
     run("log-dirs", "move", "--broker", "1", "--from", c)
     assert "c" not in places()
     assert "0 replicas to be moved" in run("log-dirs", "even", "--broker", "1").stderr
+    run("configs", "--alter", "--broker", "1", "--add-config", f"{rate}=1000")
+    (left, _) = run("doctor", "--output", "json", status=1).data
+    assert (left["check"], left["subjects"]) == ("throttles-left", ["1"])
     assert "no log directory /nowhere" in run.refused("log-dirs", "move", "--broker", "1", "--to", "/nowhere")
     assert "say --broker ID" in run.refused("log-dirs", "even", status=2)
