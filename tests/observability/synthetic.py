@@ -15,9 +15,11 @@ SPEED: Final = 1_000_000
 
 GROUPS: Final = 100
 
-FAILED_FOLLOWERS: Final = (
-    'kafka_server_replicafetchermanager_failedpartitionscount{cluster="c",job="storage",instance="storage-1"}'
+FAILED_MOVES: Final = (
+    "kafka_server_replicaalterlogdirsmanager_failedpartitionscount"
+    '{cluster="c",job="storage",instance="storage-1"}'
 )
+FAILED_FOLLOWERS: Final = 'kafka_server_replicafetchermanager_failedpartitionscount{instance="storage-1"}'
 
 
 def steps(*parts: tuple[float, int]) -> str:
@@ -91,7 +93,7 @@ def healthy(minutes: int) -> Series:
         'barnabas_controller_replicas_on_cordoned_nodes{cluster="c"}': zero,
         'barnabas_storage_moving_replicas{cluster="c",job="storage",instance="storage-1"}': zero,
         'barnabas_storage_moved_bytes_total{cluster="c",job="storage",instance="storage-1"}': zero,
-        'barnabas_storage_failed_moves{cluster="c",job="storage",instance="storage-1"}': zero,
+        FAILED_MOVES: zero,
         'kafka_server_replicamanager_offlinereplicacount{cluster="c",job="storage",instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_uncleanable_partitions_count{instance="storage-1"}': zero,
         'kafka_log_logcleanermanager_time_since_last_run_ms{instance="storage-1"}': constant(9000, minutes),

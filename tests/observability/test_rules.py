@@ -13,7 +13,7 @@ import yaml
 from generator.cause_rules import CAUSES
 from generator.slos import BURNS, SLOS
 from running_cluster import require_program
-from synthetic import FAILED_FOLLOWERS, burning, case, constant, healthy, steps
+from synthetic import FAILED_FOLLOWERS, FAILED_MOVES, burning, case, constant, healthy, steps
 
 pytestmark = pytest.mark.integration
 
@@ -169,7 +169,7 @@ HARM: Final[dict[str, dict[str, str]]] = {
     "ThrottlesLeft": {THROTTLES: then(0, 3)},
     "DrainStopped": {ON_CORDONED_NODES: then(0, 5)},
     "MoveStuck": {f'barnabas_storage_moving_replicas{{{C},job="storage",instance="storage-1"}}': then(0, 2)},
-    "MoveFailed": {f'barnabas_storage_failed_moves{{{C},job="storage",instance="storage-1"}}': then(0, 1)},
+    "MoveFailed": {FAILED_MOVES: then(0, 1)},
     "UncleanLeaderElection": {
         f"kafka_controller_controllerstats_uncleanleaderelections_total{{{C}}}": jump()
     },

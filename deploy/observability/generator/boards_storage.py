@@ -138,7 +138,10 @@ _ON_THE_WAY = Row(
             "Moves that failed",
             "The replica goes on where it is; the node's log says which disk failed.",
             "none",
-            Query(total("barnabas_storage_failed_moves", _I, by="instance"), "{{instance}}"),
+            Query(
+                total("kafka_server_replicaalterlogdirsmanager_failedpartitionscount", _I, by="instance"),
+                "{{instance}}",
+            ),
             thresholds=((None, GREEN), (1, ORANGE)),
         ),
         graph(

@@ -119,7 +119,7 @@ CAUSES: Final = (
         "MoveFailed",
         TICKET,
         "0m",
-        "max by (cluster, job, instance) (barnabas_storage_failed_moves) > 0",
+        "max by (cluster, job, instance) (kafka_server_replicaalterlogdirsmanager_failedpartitionscount) > 0",
         "{{ $value }} replicas on {{ $labels.instance }} did not move to another log directory: a disk failed",
     ),
     Cause(

@@ -18,6 +18,17 @@ def cordoned_directories(directories: Collection[str], value: Collection[str]) -
     return {each for each in directories if os.path.abspath(each) in named}
 
 
+def problem_of_cordons(directories: Collection[str], value: Collection[str]) -> str:
+    """What is wrong with the value for a node with these directories; empty for nothing."""
+    if ALL_DIRECTORIES in value:
+        return "" if len(value) == 1 else "cordoned.log.dirs: * stands for all directories, and alone"
+    unknown = [each for each in value if not cordoned_directories(directories, [each])]
+    if not unknown:
+        return ""
+    names = ", ".join(unknown)
+    return f"cordoned.log.dirs names {names}, which log.dirs does not have: it has {', '.join(directories)}"
+
+
 def are_all_cordoned(directories: Collection[str], value: Collection[str]) -> bool:
     """Whether nothing new comes to the node; `*` says so also where its directories are not known."""
     if ALL_DIRECTORIES in value:

@@ -22,6 +22,7 @@ from barnabas.log.checkpoints.checkpoint_file import (
     read_offsets,
     write_offsets,
 )
+from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_PROCESS, CleanShutdown
 from barnabas.log.checkpoints.meta_properties import (
     MetaProperties,
     check_meta_properties,
@@ -64,17 +65,15 @@ class LogDirectory:
         path: str,
         properties: MetaProperties,
         lock_fd: int,
-        closed_under: int | None,
+        closed: CleanShutdown | None,
         environment: Environment,
         cache: SegmentCache,
     ) -> None:
         self._files = environment.files
         self.path = path
         self.properties = properties
-        self.closed_under = closed_under
-        """The broker epoch under which the directory had been closed properly, -1 for one that was not known then, or
-        where records are gone since; None if it was not.
-        """
+        self.closed = closed
+        """What was said when the directory was closed properly; None if it was not."""
         self.recovery_points = read_offsets(self._files, self._file(RECOVERY_POINT_FILE))
         self.high_watermarks = read_offsets(self._files, self._file(HIGH_WATERMARK_FILE))
         """As they were when the directory was opened; the replicas take them from here."""
@@ -123,12 +122,12 @@ class LogDirectory:
             if properties is None:
                 properties = MetaProperties(cluster_id, node_id, environment.new_id())
                 write_meta_properties(files, path, properties)
-            closed_under = clean_shutdown.read_marker(files, path)
+            closed = clean_shutdown.read_marker(files, path)
             cache = SegmentCache(open_segments_max)
-            opened = cls(path, properties, lock_fd, closed_under, environment, cache)
+            opened = cls(path, properties, lock_fd, closed, environment, cache)
             opened.flush_times = flush_times or opened.flush_times
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
-            if closed_under is not None:
+            if closed is not None:
                 clean_shutdown.remove_marker(files, path)
             opened._remove_deleted()
         except OSError as error:
@@ -142,7 +141,7 @@ class LogDirectory:
     @property
     def was_clean(self) -> bool:
         """Whether the directory had been closed properly."""
-        return self.closed_under is not None
+        return self.closed is not None
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -165,8 +164,8 @@ class LogDirectory:
                 self.missing.add(key)  # or a crash came between its deletion and the checkpoints
             else:
                 self._drop_checkpoints(key)
-        if self.missing and self.was_clean:
-            self.closed_under = clean_shutdown.UNKNOWN_BROKER_EPOCH
+        if self.missing and self.closed is not None:
+            self.closed = UNKNOWN_PROCESS
         self._identified = {
             key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs
         }
@@ -466,10 +465,10 @@ class LogDirectory:
         self,
         high_watermarks: Mapping[PartitionKey, int] | None = None,
         *,
-        broker_epoch: int = clean_shutdown.UNKNOWN_BROKER_EPOCH,
+        marker: CleanShutdown = UNKNOWN_PROCESS,
     ) -> None:
         """Close every log, also when one fails, write the checkpoints, so that what could be closed has little to
-        check, and the clean shutdown marker. Raises KAFKA_STORAGE_ERROR.
+        check, and the `marker`. Raises KAFKA_STORAGE_ERROR.
 
         After a failure, or while a partition on disk was not opened since a crash or could not be, there is no marker,
         and the next opening recovers every log from its recovery point on: one that spoke of all logs but one would
@@ -483,7 +482,7 @@ class LogDirectory:
                 raise error
             with storage_errors(self.path):
                 check_all_closed(self._files, self.path, self._is_closed_properly)
-                clean_shutdown.write_marker(self._files, self.path, broker_epoch)
+                clean_shutdown.write_marker(self._files, self.path, marker)
         finally:
             self.abandon()
 

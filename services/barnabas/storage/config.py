@@ -17,7 +17,7 @@ from barnabas.kernel.config import (
     property_name,
     setting,
 )
-from barnabas.kernel.cordoned import ALL_DIRECTORIES, cordoned_directories
+from barnabas.kernel.cordoned import problem_of_cordons
 
 
 def _names_of_broker_settings() -> Collection[str]:
@@ -120,12 +120,9 @@ class StorageConfig:
 
     def _check_cordons(self) -> None:
         named = self.broker_settings.get("cordoned.log.dirs", "").split(",")
-        cordoned = [entry.strip() for entry in named if entry.strip()]
-        if ALL_DIRECTORIES in cordoned and len(cordoned) > 1:
-            raise ConfigError("cordoned.log.dirs: * stands for all directories, and alone")
-        unknown = [entry for entry in cordoned if not cordoned_directories(self.log_dirs, [entry])]
-        if unknown:
-            raise ConfigError(f"cordoned.log.dirs names {', '.join(unknown)}, which log.dirs does not have")
+        problem = problem_of_cordons(self.log_dirs, [entry.strip() for entry in named if entry.strip()])
+        if problem:
+            raise ConfigError(problem)
 
     @property
     def static_settings(self) -> dict[str, str]:

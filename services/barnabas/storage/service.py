@@ -17,7 +17,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.errors import LinkError
 from barnabas.links.stream_metrics import StreamCollector
-from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
 from barnabas.log.errors import LogStoreError
 from barnabas.messages.controller_pb2 import (
     HandOverRequest,
@@ -233,21 +233,21 @@ class StorageNode:
         if self._refusal is not None:
             self._directories.abandon()
             raise self._refusal
-        await asyncio.gather(*(self._close(lane) for lane in self._lanes.values()))
+        marker = self._directories.marker(self._epoch_to_mark(), self.replicas.moves.targets)
+        await asyncio.gather(*(self._close(lane, marker) for lane in self._lanes.values()))
 
     async def _recover(self) -> bool:
         await self.replicas.recover()
         return True
 
-    async def _close(self, lane: DirectoryLane) -> None:
+    async def _close(self, lane: DirectoryLane, marker: CleanShutdown) -> None:
         """Close one log directory; the others need not wait for one that does not answer, which is recovered."""
         high_watermarks = self.replicas.high_watermarks(lane)
-        broker_epoch = self._epoch_to_mark()
 
         def close() -> None:
             # A log that is being written, opened or looked after in a thread must not be closed under it.
             lane.join()
-            self._directories.close_one(lane.path, high_watermarks, broker_epoch=broker_epoch)
+            self._directories.close_one(lane.path, high_watermarks, marker)
 
         lane.close()
         try:
@@ -315,6 +315,8 @@ class StorageNode:
             configs=_without_secrets(self._config.static_settings),
             previous_node_epoch=self._directories.previous_broker_epoch,
             log_directory_ids=self._directories.ids,
+            emptied_log_directory_ids=sorted(each.bytes for each in self._directories.previous.emptied),
+            offline_log_dirs=sorted(self._directories.offline),
         )
         if self._config.position >= 0:
             node.position = self._config.position

@@ -19,7 +19,7 @@ from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
 from barnabas.log import log_directory
 from barnabas.log.checkpoints.checkpoint_file import read_offsets, write_offsets
-from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from barnabas.log.checkpoints.clean_shutdown import CleanShutdown
 from barnabas.log.checkpoints.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
@@ -50,18 +50,18 @@ def test_a_directory_that_lacks_a_partition_does_not_say_that_it_has_everything(
     directory.open_partition("deleted", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
     directory.open_partition("gone", 0, TOPIC_ID, LogConfig()).append_as_leader(BATCH, 0)
     directory.delete_partition("deleted", 0)
-    directory.close(broker_epoch=5)
+    directory.close(marker=CleanShutdown(5))
     shutil.rmtree(tmp_path / "empty-0")
     directory = open_directory(tmp_path)
     directory.partitions_on_disk()
-    assert directory.closed_under == 5, "nothing of it was lost"
-    directory.close(broker_epoch=6)
+    assert directory.closed == CleanShutdown(5), "nothing of it was lost"
+    directory.close(marker=CleanShutdown(6))
     shutil.rmtree(tmp_path / "gone-0")
     directory = open_directory(tmp_path)
     directory.partitions_on_disk()
-    assert directory.closed_under == UNKNOWN_BROKER_EPOCH
+    assert directory.closed == CleanShutdown()
     assert directory.was_clean, "the others need no recovery"
-    directory.close(broker_epoch=7)
+    directory.close(marker=CleanShutdown(7))
 
 
 def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
         log.append_as_leader(BATCH, 0)
     log.maybe_increment_log_start_offset(2)
     identity = directory.properties
-    directory.close({("a.b-c", 3): 4}, broker_epoch=9)
+    directory.close({("a.b-c", 3): 4}, marker=CleanShutdown(9))
     assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 9}
     assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\na.b-c 3 4\n"
     again = open_directory(tmp_path)
     assert again.was_clean
-    assert again.closed_under == 9
+    assert again.closed == CleanShutdown(9)
     assert again.properties == identity
     assert again.high_watermarks == {("a.b-c", 3): 4}
     assert again.partitions_on_disk() == {("a.b-c", 3): TOPIC_ID}
@@ -87,7 +87,7 @@ def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
     again.abandon()
     crashed = open_directory(tmp_path)
     assert not crashed.was_clean
-    assert crashed.closed_under is None
+    assert crashed.closed is None
     recovered = crashed.open_partition("a.b-c", 3, TOPIC_ID, LogConfig())
     assert recovered.recovery_report.segments_checked == 1
     crashed.close()
@@ -110,7 +110,7 @@ def test_a_marker_without_an_epoch_speaks_of_no_process(tmp_path: Path, text: st
     (tmp_path / ".kafka_cleanshutdown").write_text(text, encoding="latin-1")
     again = open_directory(tmp_path)
     assert again.was_clean
-    assert again.closed_under == -1
+    assert again.closed == CleanShutdown()
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     again.abandon()
 

@@ -55,7 +55,9 @@ class Node:
 
     @property
     def takes_replicas(self) -> bool:
-        return self.is_alive and not self.is_draining
+        """Whether the controller gives it new ones: some directory that works is not cordoned."""
+        working = [directory.path for directory in self.directories or () if directory.error is None]
+        return self.is_alive and not self.is_draining and not are_all_cordoned(working, self.cordoned)
 
     @property
     def usable_bytes(self) -> int | None:

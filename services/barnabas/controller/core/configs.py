@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from barnabas.controller.core.cordons import CORDONED, check_cordons
 from barnabas.controller.core.decision import Decision, failure
 from barnabas.controller.core.min_in_sync import with_eligible_by_new_number
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -133,6 +134,8 @@ def _stored(
         validate_client_metrics_settings(after)
     else:
         check_broker_changes(after, resource_name, _current_values(image, resource_name, after))
+        if resource_name and after.get(CORDONED, "") != before.get(CORDONED, ""):
+            check_cordons(image.nodes[int(resource_name)], after.get(CORDONED, ""))
     if after == before:
         return []
     key = config_key(*resource)

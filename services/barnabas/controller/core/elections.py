@@ -30,7 +30,7 @@ class Restart(NamedTuple):
     is_clean: bool
     """Whether the process before it was stopped properly: then it has all that it said to have."""
     has_lost_a_directory: bool
-    """Whether it lacks a log directory that the process before it had."""
+    """Whether it lacks a log directory that the process before it had something in, or may have had."""
 
 
 def after_node_left(partition: PartitionRecord, node_id: int, terms: ElectionTerms) -> PartitionRecord | None:

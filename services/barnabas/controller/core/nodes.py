@@ -47,6 +47,7 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         position=known.position if known is not None else _free_position(image, node),
         stopping=known is not None and same_process and known.stopping,
         log_directory_ids=node.log_directory_ids,
+        offline_log_dirs=node.offline_log_dirs,
     )
     records = []
     if known != stored:
@@ -159,7 +160,8 @@ def _restart(known: NodeRecord | None, node: NodeRecord) -> Restart:
     if known is None:  # whatever it had when it was unregistered
         return Restart(node.node_id, is_clean=False, has_lost_a_directory=True)
     is_clean = node.HasField("previous_node_epoch") and node.previous_node_epoch == known.node_epoch
-    lost = not set(known.log_directory_ids) <= set(node.log_directory_ids)
+    here = {*node.log_directory_ids, *(node.emptied_log_directory_ids if is_clean else ())}
+    lost = not here.issuperset(known.log_directory_ids)
     return Restart(node.node_id, is_clean=is_clean, has_lost_a_directory=lost)
 
 

@@ -73,6 +73,8 @@ class Settling:
         self._found = {directory: dict(partitions) for directory, partitions in found.items()}
         self.failed: dict[LogDirectory, str] = {}
         """Directories whose disk refused what had to be done, with the reason."""
+        self.unsettled: set[LogDirectory] = set()
+        """Directories in which something was left that may be a partition."""
 
     @property
     def partitions(self) -> Mapping[LogDirectory, Partitions]:
@@ -107,9 +109,11 @@ class Settling:
         home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
         if key in self._found[former] or (home is not None and key in home.recovery_points):
             logger.error("a partition was here, and is neither here nor where it moved to", log_dir=path)
+            self.unsettled.add(former)
             return
         if home is None:
             if not all_there:
+                self.unsettled.add(former)
                 return  # it may be in one that is offline, with more than there was here
             logger.warning(
                 "the log directory that a partition moved to is gone: it is back here", log_dir=path

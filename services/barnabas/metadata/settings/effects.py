@@ -42,6 +42,8 @@ ELECTIONS: Final = frozenset(("unclean.leader.election.enable",))
 
 STORAGE: Final = frozenset(
     (
+        "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
         "broker.rack",
         "cordoned.log.dirs",
         "fetch.max.bytes",

@@ -14,14 +14,14 @@ import os
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
-from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
 from barnabas.log.checkpoints.stray import StrayKey, is_unused
@@ -110,6 +110,8 @@ class LogDirectories:
         self._missing: set[PartitionKey] = set()
         """Partitions whose records are gone from where the checkpoints name them, until they are begun anew."""
         self.strays = Strays(files)
+        self._unsettled: set[str] = set()
+        """Directories that may hold a partition by a name that is not its own."""
         self._undeleted: set[PartitionKey] = set()
         """Partitions that were to be deleted, and could not be."""
         self.found: list[FoundPartition] = []
@@ -184,6 +186,7 @@ class LogDirectories:
         for home, stray, facts in aside:
             if home not in settling.failed:
                 self.strays.add(stray, home, facts)
+        self._unsettled = {each.path for each in settling.unsettled}
         return {each.path: reason for each, reason in settling.failed.items()}
 
     def _leave_out(self, failed: Mapping[str, str]) -> None:
@@ -214,13 +217,35 @@ class LogDirectories:
         return sorted(directory.properties.directory_id.bytes for directory in self._directories)
 
     @property
-    def previous_broker_epoch(self) -> int | None:
-        """Under which broker epoch the node was stopped before this start; None unless all of its log directories could
-        be opened, were closed properly, and say the same (KIP-966).
+    def previous(self) -> CleanShutdown:
+        """What the process before this start said when it stopped: nothing unless all of its log directories could be
+        opened, were closed properly, and say the same (KIP-966).
         """
-        epochs = {directory.closed_under for directory in self._directories}
-        epoch = epochs.pop()
-        return None if self.offline or epochs or epoch == UNKNOWN_BROKER_EPOCH else epoch
+        said = {directory.closed for directory in self._directories}
+        first = said.pop()
+        return CleanShutdown() if self.offline or said or first is None else first
+
+    @property
+    def previous_broker_epoch(self) -> int | None:
+        """Under which broker epoch the node was stopped before this start; None where that is not known."""
+        epoch = self.previous.broker_epoch
+        return None if epoch == UNKNOWN_BROKER_EPOCH else epoch
+
+    def marker(self, broker_epoch: int, targets: Container[str]) -> CleanShutdown:
+        """What is to be said when the node stops that is registered under this epoch; something may come yet to the
+        directories of the paths `targets`.
+        """
+        held = {self.strays.path_of(stray) for stray in self.strays.keys}
+        emptied = {
+            each.properties.directory_id
+            for each in self._directories
+            if not self._taken[each.path]
+            and not each.missing
+            and each.path not in targets
+            and each.path not in held | self._unsettled
+        }
+        here = {each.properties.directory_id for each in self._directories}
+        return CleanShutdown(broker_epoch, frozenset(emptied | (self.previous.emptied - here)))
 
     @property
     def paths(self) -> list[str]:
@@ -431,17 +456,20 @@ class LogDirectories:
         self, high_watermarks: Mapping[PartitionKey, int], *, broker_epoch: int = UNKNOWN_BROKER_EPOCH
     ) -> None:
         """Make everything durable and mark a clean shutdown under `broker_epoch`, directory by directory."""
+        marker = self.marker(broker_epoch, ())
         for path in self._by_path:
-            self.close_one(path, high_watermarks, broker_epoch=broker_epoch)
+            self.close_one(path, high_watermarks, marker)
 
-    def close_one(self, path: str, high_watermarks: Mapping[PartitionKey, int], *, broker_epoch: int) -> None:
+    def close_one(
+        self, path: str, high_watermarks: Mapping[PartitionKey, int], marker: CleanShutdown
+    ) -> None:
         """The same for one directory; what fails is logged."""
         directory = self._by_path.get(path)
         if directory is None:
             return  # it is offline
         try:
             directory.forget_missing(directory.missing - self._missing)
-            directory.close(self._own(directory, high_watermarks), broker_epoch=broker_epoch)
+            directory.close(self._own(directory, high_watermarks), marker=marker)
         except KafkaError as error:
             log.error("the next start recovers this", log_dir=path, reason=error.message)
 

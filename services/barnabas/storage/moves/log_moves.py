@@ -26,6 +26,7 @@ from barnabas.storage.directories.log_directories import LogDirectories, Partiti
 from barnabas.storage.moves.log_move import LogMove
 from barnabas.storage.moves.pace import Pace
 from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replication_quota import ReplicationQuota
 
 log = get_logger("storage.moves")
 
@@ -62,7 +63,8 @@ class LogMoves:
         self._on_moved = on_moved
         self._clear_up = clear_up
         self._broker_value = broker_value
-        self._pace = Pace(self._rate)
+        self.pace = Pace(self._rate, self._measure())
+        """That of all moves."""
         self._moves: dict[Replica, LogMove] = {}
         """The last that was asked for of each replica, until it has ended."""
         self._waiting: dict[str, list[LogMove]] = {path: [] for path in lanes}
@@ -97,6 +99,12 @@ class LogMoves:
         assert isinstance(value, int)
         return value
 
+    def _measure(self) -> ReplicationQuota:
+        samples = self._broker_value("alter.log.dirs.replication.quota.window.num")
+        window_seconds = self._broker_value("alter.log.dirs.replication.quota.window.size.seconds")
+        assert isinstance(samples, int) and isinstance(window_seconds, int)  # noqa: PT018
+        return ReplicationQuota(samples, window_seconds * 1000)
+
     # -- what there is ------------------------------------------------------------------------------------------
 
     @property
@@ -124,6 +132,11 @@ class LogMoves:
         for move in list(self._moves.values()):
             if move.is_wanted and move.moved_from is None and lane in (None, move.lane):
                 yield move
+
+    @property
+    def targets(self) -> set[str]:
+        """The paths of the directories that replicas may be coming to, or may have come to."""
+        return {move.lane.path for move in (*self._moves.values(), *self._unclear.values())}
 
     def is_moving(self, replica: Replica) -> bool:
         """Whether its log is to be left as it is by whoever takes records from its middle."""
@@ -185,7 +198,7 @@ class LogMoves:
         return future_name(replica.topic, replica.index, unique)
 
     def _add(self, replica: Replica, path: str, name: str, former: LogMove | None = None) -> LogMove:
-        move = LogMove(replica, self._lanes[path], self._directories, name, self._pace, former=former)
+        move = LogMove(replica, self._lanes[path], self._directories, name, self.pace, former=former)
         self._moves[replica] = move
         self._failed.discard(replica)
         self._waiting[path].append(move)

@@ -12,6 +12,8 @@ from prometheus_client.registry import Collector
 
 from barnabas.storage.moves.log_moves import LogMoves
 
+_MANAGER: Final = "kafka_server_replicaalterlogdirsmanager_"
+
 _MOVER_CLIENT: Final = "ReplicaAlterLogDirs"
 """What Kafka calls the copying of moves, as a client."""
 
@@ -42,13 +44,18 @@ class MovesCollector(Collector):
         for path in self._log_dirs:
             each.add_metric([os.path.abspath(path)], path in cordoned)
         yield each
-        lag = GaugeMetricFamily(
-            "kafka_server_replicaalterlogdirsmanager_maxlag",
-            "Offsets that the future replica furthest behind lacks",
-            labels=["clientId"],
+        for name, text, value in (
+            ("maxlag", "Offsets that the future replica furthest behind lacks", self._moves.lag_max),
+            ("failedpartitionscount", "Replicas here whose last move has failed", self._moves.failed_count),
+        ):
+            family = GaugeMetricFamily(_MANAGER + name, text, labels=["clientId"])
+            family.add_metric([_MOVER_CLIENT], value)
+            yield family
+        yield GaugeMetricFamily(
+            "kafka_server_alterlogdirsreplication_byte_rate",
+            "Record bytes a second copied by moves between log directories",
+            value=self._moves.pace.copied_rate(),
         )
-        lag.add_metric([_MOVER_CLIENT], self._moves.lag_max)
-        yield lag
         yield GaugeMetricFamily(
             "barnabas_storage_moving_replicas",
             "Replicas that move to another log directory, or wait for their turn",
@@ -58,11 +65,6 @@ class MovesCollector(Collector):
             "barnabas_storage_bytes_to_move",
             "Record bytes that moves between log directories have still to copy",
             value=self._moves.left_bytes,
-        )
-        yield GaugeMetricFamily(
-            "barnabas_storage_failed_moves",
-            "Replicas whose last move has failed, and that nobody has asked to move since",
-            value=self._moves.failed_count,
         )
         yield CounterMetricFamily(
             "barnabas_storage_moved_bytes",

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.storage import limits
+from barnabas.storage.replica.replication_quota import ReplicationQuota
 
 
 class Pace:
     """Owner of how many bytes were copied ahead of the rate, which `rate` says: bytes a second, as of now."""
 
-    def __init__(self, rate: Callable[[], float]) -> None:
+    def __init__(self, rate: Callable[[], float], copied: ReplicationQuota) -> None:
+        """`copied` measures what is copied."""
         self._rate = rate
+        self._copied = copied
         self._ahead_bytes = 0.0
         self._at = 0.0
 
@@ -24,6 +27,11 @@ class Pace:
         """So much was copied."""
         self._settle()
         self._ahead_bytes += size_bytes
+        self._copied.record(size_bytes, self._at * 1000)
+
+    def copied_rate(self) -> float:
+        """Bytes a second that were copied of late."""
+        return self._copied.rate(asyncio.get_running_loop().time() * 1000)
 
     def seconds_ahead(self) -> float:
         """How long to wait before more is copied; ask again after MOVE_PACE_SECONDS_MAX, for the rate may change."""

@@ -59,6 +59,14 @@ def test_the_state_of_a_node_in_words() -> None:
     assert state_of(Node(9, is_registered=False, is_fenced=True), 1) == "unknown"
 
 
+def test_a_node_whose_only_open_directory_is_offline_gets_nothing_new() -> None:
+    first = MEMBERS[0]
+    assert [each.error is None for each in first.directories or ()] == [True, False]
+    assert first.takes_replicas
+    assert not replace(first, cordoned=("/d",)).takes_replicas
+    assert replace(first, cordoned=("/e",)).takes_replicas
+
+
 def test_a_node_that_is_not_there() -> None:
     with pytest.raises(Refused, match="no node 7: there are 1, 2, 3"):
         known_node(STATE, 7)

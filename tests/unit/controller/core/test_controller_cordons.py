@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.controller.core.configs import alter_configs
+from barnabas.controller.core.configs import alter_configs, replace_configs
 from barnabas.controller.core.cordons import is_cordoned
 from barnabas.controller.core.decision import ClusterDefaults, Decision
 from barnabas.controller.core.internal_topics import grow_internal_topics
@@ -71,7 +72,7 @@ def nodes_of(image: MetadataImage, name: str) -> set[int]:
     return {node for partition in image.topics[name].partitions for node in partition.replicas}
 
 
-@pytest.mark.parametrize("directories", ["*", "/disk-1,/disk-2", "/disk-2,/disk-1,/gone"])
+@pytest.mark.parametrize("directories", ["*", "/disk-1,/disk-2", "/disk-2, /disk-1/"])
 def test_new_topics_and_partitions_go_to_others(directories: str) -> None:
     image, _ = create(cluster(3), "before", 3)
     image = cordon(image, 2, directories)
@@ -88,6 +89,66 @@ def test_new_topics_and_partitions_go_to_others(directories: str) -> None:
 def test_a_node_with_one_open_directory_gets_what_is_new() -> None:
     image, _ = create(cordon(cluster(2), 1, "/disk-1"), "orders", 2)
     assert nodes_of(image, "orders") == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("/disk-1,/gone,/far", "names /gone, /far, which log.dirs does not have: it has /disk-1, /disk-2"),
+        ("*,/disk-1", r"\* stands for all directories, and alone"),
+        ("disk-1", "names disk-1"),
+    ],
+)
+def test_what_is_no_log_directory_cannot_be_cordoned(value: str, problem: str) -> None:
+    image = cordon(cluster(1), 1, "/disk-1")
+    operation = pb.ConfigOperation(name="cordoned.log.dirs", operation=SET_CONFIG, value=value)
+    change = pb.ConfigResourceChange(resource_type=BROKER_RESOURCE, resource_name="1", operations=[operation])
+    altered = alter_configs(image, pb.IncrementalAlterConfigsRequest(resources=[change]))
+    replaced = pb.ReplacedConfig(
+        resource_type=BROKER_RESOURCE,
+        resource_name="1",
+        configs=[pb.ConfigEntry(name="cordoned.log.dirs", value=value)],
+    )
+    for decision in (altered, replace_configs(image, pb.AlterConfigsRequest(resources=[replaced]))):
+        (result,) = decision.response.results
+        assert not decision.records
+        assert result.error_code == ErrorCode.invalid_request
+        assert re.search(problem, result.error_message)
+
+
+def test_what_was_cordoned_before_log_dirs_changed_stands_in_nobodys_way() -> None:
+    image = cordon(cluster(1), 1, "/disk-1")
+    node = md.NodeRecord(node_id=1, incarnation_id="b", address="n", configs={"log.dirs": "/disk-2"})
+    image = after(image, register_node(image, node))
+    assert not is_cordoned(image, image.nodes[1])
+    operation = pb.ConfigOperation(name="log.retention.ms", operation=SET_CONFIG, value="1000")
+    change = pb.ConfigResourceChange(resource_type=BROKER_RESOURCE, resource_name="1", operations=[operation])
+    decision = alter_configs(image, pb.IncrementalAlterConfigsRequest(resources=[change]))
+    assert decision.response.results[0].error_code == 0
+
+
+@pytest.mark.parametrize(("cordoned", "chosen"), [("/disk-1", {2}), ("/disk-2", {1, 2}), ("*", {2})])
+def test_what_is_offline_is_no_place_for_what_is_new(cordoned: str, chosen: set[int]) -> None:
+    image = cordon(cluster(2), 1, cordoned)
+    node = md.NodeRecord(
+        node_id=1,
+        incarnation_id="b",
+        address="n",
+        configs={"log.dirs": DIRECTORIES},
+        offline_log_dirs=["/disk-2"],
+    )
+    image = after(image, register_node(image, node))
+    image, _ = create(image, "orders", 1)
+    assert nodes_of(image, "orders") == chosen
+    image = after(
+        image,
+        register_node(
+            image,
+            md.NodeRecord(node_id=1, incarnation_id="c", address="n", configs={"log.dirs": DIRECTORIES}),
+        ),
+    )
+    image, _ = create(image, "later", 1)
+    assert nodes_of(image, "later") == ({2} if cordoned == "*" else {1, 2})
 
 
 def test_too_few_are_left() -> None:

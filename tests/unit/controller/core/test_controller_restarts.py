@@ -17,7 +17,11 @@ ONE, OTHER = b"1" * 16, b"2" * 16
 
 
 def registered(
-    image: MetadataImage, incarnation: str, directories: Sequence[bytes], previous: int | None = None
+    image: MetadataImage,
+    incarnation: str,
+    directories: Sequence[bytes],
+    previous: int | None = None,
+    emptied: Sequence[bytes] = (),
 ) -> MetadataImage:
     node = md.NodeRecord(
         node_id=1,
@@ -25,6 +29,7 @@ def registered(
         address="n",
         log_directory_ids=directories,
         previous_node_epoch=previous,
+        emptied_log_directory_ids=emptied,
     )
     return image.apply(register_node(image, node).records, image.revision + 1)
 
@@ -72,6 +77,27 @@ def test_without_a_directory_it_leads_nothing_that_others_have(
     assert state(image)[0] == leader
     again = registered(image, "c", directories, image.nodes[1].node_epoch)
     assert state(again)[0] == leader, "what was lost stays lost"
+
+
+@pytest.mark.parametrize(
+    ("directories", "emptied", "leader"),
+    [
+        ([ONE], [OTHER], 1),
+        ([ONE], [ONE], NO_LEADER),
+        ([ONE], [b"3" * 16], NO_LEADER),
+        ([b"3" * 16], [OTHER], NO_LEADER),
+    ],
+)
+def test_a_directory_that_held_nothing_when_the_node_stopped_may_be_taken_away(
+    directories: Sequence[bytes], emptied: Sequence[bytes], leader: int
+) -> None:
+    image = cluster((1, 2), (1,))
+    known = image.nodes[1].node_epoch
+    left = registered(image, "b", directories, known, emptied)
+    assert state(left)[0] == leader
+    assert not left.nodes[1].emptied_log_directory_ids
+    for previous in (None, known - 1, known + 1):
+        assert state(registered(image, "b", directories, previous, emptied))[0] == NO_LEADER
 
 
 def test_what_only_it_has_it_leads_even_without_a_directory() -> None:

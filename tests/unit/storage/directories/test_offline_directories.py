@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from storage_harness import CLUSTER_ID, NODE_ID, StorageHarness, batch, run_node
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.files import SystemFiles
+from barnabas.log.checkpoints.clean_shutdown import CleanShutdown
+from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.messages.storage_pb2 import DescribeLogDirsRequest
 from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
@@ -150,6 +153,64 @@ def test_the_process_before_is_known_where_all_directories_agree(tmp_path: Path)
     assert wider.previous_broker_epoch is None, "nobody knows what is missing there"
     assert len(wider.ids) == 3
     wider.close({}, broker_epoch=8)
+
+
+def test_what_held_nothing_when_the_node_stopped_is_known_at_the_next_start(tmp_path: Path) -> None:
+    def open_all(*names: str) -> LogDirectories:
+        paths = [str(tmp_path / name) for name in names]
+        return LogDirectories.open(
+            paths, CLUSTER_ID, NODE_ID, seeded_environment(), producer_id_expiration_ms=1
+        )
+
+    def id_of(directories: LogDirectories, name: str) -> uuid.UUID:
+        return directories.at(str(tmp_path / name)).properties.directory_id
+
+    first = open_all("a", "b", "c")
+    ids = {name: id_of(first, name) for name in "abc"}
+    first.claim("t", 0, uuid.UUID(int=1), is_new=True, preferred=str(tmp_path / "a"))
+    marker = first.marker(4, {str(tmp_path / "b")})
+    assert marker == CleanShutdown(4, frozenset({ids["c"]})), "something may have come to b yet"
+    first.close({}, broker_epoch=4)
+
+    second = open_all("a", "c")
+    assert second.previous == CleanShutdown(4, frozenset({ids["b"], ids["c"]}))
+    assert second.marker(5, ()).emptied == {ids["a"], ids["b"], ids["c"]}, "it was never registered, perhaps"
+    second.claim("t", 0, uuid.UUID(int=1), is_new=True, preferred=str(tmp_path / "c"))
+    second.abandon()
+    third = open_all("a")
+    assert third.previous == CleanShutdown(), "who was killed says nothing"
+    third.close({})
+
+
+@pytest.mark.parametrize("what", ["stray", "missing", "left"])
+def test_a_directory_that_may_have_something_is_not_called_empty(tmp_path: Path, what: str) -> None:
+    def open_all(*names: str) -> LogDirectories:
+        paths = [str(tmp_path / name) for name in names]
+        return LogDirectories.open(
+            paths, CLUSTER_ID, NODE_ID, seeded_environment(), producer_id_expiration_ms=1
+        )
+
+    first = open_all("a", "b")
+    home = first.at(str(tmp_path / "b"))
+    topic_id = uuid.UUID(int=1)
+    first.claim("t", 0, topic_id, is_new=True, preferred=home.path)
+    log, _ = first.open_partition(home.path, "t", 0, topic_id, LogConfig())
+    log.append_as_leader(batch(b"v"), 0)
+    log.flush()
+    assert home.properties.directory_id not in first.marker(1, ()).emptied
+    first.close({("t", 0): 1})
+    place = tmp_path / "b" / "t-0"
+    if what == "stray":
+        place.rename(tmp_path / "b" / f"t-0.{topic_id.hex}-stray")
+    elif what == "missing":
+        place.rename(tmp_path / "elsewhere")
+    else:
+        place.rename(tmp_path / "b" / f"t-0.{uuid.uuid4().hex}-moving")
+        (tmp_path / "c").write_text("no directory")
+    second = open_all("a", "b", *(["c"] if what == "left" else []))
+    assert second.at(str(tmp_path / "a")).properties.directory_id in second.marker(1, ()).emptied
+    assert home.properties.directory_id not in second.marker(1, ()).emptied
+    second.abandon()
 
 
 def test_the_cluster_is_known_from_any_directory_that_can_be_read(tmp_path: Path) -> None:
