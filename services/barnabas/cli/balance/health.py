@@ -362,11 +362,12 @@ def _cordoned(examined: Examined) -> Iterator[Finding]:
     for node in examined.state.nodes:
         closed = [each.path for each in node.directories or () if each.is_cordoned]
         if closed and not node.is_draining:
+            get, them = ("gets", "it") if len(closed) == 1 else ("get", "them")
             yield Finding(
                 "cordoned",
-                f"{', '.join(closed)} of node {node.node_id} gets nothing new",
-                f"`barnabas log-dirs --even --broker {node.node_id}` empties it; `barnabas configs --alter --broker "
-                f"{node.node_id} --delete-config cordoned.log.dirs` takes it back",
+                f"{', '.join(closed)} of node {node.node_id} {get} nothing new",
+                f"`barnabas log-dirs --even --broker {node.node_id}` empties {them}; `barnabas configs --alter "
+                f"--broker {node.node_id} --delete-config cordoned.log.dirs` takes {them} back",
                 tuple(closed),
                 is_problem=False,
             )

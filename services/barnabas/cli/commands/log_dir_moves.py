@@ -153,7 +153,8 @@ def _carry_out(administration: Administration, node: Node, plan: MovePlan, wante
     from barnabas.cli.kafka.directory_moves import NodeOfMoves, carry_out
     from barnabas.cli.kafka.resource_configs import change_broker
 
-    if wanted.throttle is not None and plan.moves:
+    is_throttled = wanted.throttle is not None and bool(plan.moves)
+    if is_throttled:
         change_broker(administration, node, {MOVES_RATE: str(wanted.throttle)})
     everything = (*plan.moves, *plan.under_way)
     size_bytes = sum(move.size_bytes for move in everything)
@@ -164,6 +165,6 @@ def _carry_out(administration: Administration, node: Node, plan: MovePlan, wante
             report=progress.report,
             remark=say,
         )
-    if wanted.throttle is not None or plan.under_way:  # by an earlier run, which did not see its end
+    if is_throttled or plan.under_way:  # by an earlier run, which did not see its end
         change_broker(administration, node, {MOVES_RATE: None})
     return outcome

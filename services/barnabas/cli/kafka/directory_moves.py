@@ -37,7 +37,7 @@ class MovesOutcome:
 class Movable(Protocol):
     """What moves ask of a node."""
 
-    def holding(self, topics: Collection[str]) -> Holding | None: ...
+    def holding(self, places: Collection[Place]) -> Holding | None: ...
     def begin(self, moves: Sequence[Move]) -> Mapping[Place, Problem]: ...
 
 
@@ -48,9 +48,9 @@ class NodeOfMoves:
         self._administration = administration
         self._node = node
 
-    def holding(self, topics: Collection[str] = ()) -> Holding | None:
-        """Its directories and what is in them, of these topics or of all; None where it does not answer."""
-        answer = describe_log_dirs(self._administration, self._node)
+    def holding(self, places: Collection[Place] = ()) -> Holding | None:
+        """Its directories and what is in them, of these partitions or of all; None where it does not answer."""
+        answer = describe_log_dirs(self._administration, self._node, by_topic(places) if places else None)
         directories = directories_of(answer)
         if directories is None:
             return None
@@ -58,7 +58,7 @@ class NodeOfMoves:
         future: dict[Place, tuple[str, int]] = {}
         for result in answer.results:
             for topic in result.topics:
-                for part in topic.partitions if not topics or topic.name in topics else ():
+                for part in topic.partitions:
                     place = (str(topic.name), int(part.partition_index))
                     if part.is_future_key:
                         future[place] = (str(result.log_dir), int(part.partition_size))
@@ -142,7 +142,7 @@ def carry_out(
 
 def _take_ended(node: Movable, running: dict[Place, Move], outcome: MovesOutcome) -> int:
     """Those that do not run any more leave `running`; how many bytes the others' future replicas have."""
-    holding = node.holding({move.topic for move in running.values()})
+    holding = node.holding(running.keys())
     if holding is None:
         return 0  # it restarts, maybe: then it goes on where it was
     held = {replica.place: replica for replica in holding.replicas}

@@ -29,10 +29,10 @@ class FakeNode:
     is_silent: bool = False
     now: float = 0.0
 
-    def holding(self, topics: Collection[str]) -> Holding | None:
+    def holding(self, places: Collection[Place]) -> Holding | None:
         self.looks += 1
         self.on_look(self.looks)
-        shown = tuple(each for each in self.replicas.values() if each.topic in topics)
+        shown = tuple(each for each in self.replicas.values() if each.place in places)
         return None if self.is_silent else Holding((Directory("a"), Directory("b")), shown)
 
     def begin(self, moves: Sequence[Move]) -> Mapping[Place, Problem]:
