@@ -309,7 +309,7 @@ class LogDirectory:
 
     def let_go(self, key: PartitionKey) -> None:
         """The partition has its place in another log directory: its log and its checkpoints are no longer of here."""
-        del self.logs[key]
+        self.logs.pop(key, None)  # it may be closed already, if the node stops
         self._closed_properly.pop(key, None)
         self._drop_checkpoints(key)
 

@@ -150,6 +150,25 @@ async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path:
     assert second.node.log_directory_ids == first.node.log_directory_ids
 
 
+async def test_a_directory_that_held_nothing_at_the_stop_is_named_at_the_next_start(
+    config: StorageConfig, tmp_path: Path
+) -> None:
+    async with controller(config.controllers[0]) as fake:
+        more = str(tmp_path / "more")
+        both = replace(config, log_dirs=(*config.log_dirs, more), broker_settings={"cordoned.log.dirs": more})
+        for each in (both, config, config):
+            context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+            running = await run_until_ready(each, context)
+            await append_one(config.listen_address)
+            context.stopping.set()
+            await running
+    first, second, third = (each.node for each in fake.registered)
+    (taken_away,) = set(first.log_directory_ids) - set(second.log_directory_ids)
+    assert second.emptied_log_directory_ids == [taken_away]
+    assert (first.offline_log_dirs, second.offline_log_dirs) == ([], [])
+    assert third.emptied_log_directory_ids == [taken_away], "nobody says that the controller has heard of it"
+
+
 async def test_a_process_that_the_controller_never_confirmed_leaves_the_epoch_that_it_found(
     config: StorageConfig,
 ) -> None:

@@ -385,7 +385,7 @@ class LogMoves:
         departure = self._leaving.get((replica.topic, replica.index))
         if departure is not None and departure.replica is replica:
             self._on_still(departure)
-        elif move.has_failed:
+        elif move.has_failed and move.is_wanted:
             self._failed.add(replica)
 
     async def _drop_called_off(self, path: str) -> None:

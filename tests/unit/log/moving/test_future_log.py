@@ -339,6 +339,24 @@ def test_a_name_that_was_given_up_or_taken_is_so_durably(monkeypatch: pytest.Mon
     assert ("t-0" in move.files.listdir("/b")) == (until == "let_go")
 
 
+def test_the_former_directory_may_be_closed_before_the_places_have_changed() -> None:
+    """The node stops, each directory by itself: the mover's thread is not one of the former's."""
+    move = Move(7)
+    for _ in range(9):
+        move.append()
+    expected = content(move.log)
+    end = move.log.log_end_offset
+    move.future.complete(500)
+    move.future.prepare(end)
+    move.source.close({("t", 0): end})
+    move.future.promote(move.source)
+    move.home.close({("t", 0): end})
+    home = LogDirectory.open("/b", "c", 1, move.environment)
+    assert ("t", 0) in home.partitions_on_disk()
+    assert home.recovery_points["t", 0] == end
+    assert content(home.open_partition("t", 0, TOPIC_ID, CONFIG)) == expected
+
+
 def test_a_damaged_batch_is_not_copied() -> None:
     move = Move()
     move.append()

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moving_replicas import VALUE, alter, broker_setting, failing_in, fill, throttled, until, until_idle
+from moving_replicas import (
+    VALUE,
+    alter,
+    broker_setting,
+    failing_in,
+    fill,
+    hanging,
+    throttled,
+    until,
+    until_idle,
+)
 from prometheus_client import CollectorRegistry
 from storage_harness import StorageHarness
 
@@ -53,4 +63,18 @@ async def test_one_that_leaves_has_failed_no_longer(node: StorageHarness, paths:
         await until_idle(node)
     assert node.replicas.moves.failed_count == 1
     node.snapshot(node.deletion(topic), revision=2_000)
+    assert node.replicas.moves.failed_count == 0
+
+
+async def test_what_fails_after_its_replica_has_left_counts_no_more(
+    node: StorageHarness, paths: list[Path]
+) -> None:
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    with hanging("copy") as entered:
+        await alter(node, paths[1])
+        await until(entered.is_set)
+        node.snapshot(node.deletion(topic), revision=2_000)
+        await until(lambda: node.replicas.is_idle)
+    await until_idle(node)
     assert node.replicas.moves.failed_count == 0
