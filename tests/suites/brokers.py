@@ -1,4 +1,7 @@
-"""The two brokers that suites run against, one at a time: a cluster of Barnabas and a real Apache Kafka."""
+"""The two clusters that suites run against, one at a time: one of Barnabas and one of a real Apache Kafka.
+
+Each has three nodes and new topics three replicas, unless a client says otherwise; two of them have to be in sync.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,28 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from real_kafka import RealKafka, kafka_version
-from running_cluster import Cluster, free_ports
+from real_kafka import kafka_version
+from real_kafka_cluster import RealKafkaCluster
+from running_cluster import Cluster
 from suite import Suite
 
+NODES: Final = 3
+
+KAFKA_LIKE_UP: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+"""As `barnabas up --nodes 3` has them; all else stays at Kafka's defaults."""
+
+ROOMY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+"""A suite may send batches of many megabytes."""
+
 Broker = Callable[[Suite], AbstractContextManager[str]]
-"""Starts a broker as a suite wants it and gives its bootstrap address; with the context it is gone."""
+"""Starts a cluster as a suite wants it and gives the address of its first broker; with the context it is gone."""
 
 
 @contextmanager
 def barnabas(suite: Suite) -> Iterator[str]:
-    """A fresh cluster of one node."""
+    """A fresh cluster of Barnabas."""
     flags = [part for setting in suite.settings for part in ("--override", setting)]
-    cluster = Cluster(flags=("--host", suite.host, *flags))
+    cluster = Cluster(nodes=NODES, flags=("--host", suite.host, *flags))
     if suite.port is not None:
         cluster.port = suite.port
     cluster.bootstrap = f"{suite.host}:{cluster.port}"
@@ -28,20 +40,13 @@ def barnabas(suite: Suite) -> Iterator[str]:
 
 @contextmanager
 def apache_kafka(suite: Suite) -> Iterator[str]:
-    """A fresh Kafka of one node, with its own defaults but for what the suite sets."""
-    port = suite.port or free_ports(1)
-    controller = f"127.0.0.1:{free_ports(1)}"
-    bootstrap = f"{suite.host}:{port}"
-    addresses = {
-        "listeners": f"PLAINTEXT://{bootstrap},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{bootstrap}",
-        "controller.quorum.voters": f"1@{controller}",
-    }
+    """A fresh Kafka, with its own defaults but for what the suite sets."""
     settings = dict(setting.split("=", 1) for setting in suite.settings)
-    kafka = RealKafka(settings={**addresses, **settings})
-    kafka.port = port
-    with kafka:
-        yield bootstrap
+    cluster = RealKafkaCluster(
+        settings={**KAFKA_LIKE_UP, **settings}, jvm_flags=ROOMY, host=suite.host, first_port=suite.port
+    )
+    with cluster:
+        yield f"{suite.host}:{cluster.port}"
 
 
 def kafka_name() -> str:

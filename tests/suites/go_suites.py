@@ -60,7 +60,7 @@ class FranzGo(Suite):
     def run(self, folder: Path, bootstrap: str) -> list[Result]:
         settings = {
             "KGO_SEEDS": bootstrap,
-            "KGO_TEST_RF": "1",
+            "KGO_TEST_RF": "3",
             "KGO_TEST_RECORDS": "20000",
             "KGO_TEST_MAX_TOPIC_PARTS": "7",
             "KGO_LOG_LEVEL": "none",
@@ -101,6 +101,16 @@ class KafkaGo(Suite):
         ),
         Reason(
             "^TestWriter$", "one of its cases wants a listener with SASL beside the plain one", Outcome.FAILED
+        ),
+        Reason(
+            "^TestDialer(TLS|Resolver)?$",
+            "wants the one replica of a new topic to be on broker 1, where any of three gets it: passes by chance",
+            Outcome.FAILED,
+        ),
+        Reason(
+            "^TestErrorCannotConnect(GroupSubscription)?$",
+            "wants nobody to listen at port 9093, where the second of three brokers is",
+            Outcome.FAILED,
         ),
         Reason(
             "^TestReaderReadCompactedMessage$",

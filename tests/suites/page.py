@@ -13,10 +13,11 @@ from suite import Suite
 HEAD: Final = """# Clients' own tests against Barnabas
 
 Written by `make suites` (`tests/suites/run.py`), which fetches clients' packages from their registries, starts a
-cluster of one node for each and runs the tests that the packages carry; then it does the same with {kafka},
-also of one node and on the same machine. Nothing of the packages is kept here. *Not applicable* means that a test needs
-what Barnabas does not serve yet, or skips itself. Below, each test that did not pass has its reason, and what became of
-it at {kafka}.
+cluster of three nodes for each and runs the tests that the packages carry; then it does the same with {kafka},
+also of three nodes and on the same machine. New topics have three replicas, of which two have to be in sync, where a
+test does not say otherwise; those of franz-go are told to ask for three. Nothing of the packages is kept here. *Not
+applicable* means that a test needs what Barnabas does not serve yet, or skips itself. Below, each test that did not
+pass has its reason, and what became of it at {kafka}.
 
 """
 
