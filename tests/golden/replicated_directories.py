@@ -115,6 +115,8 @@ def cordoned_directories(run: Run) -> None:
 
         until(is_there, f"{wanted} to be cordoned")
 
+    cordon("no such directory", ("cordoned.log.dirs", "/nowhere"))
+    cordon("all and one", ("cordoned.log.dirs", f"*,{first}"))
     cordon("one", ("cordoned.log.dirs", second))
     wait_cordoned(second)
     run.ask("described", {"topics": []}, api=DESCRIBE_LOG_DIRS, at=3)
