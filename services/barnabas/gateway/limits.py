@@ -94,6 +94,13 @@ STOP_ANSWERS_SECONDS_MAX: Final = 4.0
 """How long a stopping gateway answers what is under way, and waits for its clients to read that, before it cuts them
 off."""
 
+PORTS_APART_SECONDS: Final = 0.2
+"""How long a client has to come again at another gateway before its connections to the next port are closed, too: twice
+its first pause before it does (reconnect.backoff.ms: 100 ms with librdkafka)."""
+
+PORTS_SECONDS_MAX: Final = 1.0
+"""How long it may take until all but the last port are closed, however many nodes there are."""
+
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 

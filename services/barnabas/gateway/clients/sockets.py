@@ -58,8 +58,8 @@ class Sockets:
         self._parts = parts
         self._listeners = listeners
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
-        self._connections: dict[Connection, None] = {}
-        """In the order in which they came."""
+        self._connections: dict[Connection, int] = {}
+        """The position of the port of each, in the order in which they came."""
         self._all_lost = asyncio.Event()
         """Set whenever the last connection goes."""
         self._connection_ids = itertools.count(1)
@@ -169,7 +169,7 @@ class Sockets:
         if len(self._connections) >= limit:
             self._parts.lines.warning("too many connections", limit=limit)
             asyncio.get_running_loop().call_soon(connection.close)
-        self._connections[connection] = None
+        self._connections[connection] = position
         self._connection_metrics.on_opened(listener.name)
         host, port = peer[:2] if peer else ("", 0)
         local_host = local[0] if local else ""
@@ -202,15 +202,27 @@ class Sockets:
         """
         for server in self._servers.values():
             server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.STOP_ANSWERS_SECONDS_MAX):
+                await self._drain_port_by_port()
+        for connection in list(self._connections):
+            connection.cut_off()
+
+    async def _drain_port_by_port(self) -> None:
+        """Close the connections of one port after the other, so that clients can come again at another gateway before
+        they have lost all: librdkafka then forgets what it knows and begins anew, for up to two seconds.
+        """
+        *others, _ = sorted(set(self._connections.values())) or [0]
+        is_alone = len(self._parts.metadata.image.gateways) <= 1
+        for position in others if not is_alone else ():
+            for connection in [each for each, at in self._connections.items() if at == position]:
+                connection.drain()
+            await asyncio.sleep(min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(others)))
         self._all_lost.clear()
         for connection in list(self._connections):
             connection.drain()
         if self._connections:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(limits.STOP_ANSWERS_SECONDS_MAX):
-                    await self._all_lost.wait()
-        for connection in list(self._connections):
-            connection.cut_off()
+            await self._all_lost.wait()
 
 
 def _plain_answers(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gateway_harness import LISTENER, Gateway, node_record, request_frame
+from gateway_harness import LISTENER, Gateway, node_record, request_frame, small_cluster
 from prometheus_client import CollectorRegistry
 
 from barnabas.gateway import limits
@@ -21,9 +21,11 @@ from barnabas.gateway.faults.injection import Faults
 from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept
 from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
-from barnabas.metadata.image import MetadataImage
+from barnabas.messages.metadata_pb2 import GatewayRecord, MetadataRecord
+from barnabas.metadata.image import MetadataImage, gateway_key
 from barnabas.testing.ports import free_ports
 from barnabas.wire.fetch import API_KEY as FETCH
+from barnabas.wire.schema import API_VERSIONS_KEY
 
 IMAGE = MetadataImage().apply([node_record(1)], 1)
 
@@ -76,6 +78,69 @@ async def test_a_kept_port_takes_connections_also_when_nobody_serves_it(
             while not second._connections:
                 await asyncio.sleep(0)
         await second.close()
+
+
+def gateway_records(count: int) -> list[MetadataRecord]:
+    names = [f"gateway-{number}" for number in range(count)]
+    return [MetadataRecord(key=gateway_key(name), gateway=GatewayRecord(gateway_id=name)) for name in names]
+
+
+async def test_ports_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a client that has a connection to each never has none, for it can come again at another gateway."""
+    monkeypatch.setattr("barnabas.gateway.limits.PORTS_APART_SECONDS", 3600)
+    monkeypatch.setattr("barnabas.gateway.limits.STOP_ANSWERS_SECONDS_MAX", 7200)
+    steps: asyncio.Queue[float] = asyncio.Queue()
+    may_go_on: asyncio.Queue[None] = asyncio.Queue()
+    sleep = asyncio.sleep
+
+    async def stepwise(seconds: float) -> None:
+        if seconds:
+            steps.put_nowait(seconds)
+            await may_go_on.get()
+        else:
+            await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", stepwise)
+    port, count, frame = free_ports(3), 3, request_frame(API_VERSIONS_KEY, 0, {})
+    image = MetadataImage().apply([node_record(node) for node in (1, 2, 3)], 1)
+    parts = Gateway([*small_cluster(), *gateway_records(2)]).parts
+    sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(image)
+    clients = [await asyncio.open_connection("127.0.0.1", port + position) for position in range(count)]
+    while len(sockets._connections) < count:
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(sockets.close())
+    for position, (reader, writer) in enumerate(clients):
+        if position < count - 1:
+            assert await steps.get() == limits.PORTS_SECONDS_MAX / 2
+        assert await reader.read() == b""
+        for other, later in clients[position + 1 :]:
+            later.write(struct.pack(">i", len(frame)) + frame)
+            (length,) = struct.unpack(">i", await other.readexactly(4))
+            await other.readexactly(length)  # it is served as ever
+        writer.close()
+        may_go_on.put_nowait(None)
+    await closing
+
+
+async def test_ports_are_closed_together_where_clients_have_nowhere_else_to_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("barnabas.gateway.limits.PORTS_APART_SECONDS", 3600)
+    port = free_ports(2)
+    image = MetadataImage().apply([node_record(node) for node in (1, 2)], 1)
+    parts = Gateway([*small_cluster(), *gateway_records(1)]).parts
+    sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    await sockets.open(image)
+    clients = [await asyncio.open_connection("127.0.0.1", port + position) for position in range(2)]
+    while len(sockets._connections) < 2:
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(sockets.close())
+    for reader, _ in clients:
+        assert await reader.read() == b""
+    for _, writer in clients:
+        writer.close()
+    await closing
 
 
 async def test_a_client_that_reads_nothing_cannot_keep_a_connection_that_is_closed(
