@@ -95,8 +95,9 @@ class KafkaGo(Suite):
         ),
         Reason(
             "^TestConn$",
-            "one case asks for the topics that it has just deleted and wants them gone, although auto-creation is on:"
-            " here the answer has them again already (see compatibility.md, Metadata)",
+            "cases want a single broker, and in its list every group that they made through it, where it lists those"
+            " that it coordinates; another asks for the topics that it has just deleted and wants them gone, although"
+            " auto-creation is on: here the answer has them again already (see compatibility.md, Metadata)",
             Outcome.FAILED,
         ),
         Reason(
