@@ -105,11 +105,11 @@ def test_what_could_not_be_deleted_keeps_its_place_until_it_can_be(
         node.go()
         if call == "rename":
             with pytest.raises(KafkaError) as refused:
-                node.begin(topic_id)
+                node.begin(topic_id, PATHS[1])
             assert refused.value.code == ErrorCode.kafka_storage_error
             assert isinstance(refused.value.__cause__, OSError), "it is tried again"
             node.directories.release("t", 0)
-    again, log = node.begin(topic_id)
+    again, log = node.begin(topic_id, PATHS[1])
     assert (again, log.log_start_offset, log.log_end_offset) == (path, 0, 0)
     fill(log, 1)
     node.directories.close({("t", 0): 1})
