@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,13 +70,15 @@ leave the disk soon, so that what one run wrote is not still on its way there du
 class System:
     """A process tree that serves, or begins to serve, the Kafka protocol at `port`.
 
-    `kill_and_start` ends all of it with SIGKILL and starts it again on the same data.
+    `kill` ends all of it with SIGKILL, `stop` in order, and `start_again` starts it on the same data.
     """
 
     name: str
     port: int
     tree: ProcessTree
-    kill_and_start: Callable[[], None]
+    kill: Callable[[], None]
+    stop: Callable[[], None]
+    start_again: Callable[[], None]
 
     ports: Mapping[int, int] = field(default_factory=dict)
     """Of a cluster of several brokers: their ports, by broker id."""
@@ -158,13 +161,19 @@ def serving(
 ) -> Iterator[System]:
     process = start(command, directory, environment)
 
-    def kill_and_start() -> None:
+    def start_again() -> None:
         nonlocal process
-        kill_tree(process)
         process = start(command, directory, environment)
         system.tree = ProcessTree(process.pid)
 
-    system = System(name, port, ProcessTree(process.pid), kill_and_start)
+    system = System(
+        name,
+        port,
+        ProcessTree(process.pid),
+        kill=lambda: kill_tree(process),
+        stop=lambda: stop_trees(process),
+        start_again=start_again,
+    )
     try:
         yield system
         if process.poll() is not None:
@@ -173,11 +182,7 @@ def serving(
         print((directory / "output.log").read_text()[-3000:], file=sys.stderr)
         raise
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            kill_tree(process)
+        stop_trees(process)
 
 
 def start(command: list[str], directory: Path, environment: dict[str, str]) -> subprocess.Popen[Any]:
@@ -190,6 +195,18 @@ def start(command: list[str], directory: Path, environment: dict[str, str]) -> s
             cwd=directory,
             env=environment,
         )
+
+
+def stop_trees(*processes: subprocess.Popen[Any]) -> None:
+    """SIGTERM to each, at once, and return when they have ended; those that do not are killed."""
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    deadline = time.perf_counter() + STOP_SECONDS_MAX
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.perf_counter()))
+        except subprocess.TimeoutExpired:
+            kill_tree(process)
 
 
 def kill_tree(process: subprocess.Popen[Any]) -> None:

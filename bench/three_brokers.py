@@ -13,13 +13,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from processes import ProcessTree
-from systems import JARS, KAFKA_HEAP, KAFKA_JVM, PROPERTIES, System, barnabas, data_directory, free_ports
+from systems import (
+    JARS,
+    KAFKA_HEAP,
+    KAFKA_JVM,
+    PROPERTIES,
+    System,
+    barnabas,
+    data_directory,
+    free_ports,
+    stop_trees,
+)
 from systems import kill_tree as kill_process
 from systems import start as start_process
 
 BROKERS: Final = (1, 2, 3)
-STOP_SECONDS_MAX: Final = 60.0
-
 OF_THREE: Final = """\
 offsets.topic.replication.factor=3
 default.replication.factor=3
@@ -68,13 +76,25 @@ def kafka_of_three() -> Iterator[System]:
         def kill_broker(broker: int) -> None:
             kill_process(running[broker])
 
-        def kill_and_start() -> None:
+        def kill() -> None:
             for broker in BROKERS:
                 kill_broker(broker)
+
+        def start_again() -> None:
             for broker in BROKERS:
                 restore_broker(broker)
 
-        system = System("kafka", ports[1], tree(), kill_and_start, ports, kill_broker, restore_broker)
+        system = System(
+            "kafka",
+            ports[1],
+            tree(),
+            kill=kill,
+            stop=lambda: stop_trees(*running.values()),
+            start_again=start_again,
+            ports=ports,
+            kill_broker=kill_broker,
+            restore_broker=restore_broker,
+        )
         try:
             yield system
         finally:

@@ -286,7 +286,8 @@ def many_partitions(partitions: int, system: System, topic: str, _seconds: float
     idle_cpu = 100 * cpu / (time.perf_counter() - before)
     memory = system.tree.proportional_mb()
     started = time.perf_counter()
-    system.kill_and_start()
+    system.kill()
+    system.start_again()
     # Asked of one partition until it answers: who asks for all of them again and again measures himself.
     first_acknowledged("127.0.0.1", system.port, "warm-up-first", PARTITIONS_SECONDS_MAX)
     wait_for_leaders(system, topics)

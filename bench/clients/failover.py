@@ -8,16 +8,20 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clients.requests import frame, produce_error, produce_request, read_answer
+from clients.requests import frame, produce_error, produce_request, produce_to_all, read_answer
 
 RETRY_SECONDS: Final = 0.005
 ANSWER_SECONDS_MAX: Final = 60.0
 SECONDS_MAX: Final = 120.0
 BEFORE_SECONDS: Final = 1.0
 """How long records are acknowledged before the leader is killed."""
+
+PRODUCE_BODY_AT: Final = 9
+"""In an answer with its length: after that, the correlation id and no tagged fields."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,61 @@ def acknowledged(ports: Mapping[int, int], topic: str, seconds_max: float) -> No
                 return
         time.sleep(RETRY_SECONDS)
     raise TimeoutError(f"{topic} took no records for {seconds_max:.0f} s")
+
+
+def all_acknowledged(ports: Mapping[int, int], partitions: Mapping[str, int], seconds_max: float) -> None:
+    """Return once each partition of topics of so many took a record (acks=all), whoever leads it; raises TimeoutError.
+
+    Each leader gets one request with all of its partitions that have not; what is refused is sent again, with the
+    leaders of then.
+    """
+    deadline = time.perf_counter() + seconds_max
+    missing = {(topic, index) for topic, count in partitions.items() for index in range(count)}
+    with ThreadPoolExecutor(len(ports), "producer") as producers:
+        while missing:
+            if time.perf_counter() > deadline:
+                raise TimeoutError(f"{len(missing)} partitions took no record in {seconds_max:.0f} s")
+            led = _partitions_of_any(ports, [*partitions])
+            by_leader: dict[int, dict[str, list[int]]] = {}
+            for topic, index in sorted(missing & led.keys()):
+                by_leader.setdefault(led[topic, index].leader, {}).setdefault(topic, []).append(index)
+            asked = [
+                producers.submit(_taken, ports[leader], some)
+                for leader, some in by_leader.items()
+                if leader in ports
+            ]
+            for answer in asked:
+                missing -= answer.result()
+            if missing:
+                time.sleep(4 * RETRY_SECONDS)
+
+
+def _partitions_of_any(ports: Mapping[int, int], topics: list[str]) -> dict[tuple[str, int], Led]:
+    """The partitions of topics as the first broker that answers knows them; none while nobody does."""
+    for port in ports.values():
+        with contextlib.suppress(OSError):
+            return partitions_of(port, topics)
+    return {}
+
+
+def _taken(port: int, partitions: Mapping[str, list[int]]) -> set[tuple[str, int]]:
+    """Which of the partitions took a record (acks=all) at the broker at `port`; none where it does not answer."""
+    from kio.schema.produce.v9.response import ProduceResponse
+    from kio.serial import entity_reader
+
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1) as sock:
+            sock.settimeout(ANSWER_SECONDS_MAX)
+            sock.sendall(produce_to_all(partitions))
+            answer, _ = entity_reader(ProduceResponse)(read_answer(sock), PRODUCE_BODY_AT)
+    except OSError:
+        return set()
+    return {
+        (topic.name, part.index)
+        for topic in answer.responses
+        for part in topic.partition_responses
+        if part.error_code == 0
+    }
 
 
 def _leader(ports: Mapping[int, int], topic: str, known: int | None) -> int:

@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 SMALL_RECORD_BYTES: Final = 100
@@ -22,6 +22,11 @@ _CLIENT_ID: Final = b"bench"
 
 def produce_request(topic: str, record_bytes: int = SMALL_RECORD_BYTES) -> bytes:
     """A Produce v9 request of one record with acks=all, as a frame."""
+    return produce_to_all({topic: [0]}, record_bytes)
+
+
+def produce_to_all(partitions: Mapping[str, Iterable[int]], record_bytes: int = SMALL_RECORD_BYTES) -> bytes:
+    """A Produce v9 request of one record for each of these partitions with acks=all, as a frame."""
     from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, TopicProduceData
     from kio.serial import entity_writer
     from kio.static.primitive import i32Timedelta
@@ -33,8 +38,12 @@ def produce_request(topic: str, record_bytes: int = SMALL_RECORD_BYTES) -> bytes
         transactional_id=None,
         acks=-1,
         timeout=i32Timedelta.parse(datetime.timedelta(seconds=30)),
-        topic_data=(
-            TopicProduceData(name=topic, partition_data=(PartitionProduceData(index=0, records=batch),)),
+        topic_data=tuple(
+            TopicProduceData(
+                name=topic,
+                partition_data=tuple(PartitionProduceData(index=index, records=batch) for index in indexes),
+            )
+            for topic, indexes in partitions.items()
         ),
     )
     buffer = io.BytesIO()
