@@ -12,16 +12,24 @@ import pytest
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import Files
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving import future_log
 from barnabas.log.moving.future_directory import (
     create_future,
     future_name,
     is_name_too_long,
     parse_future_name,
 )
-from barnabas.log.moving.future_log import FutureLog, retire
+from barnabas.log.moving.future_log import (
+    FutureLog,
+    PlaceUnclear,
+    remove_unclear_former,
+    remove_unclear_home,
+    retire,
+)
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.batch import iterate_headers
@@ -337,6 +345,35 @@ def test_a_name_that_was_given_up_or_taken_is_so_durably(monkeypatch: pytest.Mon
     move.files.lose_power(NothingReachesTheDisk())
     assert "t-0" not in move.files.listdir("/a")
     assert ("t-0" in move.files.listdir("/b")) == (until == "let_go")
+
+
+def test_what_an_unclear_change_of_places_leaves_is_removed_durably(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The partition may begin anew elsewhere afterwards: neither of the two may come back with its name."""
+    move = Move()
+    move.append()
+    move.log.flush()
+    move.future.complete(500)
+    move.future.prepare(0)
+    real = future_log.sync_directory
+
+    def sync(files: Files, path: str) -> None:
+        real(files, path)
+        if path == "/b":
+            raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(future_log, "sync_directory", sync)
+        with pytest.raises(PlaceUnclear):
+            move.future.promote(move.source)
+    assert [name.endswith("-moving") for name in move.files.list_directories("/a")] == [True]
+    assert move.files.list_directories("/b") == ["t-0"]
+    remove_unclear_home(move.home, ("t", 0), move.name)
+    remove_unclear_former(move.source, move.log)
+    move.files.lose_power(NothingReachesTheDisk())
+    names = move.files.list_directories("/a") + move.files.list_directories("/b")
+    assert all(name.endswith("-delete") for name in names), names
 
 
 def test_the_former_directory_may_be_closed_before_the_places_have_changed() -> None:
