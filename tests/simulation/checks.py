@@ -28,6 +28,7 @@ class Watch:
         self._world = world
         self._nodes = nodes
         self._leaders: dict[tuple[bytes, int, int], str] = {}
+        self._starts: dict[Replica, int] = {}
 
     async def run(self) -> None:
         while True:
@@ -47,7 +48,16 @@ class Watch:
                             f"{replica.name}: {known} and {node.name} both lead in epoch {replica.leader_epoch}"
                         )
                 opened = replica.log
-                if opened is not None and replica.high_watermark > opened.log_end_offset:
+                if opened is None:
+                    continue
+                start = opened.log_start_offset
+                if start < self._starts.get(replica, 0):
+                    self._world.violate(
+                        f"{replica.name} at {node.name}: the log began at {self._starts[replica]}, and at {start} now"
+                    )
+                if start:
+                    self._starts[replica] = start
+                if replica.high_watermark > opened.log_end_offset:
                     self._world.violate(
                         f"{replica.name} at {node.name}: the high watermark {replica.high_watermark} is above the log "
                         f"end {opened.log_end_offset}"
@@ -139,6 +149,7 @@ def check_logs(
         record = image.topics[place.topic].partitions[place.partition]
         logs: dict[str, Log] = {}
         high_watermarks: dict[str, int] = {}
+        starts: dict[str, int] = {}
         for node_id in record.isr:
             node = by_id[node_id]
             assert node.replicas is not None, f"{node.name} is up"
@@ -148,9 +159,14 @@ def check_logs(
                 continue
             logs[node.name] = read_log(world, node.name, replica)
             high_watermarks[node.name] = replica.high_watermark
+            starts[node.name] = replica.log.log_start_offset
         for name, log in logs.items():
             described = (
                 f"{place} at {name} (ISR {list(record.isr)}, epoch {record.leader_epoch}, {len(log)} records)"
             )
-            check_log(world, history, place, log, described, plan.replication_factor)
+            check_log(
+                *(world, history, place, log, described),
+                is_one_enough=plan.is_one_enough,
+                start=starts[name],
+            )
         check_agreement(world, place, logs, min(high_watermarks.values(), default=0))

@@ -26,8 +26,9 @@ STARTS_AGAIN: Final = 0.1
 ANSWER_SECONDS_MAX: Final = 1.3
 """How much longer than its own time-out a request is waited for: a gateway has said something by then, if it lives."""
 
+EARLIEST: Final = -2
 LATEST: Final = -1
-"""The timestamp by which ListOffsets is asked for the high watermark."""
+"""The timestamps by which ListOffsets is asked for the beginning, and for the high watermark."""
 
 LOOK_UPS: Final = 0.1
 """How often a consumer looks up the latest offset after a fetch."""
@@ -289,19 +290,38 @@ class Consumer:
 
     async def _look_up(self, leader: Leader, connection: KafkaConnection) -> None:
         known = self._history.high_watermarks.get(self.place, 0)
+        offset = await self._offset_at(LATEST, leader, connection)
+        if offset is not None:
+            self._history.on_latest_offset(self.place, known, offset, self.name)
+
+    async def _begin_anew(self, leader: Leader, connection: KafkaConnection) -> None:
+        """Where the log begins now: what was before has been deleted."""
+        known = self._history.first_possible(self.place)
+        start = await self._offset_at(EARLIEST, leader, connection)
+        if start is None:
+            return
+        self._history.on_log_start(self.place, known, start, self.name)
+        if start <= self.position:
+            self._world.violate(
+                f"{self.name}: {self.place} is out of range at {self.position}, it begins at {start}"
+            )
+        self.position = start
+
+    async def _offset_at(self, timestamp: int, leader: Leader, connection: KafkaConnection) -> int | None:
         partition = {
             "partition_index": self.place.partition,
             "current_leader_epoch": leader.epoch,
-            "timestamp": LATEST,
+            "timestamp": timestamp,
         }
         topic = {"name": self.place.topic, "partitions": [partition]}
         request = {"replica_id": -1, "topics": [topic]}
         answer = await connection.send(LIST_OFFSETS, 8, request, ANSWER_SECONDS_MAX)
         result = answer.topics[0].partitions[0]
         if not result.error_code:
-            self._history.on_latest_offset(self.place, known, result.offset, self.name)
-        elif ErrorCode(result.error_code) not in TRY_AGAIN:
-            self._world.violate(f"{self.name}: no latest offset of {self.place}: {result.error_code}")
+            return int(result.offset)
+        if ErrorCode(result.error_code) not in TRY_AGAIN:
+            self._world.violate(f"{self.name}: no offset of {self.place}: {result.error_code}")
+        return None
 
     async def _read(self, leader: Leader, connection: KafkaConnection) -> bool:
         partition = {
@@ -321,17 +341,24 @@ class Consumer:
             "topics": [topic],
         }
         seconds = wait_ms / 1000 + ANSWER_SECONDS_MAX
+        first_possible = self._history.first_possible(self.place)
         answer = await connection.send(FETCH, self._versions.fetch, request, seconds)
         if answer.error_code:
             self._world.violate(f"{self.name}: {self.place} cannot be read: {answer.error_code.name}")
         result = answer.responses[0].partitions[0]
         code = ErrorCode(result.error_code)
         if code is not ErrorCode.none:
+            if code is ErrorCode.offset_out_of_range and self.position < self._history.may_be_deleted(
+                self.place
+            ):
+                await self._begin_anew(leader, connection)
+                return True
             if code not in TRY_AGAIN:
                 self._world.violate(
                     f"{self.name}: {self.place} cannot be read at {self.position}: {code.name}"
                 )
             return False
+        self._history.on_log_start(self.place, first_possible, result.log_start_offset, self.name)
         self._history.on_high_watermark(self.place, leader.epoch, result.high_watermark, self.name)
         self._take(result.records or b"", result.high_watermark)
         return True

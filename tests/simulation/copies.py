@@ -28,7 +28,7 @@ class Copies:
     def may_lose(self, machine: Machine) -> bool:
         """Whether `machine` may lose what it has: none lacks anything, and of each partition somebody else has all."""
         self._look()
-        return self._lacking is None and self._stays_without(machine)
+        return self._lacking is None and self._is_registered(machine) and self._stays_without(machine)
 
     def on_lost(self, machine: Machine) -> None:
         """It has lost what it had, whole or in part."""
@@ -52,11 +52,18 @@ class Copies:
         if node is None:
             return
         partitions = _partitions(image_of(self._world))
-        if self._has_registered(node) and all(node.node_id in partition.isr for partition in partitions):
+        if self._has_registered(node) and all(
+            node.node_id in partition.isr or node.node_id not in partition.replicas
+            for partition in partitions
+        ):
             self._lacking = None
 
     def _has_registered(self, lacking: NodeMachine) -> bool:
-        return image_of(self._world).nodes[lacking.node_id].node_epoch > self._lost_under_epoch
+        known = image_of(self._world).nodes.get(lacking.node_id)
+        return known is not None and known.node_epoch > self._lost_under_epoch
+
+    def _is_registered(self, machine: Machine) -> bool:
+        return isinstance(machine, NodeMachine) and machine.node_id in image_of(self._world).nodes
 
     def _is_known_to_be_gone(self, lacking: NodeMachine) -> bool:
         partitions = _partitions(image_of(self._world))

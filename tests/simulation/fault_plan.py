@@ -4,101 +4,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final
 
-NODE_FAULTS: Final = (
-    "kill",
-    "kill",
-    "stop",
-    "pause",
-    "cut",
-    "cut",
-    "break",
-    "break",
-    "slow disk",
-    "slow link",
-    "full disk",
+from fault_kinds import (
+    AMONG_NODES,
+    BLACKOUT,
+    CLIENTS,
+    CONTROLLER_FAULTS,
+    COORDINATOR_FAULTS,
+    DEPOSED,
+    FAULTS_SECONDS,
+    FROZEN_WRITE,
+    GATEWAY_FAULTS,
+    GATEWAY_LINK_FAULTS,
+    HAVE_A_PEER,
+    NODE_FAULTS,
+    TOGETHER,
+    TOGETHER_AMONG_NODES,
+    UNHEARD,
+    WIPE,
+    WIPE_LAST,
+    Fault,
 )
-AMONG_NODES: Final = ("isolate", "isolate", "zombie")
-"""A node does not hear the others and is not heard by them; a zombie neither by the controllers. Clients reach it."""
-
-TOGETHER_AMONG_NODES: Final = (
-    ("isolate", "kill"),
-    ("isolate", "kill"),
-    ("isolate", "stop"),
-    ("isolate", "pause"),
-    ("isolate", "power"),
-    ("isolate", "break"),
-    ("zombie", "kill"),
-    ("zombie", "pause"),
-)
-
-TOGETHER: Final = (
-    ("slow disk", "kill"),
-    ("slow disk", "power"),
-    ("slow disk", "power"),
-    ("slow disk", "stop"),
-    ("cut", "kill"),
-    ("cut", "stop"),
-    ("cut", "power"),
-    ("cut", "pause"),
-    ("slow link", "kill"),
-    ("slow link", "stop"),
-    ("break", "kill"),
-    ("break", "stop"),
-    ("full disk", "kill"),
-)
-"""What comes together more often than chance would have it: the first begins a moment before the second."""
-
-UNHEARD: Final = "unheard"
-"""A node does not hear the controllers and one other node, nor they it, for so long that it takes the other one to lag;
-clients and the third node reach it."""
-
-FROZEN_WRITE: Final = "frozen write"
-"""The active controller is frozen with a decision on its way to the store, until another one has taken over."""
-
-BLACKOUT: Final = "blackout"
-"""Power is lost with whatever was not synced, where others have all that is promised (`copies`)."""
-
-WIPE: Final = "wipe"
-"""The node's disk is replaced by an empty one, under the same condition."""
-
-WIPE_LAST: Final = "wipe last"
-"""All nodes stop in order, and the last one's disk is replaced; then all are started."""
-
-GATEWAY_LINK_FAULTS: Final = ("cut", "break", "slow link")
-GATEWAY_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "cut", "break", "slow link")
-
-DEPOSED: Final = "deposed"
-"""A coordinator does not hear the controllers, nor they it; nodes and gateways do."""
-COORDINATOR_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "break", "slow link", DEPOSED, DEPOSED)
-
-CLIENTS: Final = "clients"
-"""The machine that they are at. Nodes do not meet them where gateways are machines of their own, but these."""
-
-CONTROLLER_FAULTS: Final = ("kill", "pause", "cut", "store")
-
-HAVE_A_PEER: Final = frozenset({"cut", "break", "slow link"})
-
-FAULTS_SECONDS: Final = 8.0
-"""How long things go wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One of them; `peer` is the other machine where there is one."""
-
-    at: float
-    kind: str
-    target: str
-    seconds: float
-    peer: str = ""
-    is_both_ways: bool = False
-
-    def __str__(self) -> str:
-        ways = ("" if self.is_both_ways else " (one way)") if self.kind == "cut" else ""
-        peer = f" and {self.peer}" if self.peer else ""
-        return f"at {self.at:.2f} s, {self.seconds:.2f} s: {self.kind} {self.target}{peer}{ways}"
+from membership_plan import about_deletions, about_membership, joining_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +33,8 @@ class Plan:
     """The shape of one run."""
 
     nodes: int
+    joining: int
+    """Nodes that come later."""
     controllers: int
     gateways: int
     """With none, each node shares its process with one."""
@@ -122,6 +51,8 @@ class Plan:
     """replica.lag.time.max.ms."""
     rebalance_seconds: int
     """leader.imbalance.check.interval.seconds: how soon preferred leaders come back, while those before them live."""
+    is_one_enough: bool
+    """Whether acks=1 promises that a record stays: of a leader that is the only replica, and stays it."""
     faults: tuple[Fault, ...]
 
 
@@ -139,6 +70,11 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
             faults += _pair(chance, nodes, loses_power=is_flushed, replicates=replication_factor > 1)
         else:
             faults.append(_fault(chance, nodes, controllers, loses_power=is_flushed))
+    about_members = random.Random(f"{seed}/plan/membership/{replication_factor}")
+    joining = joining_nodes(about_members, nodes, replication_factor)
+    faults += about_deletions(random.Random(f"{seed}/plan/deletions/{replication_factor}"), nodes)
+    if joining >= 0:
+        faults += about_membership(about_members, nodes, joining, controllers)
     if replication_factor > 1:
         faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
         about_disks = _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
@@ -160,6 +96,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     faults += _about_coordinators(about_groups, nodes, controllers, coordinators)
     return Plan(
         nodes=nodes,
+        joining=max(0, joining),
         controllers=controllers,
         gateways=gateways,
         coordinators=coordinators,
@@ -171,6 +108,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         segment_ms=chance.choice((400, 2_000, 3_600_000)),
         lag_ms_max=chance.choice((1_500, 1_500, 30_000)),
         rebalance_seconds=random.Random(f"{seed}/plan/rebalance").choice((1, 3, 300)),
+        is_one_enough=replication_factor == 1 and joining < 0,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
 

@@ -7,9 +7,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
+from administrator import Administrator
 from copies import Copies
-from fault_plan import CLIENTS, UNHEARD, Fault
+from fault_kinds import CLIENTS, UNHEARD, Fault
 from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
+from membership_plan import ADMINISTERED
 from world import World
 
 ENDS_A_PROCESS: Final = frozenset({"kill", "stop", "power", "failing syncs", "failing disk"})
@@ -25,9 +27,10 @@ SOON_SECONDS: Final = 0.1
 class Faults:
     """Owner of the faults that last."""
 
-    def __init__(self, world: World, machines: Mapping[str, Machine]) -> None:
+    def __init__(self, world: World, machines: Mapping[str, Machine], administrator: Administrator) -> None:
         self._world = world
         self._machines = machines
+        self._administrator = administrator
         self._nodes = [each for each in machines.values() if isinstance(each, NodeMachine)]
         self._copies = Copies(world, self._nodes)
         self._jumps = world.chance_of("clock jumps")
@@ -44,8 +47,15 @@ class Faults:
             self._world.trace.say("fault", f"does not happen, for nobody else has all records: {fault}")
             return
         self._world.trace.say("fault", f"begins: {fault}")
+        if fault.kind in ADMINISTERED:
+            self._administrator.ask(fault)
+            return
         await getattr(self, "_" + fault.kind.replace(" ", "_"))(fault, self._machines[fault.target])
         self._world.trace.say("fault", f"is over: {fault}")
+
+    async def _join(self, _: Fault, machine: Machine) -> None:
+        machine.is_away = False
+        machine.start()
 
     async def _kill(self, fault: Fault, machine: Machine) -> None:
         machine.kill()

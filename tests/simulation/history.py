@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 
@@ -30,6 +31,13 @@ class Promise(NamedTuple):
     acks: int
 
 
+class Deletion(NamedTuple):
+    """That the records before `offset` are deleted was acknowledged, and holds while that is true."""
+
+    offset: int
+    holds: Callable[[], bool]
+
+
 class History:
     """Owner of what was sent, acknowledged and read. Values of records are unlike one another."""
 
@@ -43,6 +51,9 @@ class History:
         self.high_watermarks: dict[Place, int] = {}
         """The highest that a consumer was told."""
         self._by_epoch: dict[tuple[Place, int], int] = {}
+        self.deleted: dict[Place, Deletion] = {}
+        """The furthest that was acknowledged."""
+        self._delete_asked: dict[Place, int] = {}
         self.sent = 0
         self.acks = 0
 
@@ -65,10 +76,10 @@ class History:
             if known is None or known.acks == 1:
                 promises[offset + number] = Promise(value, producer, acks)
 
-    def promised(self, place: Place, replication_factor: int) -> dict[int, Promise]:
-        """What is to be there: of several replicas, acks=1 does not promise that it outlives the leader."""
+    def promised(self, place: Place, *, is_one_enough: bool) -> dict[int, Promise]:
+        """What is to be there: acks=1 promises that only where the leader is the only replica, and stays it."""
         known = self.acknowledged.get(place, {})
-        return {offset: each for offset, each in known.items() if each.acks != 1 or replication_factor == 1}
+        return {offset: each for offset, each in known.items() if each.acks != 1 or is_one_enough}
 
     def on_read(self, place: Place, offset: int, value: bytes, consumer: str) -> None:
         known = self.read.setdefault(place, {}).setdefault(offset, value)
@@ -87,6 +98,34 @@ class History:
             )
         self._by_epoch[place, leader_epoch] = max(known, offset)
         self.high_watermarks[place] = max(self.high_watermarks.get(place, 0), offset)
+
+    # -- records that are deleted -------------------------------------------------------------------------------
+
+    def on_delete(self, place: Place, offset: int) -> None:
+        """Somebody asks for the records before `offset` to be deleted."""
+        self._delete_asked[place] = max(self._delete_asked.get(place, 0), offset)
+
+    def on_deleted(self, place: Place, offset: int, holds: Callable[[], bool]) -> None:
+        """They are; nobody shows them any more while it `holds`."""
+        known = self.deleted.get(place)
+        if known is None or known.offset <= offset or not known.holds():
+            self.deleted[place] = Deletion(offset, holds)
+
+    def first_possible(self, place: Place) -> int:
+        """No log begins before it."""
+        known = self.deleted.get(place)
+        return known.offset if known is not None and known.holds() else 0
+
+    def may_be_deleted(self, place: Place) -> int:
+        """No log begins behind it."""
+        return self._delete_asked.get(place, 0)
+
+    def on_log_start(self, place: Place, known: int, offset: int, consumer: str) -> None:
+        """With what a fetch was answered; `known` was the first possible one before it was sent."""
+        if known and offset < min(known, self.first_possible(place)):
+            self._judge.violate(
+                f"{place}: {consumer} was told that the log begins at {offset}, and {known} was before"
+            )
 
     def on_latest_offset(self, place: Place, known: int, offset: int, consumer: str) -> None:
         """With what ListOffsets was answered; `known` was the high watermark before it was asked (KIP-207)."""

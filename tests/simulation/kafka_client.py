@@ -85,7 +85,7 @@ class KafkaClient:
         """Ask for the metadata when it is wanted, and from time to time."""
         while True:
             try:
-                self._take(await self._ask_anyone(METADATA, METADATA_VERSION, self._metadata_request()))
+                self._take(await self.ask_once(METADATA, METADATA_VERSION, self._metadata_request()))
             except (ConnectionError, Disconnected) as error:
                 self.say(f"no metadata: {error}")
             await asyncio.sleep(RETRY_SECONDS)
@@ -139,8 +139,8 @@ class KafkaClient:
             self._connections[address] = made
             return made
 
-    async def _ask_anyone(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
-        """Some broker's answer. Raises ConnectionError, Disconnected."""
+    async def ask_once(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+        """The answer of whichever broker. Raises ConnectionError, Disconnected."""
         known = list(self._brokers.values()) if self._chance.random() < 0.8 else []
         address = self._chance.choice(known or list(self._bootstrap))
         made = await self.connection(address)
@@ -150,7 +150,7 @@ class KafkaClient:
         """The answer of whoever gives one in the end."""
         while True:
             try:
-                return await self._ask_anyone(api_key, version, body)
+                return await self.ask_once(api_key, version, body)
             except (ConnectionError, Disconnected) as error:
                 self.say(f"no answer to {api_key}: {error}")
             await asyncio.sleep(RETRY_SECONDS)

@@ -14,31 +14,57 @@ Log = dict[int, tuple[bytes, int]]
 
 
 def check_log(
-    judge: Judge, history: History, place: Place, log: Log, described: str, replication_factor: int
+    judge: Judge,
+    history: History,
+    place: Place,
+    log: Log,
+    described: str,
+    *,
+    is_one_enough: bool,
+    start: int = 0,
 ) -> None:
-    """Hold what clients were told against the log of one in-sync replica, `described` for whoever reads of it."""
+    """Hold what clients were told against the log of one in-sync replica, `described` for whoever reads of it.
+
+    It begins at `start`: what was before is deleted.
+    """
+    if not history.first_possible(place) <= start <= history.may_be_deleted(place):
+        judge.violate(
+            f"{described} begins at {start}; deleted are the records before {history.first_possible(place)} at least, "
+            f"and before {history.may_be_deleted(place)} at most"
+        )
+    gone = _deleted_values(history, place, start)
     values = {value: offset for offset, (value, _) in log.items()}
-    for offset, promise in history.promised(place, replication_factor).items():
+    for offset, promise in history.promised(place, is_one_enough=is_one_enough).items():
         found = log.get(offset)
+        if offset < start:
+            continue
         if found is None or found[0] != promise.value:
             judge.violate(
                 f"LOST: {promise.producer} was told that {promise.value!r} is at {offset} (acks={promise.acks}); "
                 f"{described} has {found and found[0]!r} there, and it {_place_of(promise.value, values)}"
             )
     for value, producer in history.landed.get(place, {}).items():
-        if value not in values:
+        if value not in values and value not in gone:
             judge.violate(f"LOST: {value!r} of {producer} was acknowledged and is not in {described}")
     for offset, value in history.read.get(place, {}).items():
-        if offset not in log or log[offset][0] != value:
+        if offset >= start and (offset not in log or log[offset][0] != value):
             judge.violate(f"READ AND LOST: {value!r} was read at {offset}, {described} has {log.get(offset)}")
-    _check_order(judge, described, log)
+    _check_order(judge, described, log, is_whole=not start)
+
+
+def _deleted_values(history: History, place: Place, start: int) -> set[bytes]:
+    told = history.acknowledged.get(place, {})
+    read = history.read.get(place, {})
+    return {promise.value for offset, promise in told.items() if offset < start} | {
+        value for offset, value in read.items() if offset < start
+    }
 
 
 def _place_of(value: bytes, values: Mapping[bytes, int]) -> str:
     return f"is at {values[value]}" if value in values else "is nowhere"
 
 
-def _check_order(judge: Judge, described: str, log: Log) -> None:
+def _check_order(judge: Judge, described: str, log: Log, *, is_whole: bool) -> None:
     """Each producer's records in their order; an idempotent one's once."""
     last: dict[str, int] = {}
     epoch = -1
@@ -47,7 +73,7 @@ def _check_order(judge: Judge, described: str, log: Log) -> None:
             judge.violate(f"{described}: leader epoch {leader_epoch} at {offset} follows {epoch}")
         epoch = leader_epoch
         producer, number = value.decode().split(":")[:2]
-        before = last.get(producer, -1)
+        before = last.get(producer, -1 if is_whole else int(number) - 1)
         if producer.startswith("idempotent") and int(number) != before + 1:
             what = "DOUBLED" if int(number) <= before else "OUT OF ORDER"
             judge.violate(f"{what}: {described}: {producer} has {number} after {before} at {offset}")
@@ -57,7 +83,8 @@ def _check_order(judge: Judge, described: str, log: Log) -> None:
 def check_agreement(judge: Judge, place: Place, logs: Mapping[str, Log], committed: int) -> None:
     """Below `committed` all have the same."""
     names = list(logs)
-    for offset in range(committed):
+    first = max((next(iter(log), committed) for log in logs.values()), default=0)
+    for offset in range(first, committed):
         there = {logs[name].get(offset) for name in names}
         if len(there) > 1:
             judge.violate(f"{place}: {names} differ at {offset}: {there}")

@@ -31,6 +31,7 @@ from barnabas.kernel.environment import Environment
 from barnabas.kernel.files import Files
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.network import Network
+from barnabas.log.checkpoints.stray import SUFFIX as STRAY
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage import service as storage_service
 from barnabas.storage.config import StorageConfig
@@ -76,6 +77,8 @@ class Machine:
         self.context: ServiceContext | None = None
         self.starts = 0
         self.has_stopped_in_order = False
+        self.is_away = False
+        """Whether it has left the cluster, so that whoever would start it does not."""
         self._files: ProcessFiles | None = None
         self._serving: asyncio.Task[None] | None = None
         self._chance = world.chance_of(f"{name}/power")
@@ -97,6 +100,8 @@ class Machine:
         return self.context is not None and self.context.stopping.is_set()
 
     def unmet(self) -> list[str]:
+        if self.is_away:
+            return []
         return ["it does not run"] if self.context is None else self.context.health.unmet()
 
     def say(self, what: str) -> None:
@@ -105,7 +110,7 @@ class Machine:
     # -- its process --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self.life is not None:
+        if self.life is not None or self.is_away:
             return
         self.starts += 1
         self.has_stopped_in_order = False
@@ -203,6 +208,8 @@ KAFKA_PORT: Final = 9092
 COORDINATOR_PORT: Final = 9089
 STORE: Final = "store"
 
+LOG_DIRECTORY: Final = "/data/log"
+
 
 def controller_addresses(count: int) -> tuple[str, ...]:
     return tuple(f"controller-{number}:{CONTROLLER_PORT}" for number in range(1, count + 1))
@@ -279,7 +286,7 @@ class NodeMachine(Machine):
     def _storage_config(self) -> StorageConfig:
         return StorageConfig(
             node_id=self.node_id,
-            log_dirs=("/data/log",),
+            log_dirs=(LOG_DIRECTORY,),
             listen_address=f"{self.name}:{NODE_PORT}",
             controllers=controller_addresses(self._controllers),
             http_address="",
@@ -288,6 +295,11 @@ class NodeMachine(Machine):
             log_retention_check_interval_ms=2_000,
             broker_settings=self._settings,
         )
+
+    def directories(self) -> list[str]:
+        """Those of partitions on its disk, by the partitions' names, but for what is set aside as stray."""
+        names = self.disk.files.list_directories(LOG_DIRECTORY)
+        return [name for name in names if not name.endswith(STRAY)]
 
     def _end(self, *, silently: bool) -> None:
         self.replicas = None

@@ -8,9 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
+from administrator import Administrator, leftovers
 from checks import Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import VERSIONS, Consumer, Producer
-from fault_plan import FAULTS_SECONDS, Fault, Plan, make_plan
+from fault_kinds import FAULTS_SECONDS, Fault
+from fault_plan import Plan, make_plan
 from faults import Faults
 from group_history import GroupHistory
 from groups import Member
@@ -76,8 +78,11 @@ class SimulatedCluster:
             settings["log.flush.interval.messages"] = "1"  # of __consumer_offsets, too
         make_node = NodeMachine if plan.gateways else BrokerMachine
         self.nodes = [
-            make_node(world, number + 1, plan.controllers, settings) for number in range(plan.nodes)
+            make_node(world, number + 1, plan.controllers, settings)
+            for number in range(plan.nodes + plan.joining)
         ]
+        for each in self.nodes[plan.nodes :]:
+            each.is_away = True
         self.gateways = [
             GatewayMachine(world, number + 1, plan.controllers) for number in range(plan.gateways)
         ]
@@ -87,11 +92,17 @@ class SimulatedCluster:
         self.clients = ClientMachine(world, "clients", self._be_clients)
         self.machines: dict[str, Machine] = {each.name: each for each in (*self.services, self.clients)}
         self.places = [Place(TOPIC, number) for number in range(plan.partitions)]
+        admin = KafkaClient(world, "admin", [TOPIC], self._bootstrap)
+        self.administrator = Administrator(world, admin, self.history, self.machines, self.places)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self._members: list[Member] = []
         self._is_calm = asyncio.Event()
         self._topics_are_there = asyncio.Event()
+
+    @property
+    def _bootstrap(self) -> list[str]:
+        return [f"{each.name}:{KAFKA_PORT}" for each in self.gateways or self.nodes]
 
     @property
     def services(self) -> list[Machine]:
@@ -110,7 +121,7 @@ class SimulatedCluster:
             world.violate(f"the cluster does not start: {self._unmet()}")
             return
         begins_at = world.now
-        await Faults(world, self.machines).run(list(self.plan.faults), begins_at)
+        await Faults(world, self.machines, self.administrator).run(list(self.plan.faults), begins_at)
         await asyncio.sleep(max(0.0, begins_at + FAULTS_SECONDS - world.now))
         world.trace.say("fault", "nothing fails any more")
         for each in self.coordinators:  # what they know is to be what their log says
@@ -138,6 +149,7 @@ class SimulatedCluster:
         unmet = [f"{machine.name}: {condition}" for machine in self.services for condition in machine.unmet()]
         if not self._topics_are_there.is_set():
             return [*unmet, "no topics"]
+        unmet += self.administrator.unmet()
         unmet += [f"{each.name} waits for {each.place}" for each in self._producers if not each.is_done]
         unmet += [
             f"{each.name} does not know what is committed" for each in self._members if not each.is_done
@@ -145,6 +157,7 @@ class SimulatedCluster:
         if unmet:
             return unmet
         image = image_of(self.world)
+        unmet += leftovers(self.nodes, image)
         for place in self.places:
             record = image.topics[place.topic].partitions[place.partition]
             if record.leader < 0:
@@ -155,7 +168,7 @@ class SimulatedCluster:
         return unmet
 
     def _unread(self, place: Place) -> list[str]:
-        promised = self.history.promised(place, self.plan.replication_factor)
+        promised = self.history.promised(place, is_one_enough=self.plan.is_one_enough)
         end = max(promised, default=-1) + 1
         return [
             f"{each.name} is at {each.position} of {end} in {place}"
@@ -169,15 +182,17 @@ class SimulatedCluster:
         del environment  # what they need of it is the world's
         until = self.world.now + FAULTS_SECONDS + 0.5
         async with asyncio.TaskGroup() as tasks:
-            await self._create_topics(self._client("admin", tasks))
+            admin = self.administrator.client
+            tasks.create_task(admin.follow(), name="metadata of the administrator")
+            await self._create_topics(admin)
+            tasks.create_task(self.administrator.run(), name="administrator")
             self._make_producers(tasks, until)
             self._make_consumers(tasks)
             self._make_members(tasks, until)
             self._topics_are_there.set()
 
     def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:
-        bootstrap = [f"{each.name}:{KAFKA_PORT}" for each in self.gateways or self.nodes]
-        client = KafkaClient(self.world, name, [TOPIC], bootstrap)
+        client = KafkaClient(self.world, name, [TOPIC], self._bootstrap)
         tasks.create_task(client.follow(), name=f"metadata of {name}")
         return client
 

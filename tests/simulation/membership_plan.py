@@ -1,0 +1,111 @@
+"""What a seed lets an administrator do while other things fail.
+
+Replicas move, nodes come and go, records are deleted.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from fault_kinds import CLIENTS, FAULTS_SECONDS, HAVE_A_PEER, Fault
+
+REASSIGN: Final = "reassign"
+"""Some partitions shall have other replicas, as many as before, or one more or less (`administrator`)."""
+
+CANCEL: Final = "cancel"
+"""What is being reassigned shall be as it was."""
+
+ELECT: Final = "elect"
+"""Preferred leaders shall lead."""
+
+DELETE: Final = "delete"
+"""The first records of some partitions are deleted."""
+
+JOIN: Final = "join"
+"""A node that the cluster does not know comes, with an empty disk."""
+
+DRAIN: Final = "drain"
+"""A node gives all that it has to others, is stopped and unregistered, and stays away for so long, or for good."""
+
+FOR_GOOD: Final = 100.0
+
+ADMINISTERED: Final = frozenset({REASSIGN, CANCEL, ELECT, DELETE, DRAIN})
+
+_BESIDE: Final = (
+    "kill",
+    "kill",
+    "stop",
+    "pause",
+    "isolate",
+    "isolate",
+    "zombie",
+    "cut",
+    "break",
+    "slow disk",
+)
+"""What happens to a node in the middle of it."""
+
+
+def joining_nodes(chance: random.Random, nodes: int, replication_factor: int) -> int:
+    """How many nodes of a run come later; -1 where nothing of all this happens."""
+    if chance.random() < 0.4:
+        return -1
+    return 1 if nodes <= replication_factor or chance.random() < 0.3 else 0
+
+
+def about_membership(chance: random.Random, nodes: int, joining: int, controllers: int) -> list[Fault]:
+    """Acts, and what fails a moment after each. `nodes` are there from the beginning."""
+    faults = []
+    if joining:
+        at = chance.uniform(0.1, 3.0)
+        faults.append(Fault(at, JOIN, f"node-{nodes + 1}", 0.0))
+        if chance.random() < 0.5:
+            faults.append(_act(chance, REASSIGN, at + chance.uniform(0.3, 1.5)))
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        at = chance.uniform(0.3, FAULTS_SECONDS - 1.5)
+        faults.append(_act(chance, REASSIGN, at))
+        if chance.random() < 0.3:
+            faults.append(_act(chance, CANCEL, at + chance.expovariate(1 / 0.3)))
+        elif chance.random() < 0.3:
+            faults.append(_act(chance, REASSIGN, at + chance.expovariate(1 / 0.3)))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            faults.append(_beside(chance, nodes + joining, controllers, at + chance.gauss(0.0, 0.4)))
+    if chance.random() < 0.4:
+        faults.append(_act(chance, ELECT, chance.uniform(0.3, FAULTS_SECONDS)))
+    if nodes + joining > 1 and chance.random() < 0.35:
+        at = chance.uniform(2.0, FAULTS_SECONDS - 2.5)
+        away = chance.choice((0.1, 1.5, FOR_GOOD))
+        faults.append(Fault(at, DRAIN, f"node-{chance.randint(1, nodes)}", away))
+        if chance.random() < 0.5:
+            faults.append(_beside(chance, nodes + joining, controllers, at + chance.expovariate(1 / 0.5)))
+    return faults
+
+
+def about_deletions(chance: random.Random, nodes: int) -> list[Fault]:
+    """Records are deleted, and a node is away, or goes then."""
+    faults = []
+    if chance.random() < 0.6:
+        return []
+    for _ in range(chance.choice((1, 2, 3))):
+        at = chance.uniform(0.8, FAULTS_SECONDS - 0.5)
+        faults.append(_act(chance, DELETE, at))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            kind = chance.choice(("kill", "stop", "pause", "isolate"))
+            began = min(max(0.1, at + chance.gauss(0.1, 0.4)), FAULTS_SECONDS - 0.2)
+            seconds = chance.choice((0.05, 0.3, 1.5)) * chance.uniform(0.5, 1.5)
+            faults.append(Fault(began, kind, f"node-{chance.randint(1, nodes)}", seconds, is_both_ways=True))
+    return faults
+
+
+def _act(chance: random.Random, kind: str, at: float) -> Fault:
+    return Fault(min(at, FAULTS_SECONDS - 0.2), kind, CLIENTS, 0.0)
+
+
+def _beside(chance: random.Random, nodes: int, controllers: int, at: float) -> Fault:
+    kind, target = chance.choice(_BESIDE), f"node-{chance.randint(1, nodes)}"
+    seconds = chance.choice((0.05, 0.3, 1.0, 2.5)) * chance.uniform(0.5, 1.5)
+    others = [f"node-{number}" for number in range(1, nodes + 1) if f"node-{number}" != target]
+    others += [f"controller-{number}" for number in range(1, controllers + 1)]
+    peer = chance.choice([*others, CLIENTS]) if kind in HAVE_A_PEER else ""
+    return Fault(min(max(0.1, at), FAULTS_SECONDS - 0.2), kind, target, seconds, peer, chance.random() < 0.6)
