@@ -413,9 +413,9 @@ def leftovers(nodes: Collection[NodeMachine], image: MetadataImage) -> list[str]
             if node.node_id in partition.replicas
         }
         found += [
-            f"{node.name} still has {replica.name}"
+            f"{node.name} still has {replica.name} of the topic {replica.topic_id.hex()}"
             for replica in node.replicas.by_partition.values()
-            if replica.name not in due
+            if replica.name not in due or image.partition(replica.topic_id, replica.index) is None
         ]
         found += [
             f"{node.name} still has {name} on its disk" for name in node.directories() if name not in due

@@ -63,7 +63,8 @@ class Versions(NamedTuple):
         return self.produce >= 13
 
 
-VERSIONS: Final = (Versions(7, 11), Versions(12, 12), Versions(13, 17))
+BY_ID: Final = Versions(13, 17)
+VERSIONS: Final = (Versions(7, 11), Versions(12, 12), BY_ID)
 """Of a client that knows no tagged fields, one that names topics, and one that has their ids."""
 
 
@@ -135,7 +136,7 @@ class Producer:
         now_ms = 1_700_000_000_000 + int(self._world.now * 1000)
         records = encode_batch([(now_ms, None, value, ()) for value in values], **idempotent)
         self._sequence += len(values)
-        self._history.sent += len(values)
+        self._history.on_sent(self.name, len(values))
         self._batches += 1
         return Batch(values, records, first, self._batches)
 

@@ -25,7 +25,7 @@ from fault_kinds import (
     WIPE_LAST,
     Fault,
 )
-from membership_plan import about_deletions, about_membership, joining_nodes
+from membership_plan import RECREATE, about_deletions, about_membership, about_topics, joining_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class Plan:
     replication_factor: int
     min_insync_replicas: int
     partitions: int
+    has_brief_topic: bool
+    """Whether there is a topic that is deleted and made again."""
     is_flushed: bool
     """Whether what is acknowledged is synced before (flush.messages=1)."""
     segment_ms: int
@@ -73,6 +75,8 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     about_members = random.Random(f"{seed}/plan/membership/{replication_factor}")
     joining = joining_nodes(about_members, nodes, replication_factor)
     faults += about_deletions(random.Random(f"{seed}/plan/deletions/{replication_factor}"), nodes)
+    faults += about_topics(random.Random(f"{seed}/plan/topics/{replication_factor}"), nodes)
+    has_brief_topic = any(each.kind == RECREATE for each in faults)
     if joining >= 0:
         faults += about_membership(about_members, nodes, joining, controllers)
     if replication_factor > 1:
@@ -104,6 +108,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         replication_factor=replication_factor,
         min_insync_replicas=2 if replication_factor > 1 else 1,
         partitions=chance.choice((1, 2, 4)),
+        has_brief_topic=has_brief_topic,
         is_flushed=is_flushed,
         segment_ms=chance.choice((400, 2_000, 3_600_000)),
         lag_ms_max=chance.choice((1_500, 1_500, 30_000)),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from administrator import Administrator
+from brief_topic import BriefTopic
 from copies import Copies
 from fault_kinds import CLIENTS, UNHEARD, Fault
 from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
@@ -27,10 +28,17 @@ SOON_SECONDS: Final = 0.1
 class Faults:
     """Owner of the faults that last."""
 
-    def __init__(self, world: World, machines: Mapping[str, Machine], administrator: Administrator) -> None:
+    def __init__(
+        self,
+        world: World,
+        machines: Mapping[str, Machine],
+        administrator: Administrator,
+        brief_topic: BriefTopic | None,
+    ) -> None:
         self._world = world
         self._machines = machines
         self._administrator = administrator
+        self._brief_topic = brief_topic
         self._nodes = [each for each in machines.values() if isinstance(each, NodeMachine)]
         self._copies = Copies(world, self._nodes)
         self._jumps = world.chance_of("clock jumps")
@@ -52,6 +60,10 @@ class Faults:
             return
         await getattr(self, "_" + fault.kind.replace(" ", "_"))(fault, self._machines[fault.target])
         self._world.trace.say("fault", f"is over: {fault}")
+
+    async def _recreate(self, _: Fault, __: Machine) -> None:
+        assert self._brief_topic is not None, "the plan has a brief topic"
+        self._brief_topic.end_life()
 
     async def _join(self, _: Fault, machine: Machine) -> None:
         machine.is_away = False

@@ -54,8 +54,13 @@ class History:
         self.deleted: dict[Place, Deletion] = {}
         """The furthest that was acknowledged."""
         self._delete_asked: dict[Place, int] = {}
+        self.senders: set[str] = set()
         self.sent = 0
         self.acks = 0
+
+    def on_sent(self, producer: str, count: int) -> None:
+        self.senders.add(producer)
+        self.sent += count
 
     def on_acknowledged(
         self, place: Place, offset: int, values: list[bytes], producer: str, acks: int

@@ -47,6 +47,10 @@ class Leader(NamedTuple):
     epoch: int
     topic_id: bytes
 
+    def is_newer(self, topic_id: bytes, epoch: int) -> bool:
+        """Epochs of a topic that was made again begin anew."""
+        return topic_id == self.topic_id and epoch < self.epoch
+
 
 class KafkaClient:
     """Owner of the connections of one client, and of what it knows."""
@@ -74,6 +78,10 @@ class KafkaClient:
         if found is None:
             self.refresh()
         return found
+
+    def forget(self, topic: str) -> None:
+        """It was deleted."""
+        self._leaders = {place: each for place, each in self._leaders.items() if place.topic != topic}
 
     # -- metadata -----------------------------------------------------------------------------------------------
 
@@ -105,7 +113,7 @@ class KafkaClient:
             for partition in topic.partitions:
                 place = Place(topic.name, partition.partition_index)
                 known = self._leaders.get(place)
-                if known is not None and known.epoch > partition.leader_epoch:
+                if known is not None and known.is_newer(topic.topic_id.bytes, partition.leader_epoch):
                     continue  # it is known better (KIP-320)
                 address = self._brokers.get(partition.leader_id)
                 if address is None:
@@ -178,6 +186,7 @@ async def create_topic(client: KafkaClient, topic: Mapping[str, Any]) -> str:
         code = answer.topics[0].error_code
         if code.name in ("none", "topic_already_exists"):  # an answer may have been lost
             return ""
-        if code.name not in ("request_timed_out", "not_controller"):
+        # A node that is stopping is given no replica.
+        if code.name not in ("request_timed_out", "not_controller", "invalid_replication_factor"):
             return f"{code.name} {answer.topics[0].error_message}"
         await asyncio.sleep(RETRY_SECONDS)

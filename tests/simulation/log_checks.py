@@ -50,6 +50,9 @@ def check_log(
         if offset >= start and (offset not in log or log[offset][0] != value):
             judge.violate(f"READ AND LOST: {value!r} was read at {offset}, {described} has {log.get(offset)}")
     _check_order(judge, described, log, is_whole=not start)
+    strangers = {value.split(b":")[0].decode() for value, _ in log.values()} - history.senders
+    if strangers:
+        judge.violate(f"{described} has records of {sorted(strangers)}, who sent none there")
 
 
 def _deleted_values(history: History, place: Place, start: int) -> set[bytes]:

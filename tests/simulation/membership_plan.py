@@ -22,6 +22,9 @@ ELECT: Final = "elect"
 DELETE: Final = "delete"
 """The first records of some partitions are deleted."""
 
+RECREATE: Final = "recreate"
+"""A topic is deleted, and made again under the same name (`brief_topic`)."""
+
 JOIN: Final = "join"
 """A node that the cluster does not know comes, with an empty disk."""
 
@@ -95,6 +98,22 @@ def about_deletions(chance: random.Random, nodes: int) -> list[Fault]:
             began = min(max(0.1, at + chance.gauss(0.1, 0.4)), FAULTS_SECONDS - 0.2)
             seconds = chance.choice((0.05, 0.3, 1.5)) * chance.uniform(0.5, 1.5)
             faults.append(Fault(began, kind, f"node-{chance.randint(1, nodes)}", seconds, is_both_ways=True))
+    return faults
+
+
+def about_topics(chance: random.Random, nodes: int) -> list[Fault]:
+    """A topic goes and comes again; as a rule a node does not hear of it, for it is away."""
+    if chance.random() < 0.7:
+        return []
+    faults, at = [], chance.uniform(1.0, 2.5)
+    while at < FAULTS_SECONDS - 1.0:
+        faults.append(_act(chance, RECREATE, at))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            kind = chance.choice(("kill", "kill", "stop", "pause", "isolate", "zombie"))
+            began = max(0.1, at - chance.expovariate(1 / 0.2))
+            seconds = chance.choice((0.3, 1.0, 2.5)) * chance.uniform(0.5, 1.5)
+            faults.append(Fault(began, kind, f"node-{chance.randint(1, nodes)}", seconds, is_both_ways=True))
+        at += chance.choice((0.3, 1.5, 3.0)) * chance.uniform(0.5, 1.5)
     return faults
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from administrator import Administrator, leftovers
+from brief_topic import BRIEF, BriefTopic
 from checks import Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import VERSIONS, Consumer, Producer
 from fault_kinds import FAULTS_SECONDS, Fault
@@ -95,6 +96,7 @@ class SimulatedCluster:
         admin = KafkaClient(world, "admin", [TOPIC], self._bootstrap)
         self.administrator = Administrator(world, admin, self.history, self.machines, self.places)
         self._producers: list[Producer] = []
+        self.brief_topic = self._brief_topic() if plan.has_brief_topic else None
         self._consumers: list[Consumer] = []
         self._members: list[Member] = []
         self._is_calm = asyncio.Event()
@@ -121,7 +123,9 @@ class SimulatedCluster:
             world.violate(f"the cluster does not start: {self._unmet()}")
             return
         begins_at = world.now
-        await Faults(world, self.machines, self.administrator).run(list(self.plan.faults), begins_at)
+        await Faults(world, self.machines, self.administrator, self.brief_topic).run(
+            list(self.plan.faults), begins_at
+        )
         await asyncio.sleep(max(0.0, begins_at + FAULTS_SECONDS - world.now))
         world.trace.say("fault", "nothing fails any more")
         for each in self.coordinators:  # what they know is to be what their log says
@@ -132,6 +136,8 @@ class SimulatedCluster:
         watch.cancel()
         check_terms(world)
         check_logs(world, self.plan, self.history, self.nodes, self.places)
+        if self.brief_topic is not None:
+            check_logs(world, self.plan, self.brief_topic.history, self.nodes, self.brief_topic.places)
 
     async def _recover(self) -> None:
         try:
@@ -150,6 +156,8 @@ class SimulatedCluster:
         if not self._topics_are_there.is_set():
             return [*unmet, "no topics"]
         unmet += self.administrator.unmet()
+        if self.brief_topic is not None:
+            unmet += self.brief_topic.unmet()
         unmet += [f"{each.name} waits for {each.place}" for each in self._producers if not each.is_done]
         unmet += [
             f"{each.name} does not know what is committed" for each in self._members if not each.is_done
@@ -158,23 +166,26 @@ class SimulatedCluster:
             return unmet
         image = image_of(self.world)
         unmet += leftovers(self.nodes, image)
-        for place in self.places:
+        brief = self.brief_topic
+        for place in (*self.places, *(brief.places if brief is not None else ())):
             record = image.topics[place.topic].partitions[place.partition]
             if record.leader < 0:
                 unmet.append(f"{place} has no leader")
             if set(record.isr) != set(record.replicas):
                 unmet.append(f"{place} has the ISR {list(record.isr)} of {list(record.replicas)}")
-            unmet += self._unread(place)
+        unmet += self._unread(self.history, self._consumers)
+        if brief is not None:
+            unmet += self._unread(brief.history, brief.consumers)
         return unmet
 
-    def _unread(self, place: Place) -> list[str]:
-        promised = self.history.promised(place, is_one_enough=self.plan.is_one_enough)
-        end = max(promised, default=-1) + 1
-        return [
-            f"{each.name} is at {each.position} of {end} in {place}"
-            for each in self._consumers
-            if each.place == place and each.position < end
-        ]
+    def _unread(self, history: History, consumers: Iterable[Consumer]) -> list[str]:
+        unread = []
+        for each in consumers:
+            promised = history.promised(each.place, is_one_enough=self.plan.is_one_enough)
+            end = max(promised, default=-1) + 1
+            if each.position < end:
+                unread.append(f"{each.name} is at {each.position} of {end} in {each.place}")
+        return unread
 
     # -- in the clients' process --------------------------------------------------------------------------------
 
@@ -189,6 +200,9 @@ class SimulatedCluster:
             self._make_producers(tasks, until)
             self._make_consumers(tasks)
             self._make_members(tasks, until)
+            if self.brief_topic is not None:
+                tasks.create_task(self.brief_topic.client.follow(), name="metadata of the brief topic")
+                tasks.create_task(self.brief_topic.run(until), name="brief topic")
             self._topics_are_there.set()
 
     def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:
@@ -197,26 +211,31 @@ class SimulatedCluster:
         return client
 
     async def _create_topics(self, client: KafkaClient) -> None:
-        plan = self.plan
-        settings = {"segment.ms": str(plan.segment_ms), "min.insync.replicas": str(plan.min_insync_replicas)}
-        if plan.is_flushed:
-            settings["flush.messages"] = "1"
-        while len(client.brokers) < plan.nodes:
+        while len(client.brokers) < self.plan.nodes:
             client.refresh()
             await asyncio.sleep(0.05)
         problem = await create_topic(
-            client,
-            {
-                "name": TOPIC,
-                "num_partitions": plan.partitions,
-                "replication_factor": plan.replication_factor,
-                "configs": [{"name": name, "value": value} for name, value in settings.items()],
-            },
+            client, {"name": TOPIC, "num_partitions": self.plan.partitions, **self._new_topic()}
         )
         if problem:
             self.world.violate(f"the topic cannot be created: {problem}")
         while any(client.leader(place) is None for place in self.places):
             await asyncio.sleep(0.05)
+
+    def _brief_topic(self) -> BriefTopic:
+        client = KafkaClient(self.world, f"client of {BRIEF}", [BRIEF], self._bootstrap)
+        partitions = self.world.chance_of(BRIEF).choice((1, 2))
+        return BriefTopic(self.world, client, {"num_partitions": partitions, **self._new_topic()})
+
+    def _new_topic(self) -> dict[str, Any]:
+        plan = self.plan
+        settings = {"segment.ms": str(plan.segment_ms), "min.insync.replicas": str(plan.min_insync_replicas)}
+        if plan.is_flushed:
+            settings["flush.messages"] = "1"
+        return {
+            "replication_factor": plan.replication_factor,
+            "configs": [{"name": name, "value": value} for name, value in settings.items()],
+        }
 
     def _make_producers(self, tasks: asyncio.TaskGroup, until: float) -> None:
         kinds = (
