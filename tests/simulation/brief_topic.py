@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from checks import image_of
-from clients import BY_ID, Consumer, Producer
+from clients import BY_ID, Producer
+from consumers import Consumer, Reader
 from history import History, Place
 from kafka_client import RETRY_SECONDS, KafkaClient, create_topic
 from world import World
@@ -39,7 +40,7 @@ class BriefTopic:
         self._lives = 0
         self._is_there = False
         self._producers: list[Producer] = []
-        self.consumers: list[Consumer] = []
+        self.readers: list[Reader] = []
 
     def end_life(self) -> None:
         """The topic is to be deleted, and made again."""
@@ -72,7 +73,7 @@ class BriefTopic:
     def _begin(
         self, create_task: Callable[..., asyncio.Task[None]], until: float
     ) -> list[asyncio.Task[None]]:
-        self._producers, self.consumers, tasks = [], [], []
+        self._producers, self.readers, tasks = [], [], []
         for place in self.places:
             name = f"idempotent-{BRIEF}{self._lives}"
             chance = self._world.chance_of(f"{name}/{place}")
@@ -83,17 +84,10 @@ class BriefTopic:
                 versions=BY_ID,
                 chance=chance,
             )
-            consumer = Consumer(
-                self._world,
-                self.client,
-                self.history,
-                f"consumer-{BRIEF}{self._lives}",
-                place,
-                BY_ID,
-                chance,
-            )
+            reader = Reader(self._world, self.client, self.history, f"consumer-{BRIEF}{self._lives}", place)
+            consumer = Consumer(self._world, self.client, reader, BY_ID, chance)
             self._producers.append(producer)
-            self.consumers.append(consumer)
+            self.readers.append(reader)
             tasks.append(create_task(producer.run(until, is_idempotent=True), name=producer.name))
             tasks.append(create_task(consumer.run(), name=consumer.name))
         self._is_there = True

@@ -1,4 +1,4 @@
-"""Producers and consumers of a simulated cluster, which speak Kafka's protocol to gateways, as librdkafka does it."""
+"""Producers of a simulated cluster, which speak Kafka's protocol to gateways, as librdkafka does it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any, Final, NamedTuple
 
 from history import History, Place
 from kafka_client import RETRY_SECONDS, KafkaClient, Leader, init_producer_id
-from kafka_connection import FETCH, LIST_OFFSETS, PRODUCE, Disconnected, KafkaConnection
+from kafka_connection import PRODUCE, Disconnected, KafkaConnection
 from world import World
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.records.batch import crc_is_valid, iterate_headers
-from barnabas.records.record import decode_records, encode_batch
+from barnabas.records.record import encode_batch
 
 PAUSE_SECONDS: Final = 0.15
 """Between what a producer sends at a time, on average."""
@@ -25,13 +24,6 @@ STARTS_AGAIN: Final = 0.1
 
 ANSWER_SECONDS_MAX: Final = 1.3
 """How much longer than its own time-out a request is waited for: a gateway has said something by then, if it lives."""
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""The timestamps by which ListOffsets is asked for the beginning, and for the high watermark."""
-
-LOOK_UPS: Final = 0.1
-"""How often a consumer looks up the latest offset after a fetch."""
 
 TRY_AGAIN: Final = frozenset(
     {
@@ -243,145 +235,3 @@ class Producer:
 
     def _say(self, what: str) -> None:
         self._world.trace.say(self.name, what)
-
-
-class Consumer:
-    """Reads one partition from its beginning, for ever."""
-
-    def __init__(
-        self,
-        world: World,
-        client: KafkaClient,
-        history: History,
-        name: str,
-        place: Place,
-        versions: Versions,
-        chance: random.Random,
-    ) -> None:
-        self.name = name
-        self.place = place
-        self.position = 0
-        self._world = world
-        self._client = client
-        self._history = history
-        self._versions = versions
-        self._chance = chance
-
-    async def run(self) -> None:
-        while True:
-            if not await self._turn():
-                self._client.refresh()
-                await asyncio.sleep(self._chance.uniform(0.02, 0.1))
-
-    async def _turn(self) -> bool:
-        """Read once; whether somebody led."""
-        leader = self._client.leader(self.place)
-        if leader is None:
-            return False
-        try:
-            connection = await self._client.connection(leader.address)
-            if not await self._read(leader, connection):
-                return False
-            if self._chance.random() < LOOK_UPS:
-                await self._look_up(leader, connection)
-        except (ConnectionError, Disconnected) as error:
-            self._world.trace.say(self.name, f"{self.place} at {self.position}: {error}")
-            return False
-        return True
-
-    async def _look_up(self, leader: Leader, connection: KafkaConnection) -> None:
-        known = self._history.high_watermarks.get(self.place, 0)
-        offset = await self._offset_at(LATEST, leader, connection)
-        if offset is not None:
-            self._history.on_latest_offset(self.place, known, offset, self.name)
-
-    async def _begin_anew(self, leader: Leader, connection: KafkaConnection) -> None:
-        """Where the log begins now: what was before has been deleted."""
-        known = self._history.first_possible(self.place)
-        start = await self._offset_at(EARLIEST, leader, connection)
-        if start is None:
-            return
-        self._history.on_log_start(self.place, known, start, self.name)
-        if start <= self.position:
-            self._world.violate(
-                f"{self.name}: {self.place} is out of range at {self.position}, it begins at {start}"
-            )
-        self.position = start
-
-    async def _offset_at(self, timestamp: int, leader: Leader, connection: KafkaConnection) -> int | None:
-        partition = {
-            "partition_index": self.place.partition,
-            "current_leader_epoch": leader.epoch,
-            "timestamp": timestamp,
-        }
-        topic = {"name": self.place.topic, "partitions": [partition]}
-        request = {"replica_id": -1, "topics": [topic]}
-        answer = await connection.send(LIST_OFFSETS, 8, request, ANSWER_SECONDS_MAX)
-        result = answer.topics[0].partitions[0]
-        if not result.error_code:
-            return int(result.offset)
-        if ErrorCode(result.error_code) not in TRY_AGAIN:
-            self._world.violate(f"{self.name}: no offset of {self.place}: {result.error_code}")
-        return None
-
-    async def _read(self, leader: Leader, connection: KafkaConnection) -> bool:
-        partition = {
-            "partition": self.place.partition,
-            "current_leader_epoch": leader.epoch,
-            "fetch_offset": self.position,
-            "partition_max_bytes": 20_000,
-        }
-        topic = {**topic_of(self.place, leader, self._versions, "topic"), "partitions": [partition]}
-        wait_ms = self._chance.choice((0, 50, 500))
-        request = {
-            "replica_id": -1,
-            "max_wait": wait_ms,
-            "min_bytes": 1,
-            "max_bytes": 50_000,
-            "session_epoch": -1,
-            "topics": [topic],
-        }
-        seconds = wait_ms / 1000 + ANSWER_SECONDS_MAX
-        first_possible = self._history.first_possible(self.place)
-        answer = await connection.send(FETCH, self._versions.fetch, request, seconds)
-        if answer.error_code:
-            self._world.violate(f"{self.name}: {self.place} cannot be read: {answer.error_code.name}")
-        result = answer.responses[0].partitions[0]
-        code = ErrorCode(result.error_code)
-        if code is not ErrorCode.none:
-            if code is ErrorCode.offset_out_of_range and self.position < self._history.may_be_deleted(
-                self.place
-            ):
-                await self._begin_anew(leader, connection)
-                return True
-            if code not in TRY_AGAIN:
-                self._world.violate(
-                    f"{self.name}: {self.place} cannot be read at {self.position}: {code.name}"
-                )
-            return False
-        self._history.on_log_start(self.place, first_possible, result.log_start_offset, self.name)
-        self._history.on_high_watermark(self.place, leader.epoch, result.high_watermark, self.name)
-        self._take(result.records or b"", result.high_watermark)
-        return True
-
-    def _take(self, data: bytes, high_watermark: int) -> None:
-        for position, header in iterate_headers(data):
-            batch = data[position : position + header.size_in_bytes]
-            if len(batch) < header.size_in_bytes:
-                break  # cut by the limit
-            if not crc_is_valid(batch):
-                self._world.violate(f"{self.place}: the batch at {header.base_offset} is damaged")
-            for found in decode_records(batch):
-                if found.offset < self.position:
-                    continue
-                if found.offset != self.position:
-                    self._world.violate(
-                        f"{self.place}: offset {self.position} is missing, {found.offset} is there"
-                    )
-                if found.offset >= high_watermark:
-                    self._world.violate(
-                        f"{self.place}: offset {found.offset} is read above the high watermark {high_watermark}"
-                    )
-                assert found.value is not None
-                self._history.on_read(self.place, found.offset, found.value, self.name)
-                self.position = found.offset + 1

@@ -13,7 +13,7 @@ from machines import Machine, NodeMachine
 from world import World
 
 from barnabas.messages.metadata_pb2 import PartitionRecord
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import NO_LEADER, MetadataImage
 
 
 class Copies:
@@ -38,13 +38,19 @@ class Copies:
 
     def may_end(self, machine: Machine) -> bool:
         """Whether the process of `machine` may end: until the controller knows of the end of the process that had the
-        records which are lacking, a third one has to stay.
+        records which are lacking, a third one has to stay; and later whoever is to lead again what that one led.
         """
         self._look()
         lacking = self._lacking
         if lacking is None or lacking is machine or not isinstance(machine, NodeMachine):
             return True
-        return self._is_known_to_be_gone(lacking) or self._stays_without(machine, lacking)
+        if self._is_known_to_be_gone(lacking):
+            return all(
+                partition.leader != NO_LEADER or self._has_another(partition, machine)
+                for partition in _partitions(image_of(self._world))
+                if _is_trusted(machine, partition)
+            )
+        return self._stays_without(machine, lacking)
 
     def _look(self) -> None:
         """Whoever lacked records does so no longer once its new process is in sync everywhere."""
@@ -70,18 +76,24 @@ class Copies:
         return self._has_registered(lacking) or all(lacking.node_id not in each.isr for each in partitions)
 
     def _stays_without(self, *gone: Machine) -> bool:
-        image = image_of(self._world)
-        others = [each for each in self._nodes if each not in gone]
-        return all(any(_has(node, partition) for node in others) for partition in _partitions(image))
+        partitions = _partitions(image_of(self._world))
+        return all(self._has_another(partition, *gone) for partition in partitions)
+
+    def _has_another(self, partition: PartitionRecord, *gone: Machine) -> bool:
+        return any(_has(node, partition) for node in self._nodes if node not in gone)
 
 
 def _partitions(image: MetadataImage) -> Iterator[PartitionRecord]:
     return (partition for topic in image.topics.values() for partition in topic.partitions)
 
 
+def _is_trusted(node: NodeMachine, partition: PartitionRecord) -> bool:
+    return node.node_id in (*partition.isr, *partition.eligible_leader_replicas)
+
+
 def _has(node: NodeMachine, partition: PartitionRecord) -> bool:
     """Whether the node has all that is committed, and will say so: it has ended in order, or its process knows it."""
-    if node.node_id not in (*partition.isr, *partition.eligible_leader_replicas):
+    if not _is_trusted(node, partition):
         return False
     if node.replicas is None:
         return node.has_stopped_in_order

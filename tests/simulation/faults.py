@@ -126,6 +126,8 @@ class Faults:
     async def _stop(self, fault: Fault, machine: Machine) -> None:
         machine.stop()
         await asyncio.sleep(fault.seconds)
+        while machine.is_up and machine.is_stopping and not self._copies.may_end(machine):
+            await asyncio.sleep(0.02)
         if machine.is_up and machine.is_stopping:
             machine.kill()  # as who waits for a stop does in the end
         machine.start()

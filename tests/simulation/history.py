@@ -93,15 +93,22 @@ class History:
                 f"{place}: {consumer} read {value!r} at offset {offset}, where {known!r} was read"
             )
 
-    def on_high_watermark(self, place: Place, leader_epoch: int, offset: int, consumer: str) -> None:
-        """With what a fetch was answered. A new leader may not know yet how far the one before it was."""
-        known = self._by_epoch.get((place, leader_epoch), 0)
+    def high_watermark_in(self, place: Place, leader_epoch: int) -> int:
+        """The highest that was told in that epoch."""
+        return self._by_epoch.get((place, leader_epoch), 0)
+
+    def on_high_watermark(
+        self, place: Place, leader_epoch: int, known: int, offset: int, consumer: str
+    ) -> None:
+        """With what a fetch was answered; `known` was the highest in the epoch before it was sent. A new leader may not
+        know yet how far the one before it was.
+        """
         if offset < known:
             self._judge.violate(
                 f"{place}: {consumer} was told the high watermark {offset} in epoch {leader_epoch}, which was {known} "
                 "before"
             )
-        self._by_epoch[place, leader_epoch] = max(known, offset)
+        self._by_epoch[place, leader_epoch] = max(self.high_watermark_in(place, leader_epoch), offset)
         self.high_watermarks[place] = max(self.high_watermarks.get(place, 0), offset)
 
     # -- records that are deleted -------------------------------------------------------------------------------

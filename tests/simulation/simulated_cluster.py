@@ -11,7 +11,8 @@ from typing import Any, Final
 from administrator import Administrator, leftovers
 from brief_topic import BRIEF, BriefTopic
 from checks import Watch, check_logs, check_terms, describe_replicas, image_of
-from clients import VERSIONS, Consumer, Producer
+from clients import VERSIONS, Producer
+from consumers import Consumer, Reader, SessionConsumer
 from fault_kinds import FAULTS_SECONDS, Fault
 from fault_plan import Plan, make_plan
 from faults import Faults
@@ -35,6 +36,9 @@ from world import World
 from barnabas.kernel.environment import Environment
 
 TOPIC: Final = "events"
+
+SESSIONS: Final = 0.6
+"""In how many runs one consumer reads all partitions, in fetch sessions, and not each partition by itself."""
 
 START_SECONDS_MAX: Final = 20.0
 """Within which a cluster on which nothing fails is there."""
@@ -97,7 +101,7 @@ class SimulatedCluster:
         self.administrator = Administrator(world, admin, self.history, self.machines, self.places)
         self._producers: list[Producer] = []
         self.brief_topic = self._brief_topic() if plan.has_brief_topic else None
-        self._consumers: list[Consumer] = []
+        self._readers: list[Reader] = []
         self._members: list[Member] = []
         self._is_calm = asyncio.Event()
         self._topics_are_there = asyncio.Event()
@@ -173,14 +177,14 @@ class SimulatedCluster:
                 unmet.append(f"{place} has no leader")
             if set(record.isr) != set(record.replicas):
                 unmet.append(f"{place} has the ISR {list(record.isr)} of {list(record.replicas)}")
-        unmet += self._unread(self.history, self._consumers)
+        unmet += self._unread(self.history, self._readers)
         if brief is not None:
-            unmet += self._unread(brief.history, brief.consumers)
+            unmet += self._unread(brief.history, brief.readers)
         return unmet
 
-    def _unread(self, history: History, consumers: Iterable[Consumer]) -> list[str]:
+    def _unread(self, history: History, readers: Iterable[Reader]) -> list[str]:
         unread = []
-        for each in consumers:
+        for each in readers:
             promised = history.promised(each.place, is_one_enough=self.plan.is_one_enough)
             end = max(promised, default=-1) + 1
             if each.position < end:
@@ -264,13 +268,21 @@ class SimulatedCluster:
                 tasks.create_task(producer.run(until, is_idempotent=is_idempotent), name=name)
 
     def _make_consumers(self, tasks: asyncio.TaskGroup) -> None:
+        chance = self.world.chance_of("consumers")
+        if chance.random() < SESSIONS:
+            name = "consumer"
+            client = self._client(name, tasks)
+            self._readers = [Reader(self.world, client, self.history, name, place) for place in self.places]
+            consumer = SessionConsumer(self.world, client, self._readers, chance.choice(VERSIONS), chance)
+            tasks.create_task(consumer.run(), name=name)
+            return
         for place in self.places:
             name = f"consumer-{place.partition}"
-            chance = self.world.chance_of(name)
-            client, versions = self._client(name, tasks), chance.choice(VERSIONS)
-            consumer = Consumer(self.world, client, self.history, name, place, versions, chance)
-            self._consumers.append(consumer)
-            tasks.create_task(consumer.run(), name=name)
+            chance, client = self.world.chance_of(name), self._client(name, tasks)
+            reader = Reader(self.world, client, self.history, name, place)
+            alone = Consumer(self.world, client, reader, chance.choice(VERSIONS), chance)
+            self._readers.append(reader)
+            tasks.create_task(alone.run(), name=name)
 
     def _make_members(self, tasks: asyncio.TaskGroup, until: float) -> None:
         for number in range(self.plan.members):
