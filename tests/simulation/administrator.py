@@ -82,7 +82,9 @@ class Administrator:
         self._numbers = itertools.count(1)
         self._under_way: dict[int, str] = {}
         self._asking = asyncio.Lock()
-        self._wanted: dict[Place, set[Replicas] | None] = {}
+        self._unanswered: dict[Place, set[Replicas | None]] = {}
+        """What was asked for and may come yet."""
+        self._wanted: dict[Place, set[Replicas | None] | None] = {}
         """What each partition's replicas may be, of what was asked for; None where nobody can tell."""
         self._leaving: set[int] = set()
         """Nodes that are being emptied, or are gone."""
@@ -125,7 +127,7 @@ class Administrator:
         for place, wanted in self._wanted.items():
             found = tuple(image.topics[place.topic].partitions[place.partition].replicas)
             if wanted is not None and found not in wanted:
-                unmet.append(f"{place} has the replicas {found}, asked for were {sorted(wanted)}")
+                unmet.append(f"{place} has the replicas {found}, asked for were {sorted(map(str, wanted))}")
         return unmet
 
     # -- reassignments ------------------------------------------------------------------------------------------
@@ -169,42 +171,33 @@ class Administrator:
                 "allow_replication_factor_change": True,
                 "topics": _topics(wanted, lambda place: {"replicas": wanted[place]}),
             }
-            has_been_sent = False
             while True:
                 answer = await self._try(ALTER_PARTITION_REASSIGNMENTS, 1, request)
                 if answer is not None and ErrorCode(answer.error_code) not in TRY_AGAIN:
                     break
-                has_been_sent = True
+                for place, replicas in wanted.items():
+                    self._unanswered.setdefault(place, set()).add(replicas)
             if answer.error_code:
                 self._world.violate(f"reassignments are refused with {answer.error_code.name}")
             for topic in answer.responses:
                 for row in topic.partitions:
                     place = Place(topic.name, row.partition_index)
-                    self._on_altered(
-                        place, wanted[place], ErrorCode(row.error_code), may_come_late=has_been_sent
-                    )
+                    self._on_altered(place, wanted[place], ErrorCode(row.error_code))
 
-    def _on_altered(
-        self, place: Place, replicas: Replicas | None, code: ErrorCode, *, may_come_late: bool
-    ) -> None:
+    def _on_altered(self, place: Place, replicas: Replicas | None, code: ErrorCode) -> None:
         self._say(f"{place} to {replicas}: {code.name}")
         if place not in self._places and code is ErrorCode.none:
             return  # what is a coordinator's grows by itself
-        if (
-            code is ErrorCode.invalid_replica_assignment
-        ):  # a node is not registered (any more), or nobody could lead
-            self._wanted[place] = None
+        possible = {replicas, *self._unanswered.get(place, ())}
+        if code is ErrorCode.invalid_replica_assignment:
+            self._wanted[place] = None  # a node is not registered (any more), or nobody could lead
         elif code is ErrorCode.no_reassignment_in_progress and replicas is None:
-            if may_come_late:
+            if len(possible) > 1:
                 self._wanted[place] = None
         elif code is not ErrorCode.none:
             self._world.violate(f"{place} cannot be reassigned to {replicas}: {code.name}")
-        elif replicas is None:
-            self._wanted[place] = None
         else:
-            self._wanted[place] = (
-                {replicas} if not may_come_late else {replicas, *(self._wanted.get(place) or ())}
-            )
+            self._wanted[place] = None if None in possible else possible
 
     # -- leaders ------------------------------------------------------------------------------------------------
 
