@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from clients import ANSWER_SECONDS_MAX, TRY_AGAIN, Versions, topic_of
 from history import History, Place
@@ -42,6 +42,14 @@ STAYS: Final = 0.95
 """How likely a consumer goes on to ask the same broker for everything."""
 
 
+class Known(NamedTuple):
+    """What was known of a partition when a fetch was sent."""
+
+    position: int
+    log_start: int
+    high_watermark: int
+
+
 class Reader:
     """One partition as a consumer reads it. Owner of its position."""
 
@@ -66,22 +74,28 @@ class Reader:
             "partition_max_bytes": 20_000,
         }
 
-    def known(self, leader: Leader) -> tuple[int, int]:
+    def known(self, leader: Leader) -> Known:
         """What is held against the answer of a fetch that is sent now."""
         history, place = self._history, self.place
-        return history.first_possible(place), history.high_watermark_in(place, leader.epoch)
+        return Known(
+            self.position, history.first_possible(place), history.high_watermark_in(place, leader.epoch)
+        )
 
-    async def on_result(self, leader: Leader, known: tuple[int, int], result: Any) -> bool:
+    def rewind(self) -> None:
+        """It shall read everything again."""
+        self.position = 0
+
+    async def on_result(self, leader: Leader, known: Known, result: Any) -> bool:
         """Take what a fetch has of the partition; whether somebody led it."""
         code = ErrorCode(result.error_code)
         if code is ErrorCode.none:
-            first, high_watermark = known
-            self._history.on_log_start(self.place, first, result.log_start_offset, self.name)
+            self._history.on_log_start(self.place, known.log_start, result.log_start_offset, self.name)
             self._history.on_high_watermark(
-                self.place, leader.epoch, high_watermark, result.high_watermark, self.name
+                self.place, leader.epoch, known.high_watermark, result.high_watermark, self.name
             )
-            self._take(result.records or b"", result.high_watermark)
-            return True
+            if self.position != known.position:
+                return True  # what was asked for is not wanted any more
+            return self._take(result.records or b"", result.high_watermark)
         if code is ErrorCode.offset_out_of_range and self.position < self._history.may_be_deleted(self.place):
             await self._begin_anew(leader)
             return True
@@ -89,12 +103,15 @@ class Reader:
             self._world.violate(f"{self.name}: {self.place} cannot be read at {self.position}: {code.name}")
         return False
 
-    def _take(self, data: bytes, high_watermark: int) -> None:
+    def _take(self, data: bytes, high_watermark: int) -> bool:
+        """Whether all of it could be read."""
         for position, header in iterate_headers(data):
             batch = data[position : position + header.size_in_bytes]
             if len(batch) < header.size_in_bytes:
                 break  # cut by the limit
             if not crc_is_valid(batch):
+                if self.place in self._history.rotten:
+                    return False  # another leader may have it
                 self._world.violate(f"{self.place}: the batch at {header.base_offset} is damaged")
             for found in decode_records(batch):
                 if found.offset < self.position:
@@ -110,6 +127,7 @@ class Reader:
                 assert found.value is not None
                 self._history.on_read(self.place, found.offset, found.value, self.name)
                 self.position = found.offset + 1
+        return True
 
     async def look_up(self, leader: Leader) -> None:
         """The latest offset."""

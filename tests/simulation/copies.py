@@ -23,24 +23,34 @@ class Copies:
         self._world = world
         self._nodes = nodes
         self._lacking: NodeMachine | None = None
+        self._rotten: Machine | None = None
+        """Who has records that nobody can read: meanwhile no other node ends or loses anything."""
         self._lost_under_epoch = -1
 
     def may_lose(self, machine: Machine) -> bool:
         """Whether `machine` may lose what it has: none lacks anything, and of each partition somebody else has all."""
         self._look()
+        if self._rotten not in (None, machine):
+            return False
         return self._lacking is None and self._is_registered(machine) and self._stays_without(machine)
 
     def on_lost(self, machine: Machine) -> None:
         """It has lost what it had, whole or in part."""
         assert isinstance(machine, NodeMachine), machine.name
-        self._lacking = machine
+        self._lacking, self._rotten = machine, None
         self._lost_under_epoch = image_of(self._world).nodes[machine.node_id].node_epoch
+
+    def on_rotten(self, machine: Machine) -> None:
+        """What it has can no longer be read in one place; it has to go in the end."""
+        self._rotten = machine
 
     def may_end(self, machine: Machine) -> bool:
         """Whether the process of `machine` may end: until the controller knows of the end of the process that had the
         records which are lacking, a third one has to stay; and later whoever is to lead again what that one led.
         """
         self._look()
+        if self._rotten is not None and isinstance(machine, NodeMachine):
+            return machine is self._rotten and self._stays_without(machine)
         lacking = self._lacking
         if lacking is None or lacking is machine or not isinstance(machine, NodeMachine):
             return True

@@ -65,6 +65,9 @@ WIPE: Final = "wipe"
 WIPE_LAST: Final = "wipe last"
 """All nodes stop in order, and the last one's disk is replaced; then all are started."""
 
+ROT: Final = "rot"
+"""A bit of a finished segment flips on a node's disk, under the same condition; later the disk is replaced."""
+
 GATEWAY_LINK_FAULTS: Final = ("cut", "break", "slow link")
 GATEWAY_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "cut", "break", "slow link")
 

@@ -18,6 +18,7 @@ from fault_kinds import (
     GATEWAY_LINK_FAULTS,
     HAVE_A_PEER,
     NODE_FAULTS,
+    ROT,
     TOGETHER,
     TOGETHER_AMONG_NODES,
     UNHEARD,
@@ -25,7 +26,14 @@ from fault_kinds import (
     WIPE_LAST,
     Fault,
 )
-from membership_plan import RECREATE, about_deletions, about_membership, about_topics, joining_nodes
+from membership_plan import (
+    RECREATE,
+    about_deletions,
+    about_membership,
+    about_rot,
+    about_topics,
+    joining_nodes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     if joining >= 0:
         faults += about_membership(about_members, nodes, joining, controllers)
     if replication_factor > 1:
+        faults += about_rot(random.Random(f"{seed}/plan/rot"), nodes)
         faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
         about_disks = _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
         is_alone = random.Random(f"{seed}/plan/alone").random() < 0.5
@@ -98,6 +107,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     about_groups = random.Random(f"{seed}/plan/groups")
     coordinators = about_groups.choice((1, 2, 2))
     faults += _about_coordinators(about_groups, nodes, controllers, coordinators)
+    partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
     return Plan(
         nodes=nodes,
         joining=max(0, joining),
@@ -107,10 +117,10 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         members=about_groups.choice((1, 2, 3)),
         replication_factor=replication_factor,
         min_insync_replicas=2 if replication_factor > 1 else 1,
-        partitions=chance.choice((1, 2, 4)),
+        partitions=partitions,
         has_brief_topic=has_brief_topic,
         is_flushed=is_flushed,
-        segment_ms=chance.choice((400, 2_000, 3_600_000)),
+        segment_ms=400 if any(each.kind == ROT for each in faults) else segment_ms,
         lag_ms_max=chance.choice((1_500, 1_500, 30_000)),
         rebalance_seconds=random.Random(f"{seed}/plan/rebalance").choice((1, 3, 300)),
         is_one_enough=replication_factor == 1 and joining < 0,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from administrator import Administrator
 from brief_topic import BriefTopic
+from consumers import Reader
 from copies import Copies
 from fault_kinds import CLIENTS, UNHEARD, Fault
-from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
+from history import TOPIC, History, Place
+from machines import LOG_DIRECTORY, STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
 from membership_plan import ADMINISTERED
 from world import World
 
@@ -34,14 +37,19 @@ class Faults:
         machines: Mapping[str, Machine],
         administrator: Administrator,
         brief_topic: BriefTopic | None,
+        history: History,
+        readers: Sequence[Reader],
     ) -> None:
         self._world = world
         self._machines = machines
         self._administrator = administrator
         self._brief_topic = brief_topic
+        self._history = history
+        self._readers = readers
         self._nodes = [each for each in machines.values() if isinstance(each, NodeMachine)]
         self._copies = Copies(world, self._nodes)
         self._jumps = world.chance_of("clock jumps")
+        self._rotting = world.chance_of("rot")
 
     async def run(self, plan: list[Fault], begins_at: float) -> None:
         """Let all of it happen, and return when it is over."""
@@ -93,6 +101,41 @@ class Faults:
             await asyncio.sleep(fault.seconds)
             machine.start()
 
+    async def _rot(self, fault: Fault, machine: Machine) -> None:
+        """Once somebody notices, the node stops, so that another one leads, and begins with an empty disk."""
+        assert isinstance(machine, NodeMachine), fault.target
+        if not await self._may_lose(fault, machine, loses=False):
+            return
+        directories = [f"{LOG_DIRECTORY}/{name}" for name in machine.directories() if name.startswith(TOPIC)]
+        path = machine.disk.rot(directories, self._rotting)
+        if path is None:
+            self._world.trace.say("fault", f"does not happen, for no segment is finished: {fault}")
+            return
+        self._world.trace.say("fault", f"{path} rots at {machine.name}")
+        self._copies.on_rotten(machine)
+        place = Place(TOPIC, int(os.path.dirname(path).rpartition("-")[2]))
+        self._history.on_rotten(place)
+        for each in self._readers:
+            if each.place == place:
+                each.rewind()
+        await asyncio.sleep(fault.seconds)
+        while not self._copies.may_end(machine):
+            await asyncio.sleep(0.02)
+        await self._stop_in_time(machine)
+        while not self._copies.may_lose(machine):
+            await asyncio.sleep(0.02)
+        machine.replace_disk()
+        self._copies.on_lost(machine)
+        machine.start()
+
+    async def _stop_in_time(self, machine: Machine) -> None:
+        machine.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS_MAX):
+                while machine.is_up:
+                    await asyncio.sleep(0.01)
+        machine.kill()
+
     async def _wipe_last(self, fault: Fault, machine: Machine) -> None:
         """All others stop before `machine` does, whose disk it is, and each gets the time that it needs."""
         order = [each for each in self._nodes if each is not machine] + [machine]
@@ -112,7 +155,7 @@ class Faults:
             each.start()
             await asyncio.sleep(fault.seconds / 2)
 
-    async def _may_lose(self, fault: Fault, machine: Machine) -> bool:
+    async def _may_lose(self, fault: Fault, machine: Machine, *, loses: bool = True) -> bool:
         """Wait for a moment in which others have all that `machine` has; False if none comes."""
         gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
         while not self._copies.may_lose(machine):
@@ -120,7 +163,8 @@ class Faults:
                 self._world.trace.say("fault", f"does not happen, for others lack records: {fault}")
                 return False
             await asyncio.sleep(0.02)
-        self._copies.on_lost(machine)
+        if loses:
+            self._copies.on_lost(machine)
         return True
 
     async def _stop(self, fault: Fault, machine: Machine) -> None:

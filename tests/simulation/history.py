@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+TOPIC: Final = "events"
 
 
 class Judge(Protocol):
@@ -54,6 +56,8 @@ class History:
         self.deleted: dict[Place, Deletion] = {}
         """The furthest that was acknowledged."""
         self._delete_asked: dict[Place, int] = {}
+        self.rotten: set[Place] = set()
+        """Where a replica had a record that nobody could read."""
         self.senders: set[str] = set()
         self.sent = 0
         self.acks = 0
@@ -138,6 +142,9 @@ class History:
             self._judge.violate(
                 f"{place}: {consumer} was told that the log begins at {offset}, and {known} was before"
             )
+
+    def on_rotten(self, place: Place) -> None:
+        self.rotten.add(place)
 
     def on_latest_offset(self, place: Place, known: int, offset: int, consumer: str) -> None:
         """With what ListOffsets was answered; `known` was the high watermark before it was asked (KIP-207)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from fault_kinds import CLIENTS, FAULTS_SECONDS, HAVE_A_PEER, Fault
+from fault_kinds import CLIENTS, FAULTS_SECONDS, HAVE_A_PEER, ROT, Fault
 
 REASSIGN: Final = "reassign"
 """Some partitions shall have other replicas, as many as before, or one more or less (`administrator`)."""
@@ -99,6 +99,18 @@ def about_deletions(chance: random.Random, nodes: int) -> list[Fault]:
             seconds = chance.choice((0.05, 0.3, 1.5)) * chance.uniform(0.5, 1.5)
             faults.append(Fault(began, kind, f"node-{chance.randint(1, nodes)}", seconds, is_both_ways=True))
     return faults
+
+
+def about_rot(chance: random.Random, nodes: int) -> list[Fault]:
+    """A bit rots, and others are to copy what has rotted."""
+    if chance.random() < 0.8:
+        return []
+    at = chance.uniform(2.5, FAULTS_SECONDS - 3.0)
+    return [
+        _act(chance, REASSIGN, at - chance.uniform(0.2, 1.0)),
+        Fault(at, ROT, f"node-{chance.randint(1, nodes)}", chance.choice((0.5, 1.5, 3.0))),
+        _act(chance, REASSIGN, at + chance.uniform(0.05, 0.5)),
+    ]
 
 
 def about_topics(chance: random.Random, nodes: int) -> list[Fault]:

@@ -18,7 +18,7 @@ from fault_plan import Plan, make_plan
 from faults import Faults
 from group_history import GroupHistory
 from groups import Member
-from history import History, Place
+from history import TOPIC, History, Place
 from kafka_client import KafkaClient, create_topic
 from machines import (
     KAFKA_PORT,
@@ -34,8 +34,6 @@ from trace_of_run import Trace
 from world import World
 
 from barnabas.kernel.environment import Environment
-
-TOPIC: Final = "events"
 
 SESSIONS: Final = 0.6
 """In how many runs one consumer reads all partitions, in fetch sessions, and not each partition by itself."""
@@ -127,9 +125,9 @@ class SimulatedCluster:
             world.violate(f"the cluster does not start: {self._unmet()}")
             return
         begins_at = world.now
-        await Faults(world, self.machines, self.administrator, self.brief_topic).run(
-            list(self.plan.faults), begins_at
-        )
+        await Faults(
+            world, self.machines, self.administrator, self.brief_topic, self.history, self._readers
+        ).run(list(self.plan.faults), begins_at)
         await asyncio.sleep(max(0.0, begins_at + FAULTS_SECONDS - world.now))
         world.trace.say("fault", "nothing fails any more")
         for each in self.coordinators:  # what they know is to be what their log says
@@ -272,7 +270,7 @@ class SimulatedCluster:
         if chance.random() < SESSIONS:
             name = "consumer"
             client = self._client(name, tasks)
-            self._readers = [Reader(self.world, client, self.history, name, place) for place in self.places]
+            self._readers += [Reader(self.world, client, self.history, name, place) for place in self.places]
             consumer = SessionConsumer(self.world, client, self._readers, chance.choice(VERSIONS), chance)
             tasks.create_task(consumer.run(), name=name)
             return

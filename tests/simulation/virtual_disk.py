@@ -9,16 +9,21 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from virtual_loop import Life
 
 from barnabas.kernel.memory_files import MemoryFiles
+from barnabas.records.batch import CRC_START, iterate_headers
 
 NEEDS_ROOM: Final = frozenset({"pwrite", "pwritev", "makedirs", "rename"})
 SYNCS: Final = frozenset({"fdatasync", "fsync", "syncfs"})
-KNOWN: Final = frozenset(name for name in vars(MemoryFiles) if not name.startswith("_")) - {"lose_power"}
+KNOWN: Final = frozenset(name for name in vars(MemoryFiles) if not name.startswith("_")) - {
+    "lose_power",
+    "rot",
+    "is_durable",
+}
 
 
 class VirtualDisk:
@@ -33,6 +38,28 @@ class VirtualDisk:
 
     def lose_power(self, chance: random.Random) -> None:
         self.files.lose_power(chance)
+
+    def rot(self, directories: Sequence[str], chance: random.Random) -> str | None:
+        """A bit flips in a finished segment of one of these partitions, where the CRC covers it; which file it is,
+        if there is one.
+        """
+        finished = [path for directory in directories for path in self._finished_segments(directory)]
+        if not finished:
+            return None
+        path = chance.choice(finished)
+        fd = self.files.open(path, os.O_RDONLY)
+        content = self.files.pread(fd, self.files.stat(path).st_size, 0)
+        self.files.close(fd)
+        position, header = chance.choice(list(iterate_headers(content)))
+        self.files.rot(
+            path, position + chance.randrange(CRC_START, header.size_in_bytes), 1 << chance.randrange(8)
+        )
+        return path
+
+    def _finished_segments(self, directory: str) -> list[str]:
+        logs = sorted(name for name in self.files.listdir(directory) if name.endswith(".log"))
+        paths = [f"{directory}/{name}" for name in logs[:-1]]
+        return [path for path in paths if self.files.stat(path).st_size and self.files.is_durable(path)]
 
 
 class ProcessFiles:

@@ -103,6 +103,17 @@ class MemoryFiles:
         self._journal.clear()
         self._open.clear()
 
+    def rot(self, path: str, position: int, mask: int) -> None:
+        """One byte of what is on the disk is another one from now on, and nobody is told."""
+        node = self._find(path)
+        assert not node.waiting, "what rots is on the disk"
+        node.content[position] ^= mask
+        node.durable = bytes(node.content)
+
+    def is_durable(self, path: str) -> bool:
+        """Whether the disk has what the file holds."""
+        return not self._find(path).waiting
+
     # -- files by descriptor ------------------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o644, /) -> int:
