@@ -75,6 +75,9 @@ class Batch:
     place_in_order: int
     answer: asyncio.Future[Any] | None = None
     """Of the request that it is in, while that is under way."""
+    through: KafkaConnection | None = None
+    """Where it was sent the first time; None if it was sent again."""
+    attempts: int = 0
     is_first: bool = False
     """Whether all before it were acknowledged when it was sent."""
 
@@ -113,6 +116,8 @@ class Producer:
         self._batches = 0
         self._unsettled: deque[Batch] = deque()
         self._through: KafkaConnection | None = None
+        self._last: tuple[KafkaConnection | None, int] = None, -1
+        """Where the last batch that was sent once was sent, and where it is."""
         self.is_done = False
 
     def _new_batch(self) -> Batch:
@@ -181,6 +186,8 @@ class Producer:
         for number, batch in enumerate(self._unsettled):
             if batch.answer is None:
                 batch.is_first = not number
+                batch.attempts += 1
+                batch.through = connection if batch.attempts == 1 else None
                 batch.answer = connection.send(
                     PRODUCE,
                     self._versions.produce,
@@ -223,6 +230,7 @@ class Producer:
         self._say(f"{self.place} batch {batch.number}: {code.name} at {result.base_offset}")
         if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             self._unsettled.remove(batch)
+            self._check_order(batch, result.base_offset)
             self._history.on_acknowledged(self.place, result.base_offset, batch.values, self.name, self.acks)
             return True
         is_behind = code is ErrorCode.out_of_order_sequence_number and not batch.is_first
@@ -232,6 +240,19 @@ class Producer:
                 f"{self.name}: {self.place} batch {batch.number} is refused with {code.name} {message}"
             )
         return False
+
+    def _check_order(self, batch: Batch, offset: int) -> None:
+        """What is sent on one connection, once, is in the log in that order."""
+        if (
+            batch.through is None or offset < 0 or self.acks == 1
+        ):  # its records may be lost, and offsets given anew
+            return
+        connection, before = self._last
+        if connection is batch.through and offset <= before:
+            self._world.violate(
+                f"REORDERED: {self.name}: {self.place} batch {batch.number} is at {offset}, one before it at {before}"
+            )
+        self._last = batch.through, offset
 
     def _say(self, what: str) -> None:
         self._world.trace.say(self.name, what)

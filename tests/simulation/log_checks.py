@@ -68,7 +68,7 @@ def _place_of(value: bytes, values: Mapping[bytes, int]) -> str:
 
 
 def _check_order(judge: Judge, described: str, log: Log, *, is_whole: bool) -> None:
-    """Each producer's records in their order; an idempotent one's once."""
+    """Each producer's records in their order; an idempotent one's once, another's perhaps again."""
     last: dict[str, int] = {}
     epoch = -1
     for offset, (value, leader_epoch) in log.items():
@@ -80,6 +80,8 @@ def _check_order(judge: Judge, described: str, log: Log, *, is_whole: bool) -> N
         if producer.startswith("idempotent") and int(number) != before + 1:
             what = "DOUBLED" if int(number) <= before else "OUT OF ORDER"
             judge.violate(f"{what}: {described}: {producer} has {number} after {before} at {offset}")
+        if producer.startswith("plain") and int(number) > before + 1:
+            judge.violate(f"OUT OF ORDER: {described}: {producer} has {number} after {before} at {offset}")
         last[producer] = max(before, int(number))
 
 

@@ -12,6 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from planted_in_membership import (
+    as_the_leader_has_it,
+    by_its_name,
+    counted_as_in_sync,
+    nothing_is_removed,
+    only_what_is_new,
+    sometimes_behind_the_next,
+    without_its_start,
+)
+
 from barnabas.controller import writer
 from barnabas.controller.core import in_sync, nodes
 from barnabas.controller.core.in_sync import UNKNOWN_BROKER_EPOCH
@@ -21,11 +31,13 @@ from barnabas.controller.store.protocol import Compare, KeyAbsent, Store
 from barnabas.controller.whole_decisions import PlannedDecision
 from barnabas.coordinator.runtime import topic_log
 from barnabas.gateway.clients.connection import Connection
+from barnabas.gateway.clients.fetch_sessions import FetchSession
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.handlers import produce
 from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
+from barnabas.log import prepared_batches
 from barnabas.log.appender import LogAppender
 from barnabas.log.opening import loader
 from barnabas.log.partition_log import PartitionLog
@@ -35,13 +47,17 @@ from barnabas.log.segments import scan
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import IsrProposal
 from barnabas.metadata.image import NO_LEADER
+from barnabas.records.batch import CRC_START
 from barnabas.storage.fetching import reading
-from barnabas.storage.handlers.append import _AppendOperation
+from barnabas.storage.handlers.append import AppendHandler, _AppendOperation
 from barnabas.storage.replica.appending import Appending
+from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
 from barnabas.storage.replica.durability import Durability
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState
+from barnabas.storage.replica.pending_deletions import PendingDeletions
 from barnabas.storage.replica.replica import Replica
+from barnabas.storage.replica.replicas import Replicas
 
 
 class Plant(NamedTuple):
@@ -281,6 +297,13 @@ def _whoever_is_done(send_answers: Any) -> Any:
     return instead
 
 
+def _unchecked_tail(_: Any) -> Any:
+    def instead(records: Any, header: Any, position: int) -> bytes:
+        return bytes(memoryview(records)[position + CRC_START : position + header.size_in_bytes])
+
+    return instead
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 0),
@@ -351,6 +374,38 @@ PLANTED: Final[dict[str, Plant]] = {
     "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
     "tell-an-old-high-watermark": Plant(
         Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 4, 3
+    ),
+    "count-who-is-being-added-as-in-sync": Plant(
+        PartitionChange, "_finish_reassignment", counted_as_in_sync, 0, 3
+    ),
+    "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 0, 3),
+    "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 0, 3),
+    "answer-a-deletion-before-replicas-have-it": Plant(
+        PendingDeletions, "_low_watermark", as_the_leader_has_it, 0, 3
+    ),
+    "leave-the-start-of-the-log-behind": Plant(
+        Following,
+        "_learn",
+        without_its_start,
+        0,
+        3,
+        # Else no deletion is answered, for the replicas do not follow.
+        also=((PendingDeletions, "_low_watermark", as_the_leader_has_it),),
+    ),
+    "copy-what-has-rotted": Plant(prepared_batches, "checked_tail", _unchecked_tail, 0, 3),
+    "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 0, 3),
+    "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 0, 3),
+    "do-not-fence-coordinators": Plant(
+        CoordinatorClaim,
+        "check_log_end",
+        lambda _: lambda _self, _log_end_offset: None,
+        0,
+        3,
+        # Each is enough by itself where a coordinator was replaced.
+        also=((CoordinatorClaim, "check_owner", lambda _: lambda _self, _partition, *, internal: None),),
+    ),
+    "take-a-late-append-of-a-coordinator": Plant(
+        CoordinatorClaim, "check_log_end", lambda _: lambda _self, _log_end_offset: None, 0, 3
     ),
 }
 

@@ -241,12 +241,12 @@ class SimulatedCluster:
 
     def _make_producers(self, tasks: asyncio.TaskGroup, until: float) -> None:
         kinds = (
-            ("idempotent", -1, True),
-            ("idempotent", -1, True),
-            ("plain", -1, False),
-            ("hasty", 1, False),
+            ("idempotent", -1, (1, 3, 5)),
+            ("idempotent", -1, (1, 3, 5)),
+            self.world.chance_of("kinds").choice((("plain", -1, (1,)), ("eager", -1, (3,)))),
+            ("hasty", 1, (1,)),
         )
-        for number, (kind, acks, is_idempotent) in enumerate(kinds):
+        for number, (kind, acks, in_flight) in enumerate(kinds):
             name = f"{kind}-{number}"
             client, versions = self._client(name, tasks), self.world.chance_of(name).choice(VERSIONS)
             for place in self.places:
@@ -258,12 +258,12 @@ class SimulatedCluster:
                     name,
                     place,
                     acks=acks,
-                    in_flight=chance.choice((1, 3, 5)) if is_idempotent else 1,
+                    in_flight=chance.choice(in_flight),
                     versions=versions,
                     chance=chance,
                 )
                 self._producers.append(producer)
-                tasks.create_task(producer.run(until, is_idempotent=is_idempotent), name=name)
+                tasks.create_task(producer.run(until, is_idempotent=kind == "idempotent"), name=name)
 
     def _make_consumers(self, tasks: asyncio.TaskGroup) -> None:
         chance = self.world.chance_of("consumers")

@@ -1,0 +1,99 @@
+"""Faults to be planted into what moves, comes, goes and is deleted: see `planted_faults`, which has them all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from barnabas.controller.core.partition_change import PartitionChange
+from barnabas.gateway.clients.fetch_sessions import FetchSession
+from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.replica.following import Following
+from barnabas.storage.replica.pending_deletions import PendingDeletions
+from barnabas.storage.replica.replicas import Replicas
+
+
+def counted_as_in_sync(_: Any) -> Any:
+    """Whoever is being added has what it takes, one might think: it was asked for some time ago."""
+
+    def instead(self: PartitionChange) -> None:
+        target = [replica for replica in self.replicas if replica not in self.removing]
+        if any(replica in self.isr for replica in self.replicas):
+            self.replicas, self.isr = target, list(target)
+            self.adding, self.removing = [], []
+
+    return instead
+
+
+def as_the_leader_has_it(_: Any) -> Any:
+    def instead(self: PendingDeletions, _eligible: Any) -> int:
+        opened = self._replica.log
+        assert opened is not None, "a leader has its log"
+        return opened.log_start_offset
+
+    return instead
+
+
+def without_its_start(_: Any) -> Any:
+    """A follower takes the high watermark of its leader, and not where the log begins."""
+
+    def instead(self: Following, _state: Any) -> None:
+        self._replica.advance_high_watermark()
+
+    return instead
+
+
+def by_its_name(follow: Any) -> Any:
+    """Whoever has a partition of that name and number has it."""
+
+    def instead(self: Replicas, topic_id: bytes, index: int, old: Any) -> None:
+        topic = self.image.topics_by_id.get(topic_id)
+        known = (
+            [] if topic is None else [each for each in self.by_partition.values() if each.topic == topic.name]
+        )
+        for replica in known:
+            if replica.index == index and self.find(topic_id, index) is None:
+                del self.by_partition[replica.topic_id, index]
+                replica.topic_id = topic_id
+                self.by_partition[topic_id, index] = replica
+        follow(self, topic_id, index, old)
+
+    return instead
+
+
+def nothing_is_removed(_: Any) -> Any:
+    def instead(self: Replicas, replica: Any, *, is_order: bool) -> None:
+        del is_order
+        self._places.pop(replica)
+        self._directories.release(replica.topic, replica.index)
+
+    return instead
+
+
+def sometimes_behind_the_next(handle: Any) -> Any:
+    """What is appended overtakes what came before it, now and then."""
+    chance, held = random.Random("behind the next"), []
+
+    def release() -> None:
+        while held:
+            handle(*held.pop())
+
+    def instead(self: AppendHandler, request: Any, answer: Any) -> None:
+        if not held and chance.random() < 0.05:
+            held.append((self, request, answer))
+            asyncio.get_running_loop().call_later(0.005, release)
+            return
+        handle(self, request, answer)
+        release()
+
+    return instead
+
+
+def only_what_is_new(update: Any) -> Any:
+    """A session knows where its client reads, and need not be told again."""
+
+    def instead(self: FetchSession, changed: Any, forgotten: Any) -> None:
+        update(self, [each for each in changed if each.key not in self.partitions], forgotten)
+
+    return instead
