@@ -107,6 +107,10 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     about_groups = random.Random(f"{seed}/plan/groups")
     coordinators = about_groups.choice((1, 2, 2))
     faults += _about_coordinators(about_groups, nodes, controllers, coordinators)
+    about_fences = random.Random(f"{seed}/plan/fences/{replication_factor}")
+    fences = _about_fences(about_fences, nodes, controllers, gateways, coordinators)
+    # Mostly by themselves: else members are as good as never where they meet whom they are to meet.
+    faults = fences if fences and about_fences.random() < 0.7 else [*faults, *fences]
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
     return Plan(
         nodes=nodes,
@@ -315,6 +319,32 @@ def _about_coordinators(
             peer = chance.choice([*peers, *peers, *others]) if kind in HAVE_A_PEER else ""
             faults.append(Fault(at, kind, target, seconds, peer, chance.random() < 0.7))
     return faults
+
+
+def _about_fences(
+    chance: random.Random, nodes: int, controllers: int, gateways: int, coordinators: int
+) -> list[Fault]:
+    """What a coordinator sends to the log comes when it is not wanted any more: of one that was replaced, and whose
+    clients' gateway has not heard of that either, or behind what it has sent since on another connection.
+    """
+    kind, at = chance.random(), chance.uniform(0.5, FAULTS_SECONDS - 5.5)
+    target = chance.choice(("coordinator-1", "coordinator-1", f"coordinator-{coordinators}"))
+    if kind < 0.25 and gateways and coordinators > 1:
+        unheard = [target, f"gateway-{chance.randint(1, gateways)}"]
+        others = [f"controller-{number + 1}" for number in range(controllers)]
+        at, seconds = chance.uniform(0.3, 1.5), chance.uniform(5.0, 6.5)
+        return [
+            Fault(at, "cut", each, seconds, other, is_both_ways=True) for each in unheard for other in others
+        ]
+    if kind > 0.9:
+        seconds = chance.uniform(3.0, 3.4)  # until it gives the connection up, and not much longer
+        ways = [
+            (f"coordinator-{one + 1}", f"node-{other + 1}")
+            for one in range(coordinators)
+            for other in range(nodes)
+        ]
+        return [Fault(at, "cut", target, seconds, peer) for target, peer in ways]
+    return []
 
 
 def _pair(chance: random.Random, nodes: int, *, loses_power: bool, replicates: bool) -> list[Fault]:

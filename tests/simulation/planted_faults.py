@@ -312,21 +312,21 @@ PLANTED: Final[dict[str, Plant]] = {
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
-    "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 0),
+    "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 4),
     "lose-a-delta-of-metadata": Plant(Receiver, "push", _sometimes_not_told, 1),
     "acknowledge-before-replicas": Plant(
-        LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
+        LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 1, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 27, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 17, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
         lambda _: lambda self, leader_epoch: (leader_epoch, self.log_end_offset),
-        0,
+        1,
         3,
     ),
-    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
-    "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 0, 3),
+    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 4, 3),
+    "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 1, 3),
     "reuse-a-leader-epoch": Plant(PartitionChange, "_record", _under_the_same_epoch, 0, 3),
     "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 28, 3),
     "elect-the-eligible-after-an-unclean-restart": Plant(
@@ -376,10 +376,10 @@ PLANTED: Final[dict[str, Plant]] = {
         Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 4, 3
     ),
     "count-who-is-being-added-as-in-sync": Plant(
-        PartitionChange, "_finish_reassignment", counted_as_in_sync, 0, 3
+        PartitionChange, "_finish_reassignment", counted_as_in_sync, 2, 3
     ),
     "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 0, 3),
-    "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 0, 3),
+    "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 4, 3),
     "answer-a-deletion-before-replicas-have-it": Plant(
         PendingDeletions, "_low_watermark", as_the_leader_has_it, 0, 3
     ),
@@ -399,7 +399,7 @@ PLANTED: Final[dict[str, Plant]] = {
         CoordinatorClaim,
         "check_log_end",
         lambda _: lambda _self, _log_end_offset: None,
-        0,
+        20,
         3,
         # Each is enough by itself where a coordinator was replaced.
         also=((CoordinatorClaim, "check_owner", lambda _: lambda _self, _partition, *, internal: None),),
