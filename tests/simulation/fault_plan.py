@@ -72,14 +72,9 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     nodes = 3 if replication_factor > 1 else chance.choice((1, 1, 2, 3))
     is_flushed = chance.random() < 0.5
     controllers = chance.choice((1, 2, 2))
-    faults: list[Fault] = []
-    for _ in range(chance.choice((1, 2, 3, 4, 6))):
-        if replication_factor > 1 and chance.random() < 0.25:
-            faults += _storm(chance, nodes)
-        elif chance.random() < 0.45:
-            faults += _pair(chance, nodes, loses_power=is_flushed, replicates=replication_factor > 1)
-        else:
-            faults.append(_fault(chance, nodes, controllers, loses_power=is_flushed))
+    faults = _about_nodes(
+        chance, nodes, controllers, loses_power=is_flushed, replicates=replication_factor > 1
+    )
     about_members = random.Random(f"{seed}/plan/membership/{replication_factor}")
     joining = joining_nodes(about_members, nodes, replication_factor)
     faults += about_deletions(random.Random(f"{seed}/plan/deletions/{replication_factor}"), nodes)
@@ -88,16 +83,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     if joining >= 0:
         faults += about_membership(about_members, nodes, joining, controllers)
     if replication_factor > 1:
-        faults += about_rot(random.Random(f"{seed}/plan/rot"), nodes)
-        faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
-        about_disks = _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
-        is_alone = random.Random(f"{seed}/plan/alone").random() < 0.5
-        if about_disks and (is_alone or about_disks[0].kind == WIPE_LAST):
-            # Nobody else starts or ends in between.
-            faults = [each for each in faults if each.at + each.seconds < about_disks[0].at]
-        faults += about_disks
-        faults += _late_proposal(random.Random(f"{seed}/plan/proposals"), nodes, controllers)
-        faults += _both_leaders(random.Random(f"{seed}/plan/both leaders"), nodes)
+        faults = _about_replicas(seed, faults, nodes, controllers)
     else:
         faults += _about_restarts(random.Random(f"{seed}/plan/restarts"), nodes, loses_power=is_flushed)
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
@@ -130,6 +116,36 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         is_one_enough=replication_factor == 1 and joining < 0,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
+
+
+def _about_nodes(
+    chance: random.Random, nodes: int, controllers: int, *, loses_power: bool, replicates: bool
+) -> list[Fault]:
+    """What happens to nodes and controllers, alone, in pairs, and in storms."""
+    faults: list[Fault] = []
+    for _ in range(chance.choice((1, 2, 3, 4, 6))):
+        if replicates and chance.random() < 0.25:
+            faults += _storm(chance, nodes)
+        elif chance.random() < 0.45:
+            faults += _pair(chance, nodes, loses_power=loses_power, replicates=replicates)
+        else:
+            faults.append(_fault(chance, nodes, controllers, loses_power=loses_power))
+    return faults
+
+
+def _about_replicas(seed: int, faults: list[Fault], nodes: int, controllers: int) -> list[Fault]:
+    """`faults`, and what is about several replicas."""
+    faults = [*faults, *about_rot(random.Random(f"{seed}/plan/rot"), nodes)]
+    faults += _about_elections(random.Random(f"{seed}/plan/elections"), nodes, controllers)
+    about_disks = _about_disks(random.Random(f"{seed}/plan/disks"), nodes)
+    is_alone = random.Random(f"{seed}/plan/alone").random() < 0.5
+    if about_disks and (is_alone or about_disks[0].kind == WIPE_LAST):
+        # Nobody else starts or ends in between.
+        faults = [each for each in faults if each.at + each.seconds < about_disks[0].at]
+    faults += about_disks
+    faults += _late_proposal(random.Random(f"{seed}/plan/proposals"), nodes, controllers)
+    faults += _both_leaders(random.Random(f"{seed}/plan/both leaders"), nodes)
+    return faults
 
 
 def _storm(chance: random.Random, nodes: int) -> list[Fault]:
