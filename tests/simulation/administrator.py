@@ -290,7 +290,7 @@ class Administrator:
             if plan.too_many_replicas or plan.no_room:
                 self._say(f"node {node_id} cannot be emptied: {plan}")
                 return False
-            await self._alter({Place(move.topic, move.number): move.after for move in plan.moves})
+            await self._alter({Place(move.topic, move.number): move.after for move in plan.reassignments})
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _cordon(self, node_id: int, directories: str | None) -> None:

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from planted_in_membership import (
-    as_the_leader_has_it,
     by_its_name,
     counted_as_in_sync,
     nothing_is_removed,
     only_what_is_new,
     sometimes_behind_the_next,
-    without_its_start,
 )
 
 from barnabas.controller import writer
@@ -37,7 +35,6 @@ from barnabas.gateway.handlers import produce
 from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
-from barnabas.log import prepared_batches
 from barnabas.log.appender import LogAppender
 from barnabas.log.opening import loader
 from barnabas.log.partition_log import PartitionLog
@@ -47,15 +44,12 @@ from barnabas.log.segments import scan
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import IsrProposal
 from barnabas.metadata.image import NO_LEADER
-from barnabas.records.batch import CRC_START
 from barnabas.storage.fetching import reading
 from barnabas.storage.handlers.append import AppendHandler, _AppendOperation
 from barnabas.storage.replica.appending import Appending
-from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
 from barnabas.storage.replica.durability import Durability
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState
-from barnabas.storage.replica.pending_deletions import PendingDeletions
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
@@ -297,13 +291,6 @@ def _whoever_is_done(send_answers: Any) -> Any:
     return instead
 
 
-def _unchecked_tail(_: Any) -> Any:
-    def instead(records: Any, header: Any, position: int) -> bytes:
-        return bytes(memoryview(records)[position + CRC_START : position + header.size_in_bytes])
-
-    return instead
-
-
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 0),
@@ -312,21 +299,21 @@ PLANTED: Final[dict[str, Plant]] = {
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
-    "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 4),
+    "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 0),
     "lose-a-delta-of-metadata": Plant(Receiver, "push", _sometimes_not_told, 1),
     "acknowledge-before-replicas": Plant(
-        LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 1, 3
+        LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
     ),
     "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 17, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
         lambda _: lambda self, leader_epoch: (leader_epoch, self.log_end_offset),
-        1,
+        0,
         3,
     ),
-    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 4, 3),
-    "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 1, 3),
+    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
+    "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 0, 3),
     "reuse-a-leader-epoch": Plant(PartitionChange, "_record", _under_the_same_epoch, 0, 3),
     "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 28, 3),
     "elect-the-eligible-after-an-unclean-restart": Plant(
@@ -378,35 +365,10 @@ PLANTED: Final[dict[str, Plant]] = {
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 2, 3
     ),
-    "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 0, 3),
-    "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 4, 3),
-    "answer-a-deletion-before-replicas-have-it": Plant(
-        PendingDeletions, "_low_watermark", as_the_leader_has_it, 0, 3
-    ),
-    "leave-the-start-of-the-log-behind": Plant(
-        Following,
-        "_learn",
-        without_its_start,
-        0,
-        3,
-        # Else no deletion is answered, for the replicas do not follow.
-        also=((PendingDeletions, "_low_watermark", as_the_leader_has_it),),
-    ),
-    "copy-what-has-rotted": Plant(prepared_batches, "checked_tail", _unchecked_tail, 0, 3),
-    "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 0, 3),
-    "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 0, 3),
-    "do-not-fence-coordinators": Plant(
-        CoordinatorClaim,
-        "check_log_end",
-        lambda _: lambda _self, _log_end_offset: None,
-        20,
-        3,
-        # Each is enough by itself where a coordinator was replaced.
-        also=((CoordinatorClaim, "check_owner", lambda _: lambda _self, _partition, *, internal: None),),
-    ),
-    "take-a-late-append-of-a-coordinator": Plant(
-        CoordinatorClaim, "check_log_end", lambda _: lambda _self, _log_end_offset: None, 0, 3
-    ),
+    "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 13, 3),
+    "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 47, 3),
+    "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 13, 3),
+    "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 3, 3),
 }
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.gateway.clients.fetch_sessions import FetchSession
 from barnabas.storage.handlers.append import AppendHandler
-from barnabas.storage.replica.following import Following
-from barnabas.storage.replica.pending_deletions import PendingDeletions
 from barnabas.storage.replica.replicas import Replicas
 
 
@@ -22,24 +20,6 @@ def counted_as_in_sync(_: Any) -> Any:
         if any(replica in self.isr for replica in self.replicas):
             self.replicas, self.isr = target, list(target)
             self.adding, self.removing = [], []
-
-    return instead
-
-
-def as_the_leader_has_it(_: Any) -> Any:
-    def instead(self: PendingDeletions, _eligible: Any) -> int:
-        opened = self._replica.log
-        assert opened is not None, "a leader has its log"
-        return opened.log_start_offset
-
-    return instead
-
-
-def without_its_start(_: Any) -> Any:
-    """A follower takes the high watermark of its leader, and not where the log begins."""
-
-    def instead(self: Following, _state: Any) -> None:
-        self._replica.advance_high_watermark()
 
     return instead
 

@@ -198,7 +198,8 @@ class SimulatedCluster:
             admin = self.administrator.client
             tasks.create_task(admin.follow(), name="metadata of the administrator")
             await self._create_topics(admin)
-            tasks.create_task(self.administrator.run(), name="administrator")
+            if self.plan.is_administered:
+                tasks.create_task(self.administrator.run(), name="administrator")
             self._make_producers(tasks, until)
             self._make_consumers(tasks)
             self._make_members(tasks, until)
@@ -240,10 +241,11 @@ class SimulatedCluster:
         }
 
     def _make_producers(self, tasks: asyncio.TaskGroup, until: float) -> None:
+        plain, eager = ("plain", -1, (1,)), ("eager", -1, (3,))
         kinds = (
             ("idempotent", -1, (1, 3, 5)),
             ("idempotent", -1, (1, 3, 5)),
-            self.world.chance_of("kinds").choice((("plain", -1, (1,)), ("eager", -1, (3,)))),
+            eager if self.plan.is_administered and self.world.chance_of("kinds").random() < 0.5 else plain,
             ("hasty", 1, (1,)),
         )
         for number, (kind, acks, in_flight) in enumerate(kinds):
@@ -258,7 +260,7 @@ class SimulatedCluster:
                     name,
                     place,
                     acks=acks,
-                    in_flight=chance.choice(in_flight),
+                    in_flight=chance.choice(in_flight) if len(in_flight) > 1 else in_flight[0],
                     versions=versions,
                     chance=chance,
                 )
@@ -267,7 +269,7 @@ class SimulatedCluster:
 
     def _make_consumers(self, tasks: asyncio.TaskGroup) -> None:
         chance = self.world.chance_of("consumers")
-        if chance.random() < SESSIONS:
+        if self.plan.is_administered and chance.random() < SESSIONS:
             name = "consumer"
             client = self._client(name, tasks)
             self._readers += [Reader(self.world, client, self.history, name, place) for place in self.places]

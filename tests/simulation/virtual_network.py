@@ -30,8 +30,8 @@ CONNECT_SECONDS_MAX: Final = 2.0
 DELAY_SECONDS_MAX: Final = 1.0
 """Of one message on a way that is slow for several reasons; what takes longer is a way that is cut."""
 
-LATE_SECONDS_MAX: Final = 3.0
-"""How long after the way is open again a kernel sends once more what was stuck: it tries ever more seldom."""
+LATE_SECONDS_MAX: Final = 1.0
+"""How long after the way is open again a kernel sends once more what was stuck."""
 
 LEFT: Final = 0.5
 """How often a client gives up a silent connection well before the server does."""
