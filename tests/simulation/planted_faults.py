@@ -304,7 +304,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 17, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 16, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
@@ -320,7 +320,7 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
     "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 17, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 5, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 52, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
     "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 8, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
@@ -344,7 +344,7 @@ PLANTED: Final[dict[str, Plant]] = {
             (Appending, "begin_epoch", lambda _: lambda _self, _leader_epoch: None),
         ),
     ),
-    "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 6, 3),
+    "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 8, 3),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 16, 3),
     "gateway-takes-a-refusal-for-an-answer": Plant(produce, "client_code", _leads_or_not, 0, 3),
