@@ -38,6 +38,9 @@ HEARTBEAT_SECONDS: Final = 0.1
 TENURE_SECONDS: Final = 2.5
 """How long somebody is a member before he leaves, or is gone, on average."""
 
+TENURE_SECONDS_MAX: Final = 15.0
+"""So that all have looked what is committed in the time that everything has to recover."""
+
 LOOK_AGAIN: Final = frozenset(
     {
         ErrorCode.coordinator_not_available,
@@ -112,7 +115,7 @@ class Member:
 
     async def _take_part(self) -> None:
         await self._join()
-        ends_at = self._world.now + self._chance.expovariate(1 / TENURE_SECONDS)
+        ends_at = self._world.now + min(self._chance.expovariate(1 / TENURE_SECONDS), TENURE_SECONDS_MAX)
         while self._world.now < ends_at:
             await asyncio.sleep(self._chance.uniform(0.5, 1.0) * HEARTBEAT_SECONDS)
             try:
