@@ -48,6 +48,7 @@ class Recorder:
         with self._lock:
             self._write("acknowledged", place, offset, value)
             self.acknowledged_at[place].append(time.monotonic())
+            self.history.on_sent(producer, 1)
             self.history.on_acknowledged(place, offset, [value], producer, ACKS_ALL)
 
     def on_read(self, place: Place, offset: int, value: bytes, consumer: str) -> None:
