@@ -254,7 +254,8 @@ def reassign_below_the_minimum(run: Run) -> None:
     fill(run, topic, 0, 1, b"a")
     reassign(run, "to fewer", topic, (0, [2]))
     wait_full(run, topic, [2])
-    show(run, "fewer", topic)
+    # Without the eligible leader replicas: Kafka names the one that went until the partition changes once more.
+    run.ask("fewer", {"topics": [{"name": topic.name}]}, api=METADATA)
 
 
 @replicated(LIST_REASSIGNMENTS)

@@ -14,10 +14,6 @@ _ELECTED_ONCE: Final = (
     "A partition that one request names twice is elected once, and the second time the election is not needed; Kafka "
     "elects it twice, in two leader epochs."
 )
-_ONLY_REPLICAS: Final = (
-    "An eligible leader replica (KIP-966) is one of the replicas; where a reassignment leaves fewer than "
-    "min.insync.replicas, Kafka goes on showing those that it has removed."
-)
 _REPLACED: Final = (
     "Where a reassignment is replaced by another, a replica that the first was adding and that is not in sync goes at "
     "once; Kafka has it copy until the second ends, which never comes while its broker is away."
@@ -66,12 +62,6 @@ REPLICATED_DIFFERENCES: Final = (
         "topics/*/leader_epoch",
         _ELECTED_ONCE,
         step="elect_in_sync: both elected",
-    ),
-    Difference(
-        ("DescribeTopicPartitions",),
-        "topics/*/eligible_leader_replicas/*",
-        _ONLY_REPLICAS,
-        step="reassign_below_the_minimum: fewer",
     ),
     Difference(
         ("ListPartitionReassignments", "DescribeTopicPartitions"),
