@@ -1,4 +1,4 @@
-"""An administrator of a simulated cluster: moves partitions, has preferred leaders lead, and empties nodes.
+"""An administrator of a simulated cluster: reassigns partitions, elects leaders, deletes records, empties nodes.
 
 What he asks for he asks again until he is told what has become of it, as Kafka's tools are run again by who saw them
 fail. A request that nobody answered may come late, so that more than one of what he asked for may be what holds.

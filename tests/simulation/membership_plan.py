@@ -1,6 +1,6 @@
 """What a seed lets an administrator do while other things fail.
 
-Replicas move, nodes come and go, records are deleted.
+Partitions are reassigned, nodes come and go, topics and records are deleted; and what rots meanwhile.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ DRAIN: Final = "drain"
 """A node gives all that it has to others, is stopped and unregistered, and stays away for so long, or for good."""
 
 FOR_GOOD: Final = 100.0
+"""Seconds that a drained node stays away which does not come back: longer than any run."""
 
 ADMINISTERED: Final = frozenset({REASSIGN, CANCEL, ELECT, DELETE, DRAIN})
 
