@@ -229,7 +229,7 @@ class Reassigner:
 
 
 class ReassignableCluster:
-    """The `Movable` of a real cluster."""
+    """The `Reassignable` of a real cluster."""
 
     def __init__(self, administration: Administration) -> None:
         self._administration = administration

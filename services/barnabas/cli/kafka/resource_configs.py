@@ -30,7 +30,9 @@ def broker_configs(
     name = str(node.node_id)
     source = None if from_all else ConfigSource.DYNAMIC_BROKER_CONFIG.value
     try:
-        return own_configs(administration, BROKER_RESOURCE, [name], names, node, source=source).get(name, {})
+        return _read_configs(administration, BROKER_RESOURCE, [name], names, node, source=source).get(
+            name, {}
+        )
     except Unanswered:
         return {}
 
@@ -43,11 +45,11 @@ def topic_configs(
     found: dict[str, dict[str, str]] = {}
     for start in range(0, len(ordered), _TOPICS_A_REQUEST):
         portion = ordered[start : start + _TOPICS_A_REQUEST]
-        found |= own_configs(administration, TOPIC_RESOURCE, portion, names)
+        found |= _read_configs(administration, TOPIC_RESOURCE, portion, names)
     return found
 
 
-def own_configs(
+def _read_configs(
     administration: Administration,
     resource_type: int,
     resources: Sequence[str],
