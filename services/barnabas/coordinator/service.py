@@ -71,8 +71,8 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
             for task in background:
                 task.cancel()
     except ExceptionGroup as group:  # what `except*` raises comes out in a group, in Python 3.11.2
-        refusals = group.subgroup(RegistrationRefused)
-        if refusals is None:
+        refusals, others = group.split(RegistrationRefused)
+        if refusals is None or others is not None:
             raise
         raise StartError(f"the controller refuses this coordinator: {refusals.exceptions[0]}") from group
     finally:

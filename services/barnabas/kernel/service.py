@@ -241,8 +241,8 @@ async def _run(name: str, config: ConfigT, serve: Serve[ConfigT], network: Netwo
                 for task in background if not announced.is_set() else background[:1]:
                     task.cancel()
     except BaseExceptionGroup as group:  # what `except*` raises comes out in a group, in Python 3.11.2
-        refusals = group.subgroup(StartError)
-        if refusals is None:
+        refusals, others = group.split(StartError)
+        if refusals is None or others is not None:
             raise
         raise _first(refusals) from None
     finally:
