@@ -94,6 +94,10 @@ STOP_ANSWERS_SECONDS_MAX: Final = 4.0
 """How long a stopping gateway answers what is under way, and waits for its clients to read that, before it cuts them
 off."""
 
+KEPT_UNSERVED_SECONDS_MAX: Final = 1.0
+"""How long who connects to a port that was kept bound waits for a gateway that knows of no storage node yet; from then
+on the port refuses, and clients try another one."""
+
 PORTS_APART_SECONDS: Final = 0.2
 """How long a client has to come again at another gateway before its connections to the next port are closed, too: twice
 its first pause before it does (reconnect.backoff.ms: 100 ms with librdkafka)."""

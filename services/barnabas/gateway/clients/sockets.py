@@ -95,10 +95,29 @@ class Sockets:
             for position in self._positions(image) if listener.port_per_node else (0,):
                 if (listener.name, position) not in self._servers:
                     self._servers[listener.name, position] = await self._listen(listener, position)
-        if image.nodes:
-            for server in self._servers.values():
-                if not server.is_serving():
+        if not image.nodes:
+            asyncio.get_running_loop().call_later(limits.KEPT_UNSERVED_SECONDS_MAX, self._refuse_unserved)
+            return
+        for (name, position), server in self._servers.items():
+            if not server.is_serving():
+                try:
                     await server.start_serving()
+                except (
+                    OSError
+                ) as error:  # a port that is kept bound, and that somebody else has listened at first
+                    raise StartError(_cannot_listen(*self._address(name, position), error)) from error
+
+    def _refuse_unserved(self) -> None:
+        """Ports that were kept bound, and that the process before this one listened at, take connections for nobody."""
+        for (name, position), server in self._servers.items():
+            kept = None if server.is_serving() else kept_socket(*self._address(name, position))
+            if kept is not None:
+                with kept, contextlib.suppress(OSError):  # nobody has listened at it
+                    kept.shutdown(socket.SHUT_RDWR)
+
+    def _address(self, name: str, position: int) -> tuple[str, int]:
+        listener = next(each for each in self._listeners if each.name == name)
+        return listener.host, listener.port + position
 
     def _positions(self, image: MetadataImage) -> Iterable[int]:
         """The positions whose ports are opened here: those of all nodes, or that of the node in this process."""
@@ -130,7 +149,7 @@ class Sockets:
                 host = listener.host or None
                 server = await make(host=host, port=port, backlog=ACCEPT_BACKLOG, reuse_port=True)
         except OSError as error:
-            raise StartError(f"cannot listen at {listener.host}:{port}: {error.strerror or error}") from error
+            raise StartError(_cannot_listen(listener.host, port, error)) from error
         log.info("listening", listener=listener.name, address=f"{listener.host}:{port}")
         return server
 
@@ -223,6 +242,10 @@ class Sockets:
             connection.drain()
         if self._connections:
             await self._all_lost.wait()
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> str:
+    return f"cannot listen at {host}:{port}: {error.strerror or error}"
 
 
 def _plain_answers(

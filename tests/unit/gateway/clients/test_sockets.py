@@ -143,6 +143,46 @@ async def test_ports_are_closed_together_where_clients_have_nowhere_else_to_go(
     await closing
 
 
+async def test_a_kept_port_refuses_where_nobody_can_be_served_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process before listened at it: the kernel would go on taking connections."""
+    port = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)) as kept:
+        monkeypatch.setenv(KEPT_SOCKETS, describe_kept({("127.0.0.1", port): kept.fileno()}))
+        monkeypatch.setattr(limits, "KEPT_UNSERVED_SECONDS_MAX", 0.05)
+        gateway = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+        await gateway.open(MetadataImage())
+        with socket.create_connection(("127.0.0.1", port)) as early:
+            early.setblocking(False)
+            with pytest.raises(ConnectionResetError):
+                await asyncio.get_running_loop().sock_recv(early, 1)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        await gateway.open(IMAGE)
+        with socket.create_connection(("127.0.0.1", port)):
+            while not gateway._connections:
+                await asyncio.sleep(0)
+        await gateway.close()
+
+
+async def test_a_kept_port_that_another_has_listened_at_first_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = free_ports(1)
+    with socket.socket() as kept, socket.socket() as other:
+        for sock in (kept, other):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", port))
+        monkeypatch.setenv(KEPT_SOCKETS, describe_kept({("127.0.0.1", port): kept.fileno()}))
+        gateway = Sockets(Gateway().parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+        await gateway.open(MetadataImage())
+        other.listen()
+        with pytest.raises(StartError, match=f"cannot listen at 127.0.0.1:{port}: "):
+            await gateway.open(IMAGE)
+        await gateway.close()
+
+
 async def test_a_client_that_reads_nothing_cannot_keep_a_connection_that_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
