@@ -41,6 +41,9 @@ MOVE_AGAIN_SECONDS: Final = 5.0
 MOVE_PACE_SECONDS_MAX: Final = 1.0
 """After this a move that is ahead of its rate looks at the rate again."""
 
+RETIRE_AGAIN_SECONDS: Final = 10.0
+"""How soon it is tried again to remove what a replica has left behind."""
+
 FORMER_LOG_SECONDS: Final = 1.0
 """How long the log that a partition moved away from stays open for reads that had begun."""
 

@@ -276,7 +276,8 @@ def retire(former: LogDirectory, left: PartitionLog) -> None:
     key = (left.topic, left.partition)
     left.discard()
     with storage_errors(former.path):
-        remove_left(former.environment.files, left.directory)
+        # Durably: to whoever finds two of them it says no more where the partition is.
+        remove_left(former.environment.files, left.directory, former.environment.new_id(), sync=True)
     if key not in former.logs:
         former.forget(key)
 
@@ -296,4 +297,4 @@ def remove_unclear_former(former: LogDirectory, left: PartitionLog) -> None:
     left.discard()
     if left.directory.endswith(LEFT_SUFFIX):
         with storage_errors(former.path):
-            remove_left(former.environment.files, left.directory, sync=True)
+            remove_left(former.environment.files, left.directory, former.environment.new_id(), sync=True)

@@ -7,6 +7,7 @@ name knows where to look for the partition.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -47,15 +48,13 @@ def find_left(names: Iterable[str]) -> list[LeftDirectory]:
     ]
 
 
-def remove_left(files: Files, directory: str, *, sync: bool = False) -> None:
-    """What was left goes; with `sync` its name does durably. Renamed first, so that it does not come back half. Raises
-    OSError.
+def remove_left(files: Files, directory: str, unique: uuid.UUID, *, sync: bool = False) -> None:
+    """What was left goes; with `sync` its name does durably. Renamed first, to a name with `unique` in it, so that it
+    does not come back half. Raises OSError.
     """
-    doomed = f"{directory.removesuffix(SUFFIX)}-delete"
-    try:
+    doomed = f"{directory.removesuffix(SUFFIX)}.{unique.hex}-delete"
+    with contextlib.suppress(FileNotFoundError):  # it has lost the name before, perhaps not durably
         files.rename(directory, doomed)
-    except FileNotFoundError:
-        return
     if sync:
         sync_directory(files, os.path.dirname(directory))
     files.remove_tree(doomed)

@@ -85,8 +85,10 @@ class Settling:
 
     def settle_moves(self, left: Mapping[LogDirectory, Sequence[LeftDirectory]], *, all_there: bool) -> None:
         """Remove what was left by partitions that have come to where they moved, and bring the others back;
-        `all_there`: no directory is offline.
+        `all_there`: no directory is offline. Raises LogStoreError where a partition was left twice, and is nowhere.
         """
+        self._check_left_once(left)
+        all_there = all_there and not self.failed
         for former, directories in left.items():
             for each in directories:
                 try:
@@ -94,13 +96,35 @@ class Settling:
                 except OSError as error:
                     self.failed[former] = f"{os.path.join(former.path, each.name)}: {error}"
 
+    def _check_left_once(self, left: Mapping[LogDirectory, Sequence[LeftDirectory]]) -> None:
+        """Nobody moves on before what it left is gone, durably; else the older of two would say what has to be done."""
+        places: defaultdict[tuple[PartitionKey, uuid.UUID | None], list[str]] = defaultdict(list)
+        for former, directories in left.items():
+            for each in directories:
+                path = os.path.join(former.path, each.name)
+                try:
+                    topic_id = read_topic_id(self._files, path)
+                except OSError as error:
+                    self.failed[former] = f"{path}: {error}"
+                    continue
+                if not self._is_found(each.key, topic_id):
+                    places[each.key, topic_id].append(path)
+        for (key, _), paths in places.items():
+            if len(paths) > 1:
+                raise LogStoreError(
+                    f"{paths[0]} and {paths[1]} may both be {directory_name(*key)}: move one of them away"
+                )
+
+    def _is_found(self, key: PartitionKey, topic_id: uuid.UUID | None) -> bool:
+        return any(topic_id == partitions.get(key, _NOWHERE) for partitions in self._found.values())
+
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key
         topic_id = read_topic_id(self._files, path)
-        if any(topic_id == partitions.get(key, _NOWHERE) for partitions in self._found.values()):
+        if self._is_found(key, topic_id):
             logger.info("a move between log directories is done", log_dir=path)
             try:
-                remove_left(self._files, path)
+                remove_left(self._files, path, former.environment.new_id(), sync=True)
             except OSError as error:
                 logger.error(
                     "what a move has left stays until the next start", log_dir=path, reason=str(error)
@@ -111,10 +135,10 @@ class Settling:
             logger.error("a partition was here, and is neither here nor where it moved to", log_dir=path)
             self.unsettled.add(former)
             return
+        if not all_there:
+            self.unsettled.add(former)
+            return  # it may be in one that is offline, with more than there was here
         if home is None:
-            if not all_there:
-                self.unsettled.add(former)
-                return  # it may be in one that is offline, with more than there was here
             logger.warning(
                 "the log directory that a partition moved to is gone: it is back here", log_dir=path
             )

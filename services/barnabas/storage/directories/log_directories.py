@@ -169,13 +169,14 @@ class LogDirectories:
         """What is in the directories; returns those whose disk refuses what has to be done first, with the reason.
         Raises LogStoreError when two hold a partition.
         """
-        for directory, on_disk in found.items():
-            adopt_moved(self._files, directory, on_disk.moved)
         settling = Settling(self._files, {each: on_disk.partitions for each, on_disk in found.items()})
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())
         for directory, partitions in settling.partitions.items():
             on_disk = found[directory]
+            # Not before: a start that is refused takes nothing away from whoever has to say what counts.
+            moved = {key: facts for key, facts in on_disk.moved.items() if key in partitions}
+            adopt_moved(self._files, directory, moved)
             for key, topic_id in partitions.items():
                 self._put(key, directory)
                 self.found.append(FoundPartition(*key, topic_id))
@@ -422,12 +423,14 @@ class LogDirectories:
         stray = StrayKey(topic_id, index)
         try:
             facts = directory.set_aside(topic, stray, high_watermark)
-            self._free((topic, index))
         except KafkaError as error:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=error.message)
             return
         if facts is not None:
-            self.strays.add(stray, directory, facts)
+            self.strays.add(
+                stray, directory, facts
+            )  # first: a directory that is let go of must not look empty
+        self._free((topic, index))
 
     def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Write one directory's checkpoints, with its part of `high_watermarks`; a failing disk is logged."""

@@ -435,7 +435,9 @@ class LogMoves:
         self._retire(move)
 
     def _retire(self, move: LogMove) -> None:
-        """What the replica has left behind goes."""
+        """What the replica has left behind goes. Before that the move has not ended, and no other of it begins: of two
+        things left behind a start could not tell which is the older one.
+        """
         former, left = move.moved_from, move.left
         if former is None or left is None or move.is_retired:
             return
@@ -443,17 +445,17 @@ class LogMoves:
         loop, source = asyncio.get_running_loop(), self._directories.at(former.path)
 
         def work() -> None:
+            then: Callable[[], object] = partial(self._end, move)
             try:
                 retire(source, left)
             except KafkaError as error:
-                former.lines.error(
-                    "a move is cleared up behind at the next start", former.path, reason=error.message
-                )
-            finally:
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
-                    loop.call_soon_threadsafe(self._end, move)
+                former.lines.error("cannot clear up behind a move", former.path, reason=error.message)
+                then = partial(loop.call_later, limits.RETIRE_AGAIN_SECONDS, clear_up)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                loop.call_soon_threadsafe(then)
 
-        self._clear_up(former.path, work)
+        clear_up = partial(self._clear_up, former.path, work)
+        clear_up()
 
 
 def _remove(lane: DirectoryLane, files: Files, found: FoundFuture) -> None:

@@ -36,13 +36,15 @@ from storage_harness import (
     topic_records,
 )
 
-from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_log import FutureLog
+from barnabas.log.partition_log import PartitionLog
 from barnabas.messages import storage_pb2 as pb
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.records.record import encode_batch
 from barnabas.storage import limits
+from barnabas.storage.moves import log_moves
 
 
 async def test_a_replica_moves_while_it_is_appended_to(node: StorageHarness, paths: list[Path]) -> None:
@@ -441,3 +443,27 @@ async def test_an_append_that_waits_for_a_sync_is_acknowledged_with_the_move(
         is_over.set()
     await until_idle(node)
     await fill(node, topic, 1, acks=1)
+
+
+async def test_nobody_moves_on_before_what_it_left_is_gone(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk refuses to let go of it: that is tried again until it does."""
+    topic = await node.create_topic()
+    await fill(node, topic, 3)
+    real, seen = log_moves.retire, []
+
+    def refused_twice(former: LogDirectory, left: PartitionLog) -> None:
+        seen.append(place(node, topic))
+        if len(seen) < 3:
+            raise KafkaError(ErrorCode.kafka_storage_error, "it cannot be renamed")
+        real(former, left)
+
+    monkeypatch.setattr(log_moves, "retire", refused_twice)
+    monkeypatch.setattr(limits, "RETIRE_AGAIN_SECONDS", 0.05)
+    await alter(node, paths[1])
+    await until(lambda: place(node, topic) == "b")
+    assert await alter(node, paths[2]) == [ErrorCode.none]
+    await until_idle(node)
+    assert seen == ["b", "b", "b", "c"]
+    assert on_disk(paths) == {"a": [], "b": [], "c": ["events-0"]}
