@@ -52,8 +52,8 @@ class CommandLine:
             "COLUMNS": "120",
         }
 
-    def __call__(self, *arguments: str, stdin: bytes | str = b"", status: int = 0) -> Result:
-        """Run one command to its end; it must exit with `status`, and a failure is one line on stderr."""
+    def __call__(self, *arguments: str, stdin: bytes | str = b"", status: int | None = 0) -> Result:
+        """Run one command to its end; it must exit with `status`, or with any, and a failure is one line on stderr."""
         done = subprocess.run(
             [str(executable()), *arguments],
             input=stdin.encode() if isinstance(stdin, str) else stdin,
@@ -63,12 +63,20 @@ class CommandLine:
             check=False,
         )
         stderr = done.stderr.decode()
-        assert done.returncode == status, (
+        assert status is None or done.returncode == status, (
             f"barnabas {' '.join(arguments)} exited with {done.returncode}, not {status}:\n"
             f"{done.stdout[-2000:]!r}\n{stderr[-4000:]}"
         )
         assert "Traceback" not in stderr, stderr
         return Result(done.returncode, done.stdout, stderr)
+
+    def findings(self, *, status: int) -> list[dict[str, Any]]:
+        """What `doctor` says, by which it exits with `status`, but for how full the disk of this machine is."""
+        done = self("doctor", "--output", "json", status=None)
+        assert done.status == any(each["isProblem"] for each in done.data)
+        found = [each for each in done.data if each["check"] != "disk-nearly-full"]
+        assert status == any(each["isProblem"] for each in found), found
+        return found
 
     def refused(self, *arguments: str, stdin: bytes | str = b"", status: int = 1) -> str:
         """Run a command that must fail; returns the line that says why."""

@@ -200,12 +200,12 @@ def test_our_own_command_moves_evens_out_and_empties(cluster: LooseCluster, tmp_
         row["logDir"]: row["isCordoned"] for row in run("log-dirs", "describe", "--output", "json").data
     }
     assert cordoned == {a: False, b: False, c: True}
-    assert [each["check"] for each in run("doctor", "--output", "json").data] == ["cordoned"]
+    assert [each["check"] for each in run.findings(status=0)] == ["cordoned"]
     run("log-dirs", "move", "--broker", "1", "--from", c)
     assert "c" not in places()
     assert "0 replicas to be moved" in run("log-dirs", "even", "--broker", "1").stderr
     run("configs", "--alter", "--broker", "1", "--add-config", f"{rate}=1000")
-    (left, _) = run("doctor", "--output", "json", status=1).data
+    (left, _) = run.findings(status=1)
     assert (left["check"], left["subjects"]) == ("throttles-left", ["1"])
     assert "no log directory /nowhere" in run.refused("log-dirs", "move", "--broker", "1", "--to", "/nowhere")
     assert "say --broker ID" in run.refused("log-dirs", "even", status=2)

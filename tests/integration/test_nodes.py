@@ -48,7 +48,7 @@ def replicas_of(run: CommandLine, topic: str) -> list[list[int]]:
 
 
 def checks(run: CommandLine, status: int) -> list[str]:
-    return [each["check"] for each in run("doctor", "--output", "json", status=status).data]
+    return [each["check"] for each in run.findings(status=status)]
 
 
 def until(look: Callable[[], Any], wanted: Any) -> None:
