@@ -89,8 +89,10 @@ enter() {
         "$root" HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
         "${handed[@]}" "$@" < /dev/null &
     inside=$!
-    wait "$inside"
+    local status=0
+    wait "$inside" || status=$?
     inside=
+    return $status
 }
 
 free_ports() {
