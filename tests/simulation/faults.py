@@ -25,6 +25,9 @@ STOP_SECONDS_MAX: Final = 20.0
 
 LOSS_WAIT_SECONDS_MAX: Final = 3.0
 
+LANDS_SECONDS: Final = 0.1
+"""After which what was on its way to the store is there, and known."""
+
 SOON_SECONDS: Final = 0.1
 
 
@@ -48,6 +51,8 @@ class Faults:
         self._readers = readers
         self._nodes = [each for each in machines.values() if isinstance(each, NodeMachine)]
         self._copies = Copies(world, self._nodes)
+        self._frozen_writes = 0
+        """Decisions that are made, and that nobody has heard of yet."""
         self._jumps = world.chance_of("clock jumps")
         self._rotting = world.chance_of("rot")
 
@@ -158,7 +163,8 @@ class Faults:
     async def _may_lose(self, fault: Fault, machine: Machine, *, loses: bool = True) -> bool:
         """Wait for a moment in which others have all that `machine` has; False if none comes."""
         gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
-        while not self._copies.may_lose(machine):
+        # A frozen decision may take those others out of the ISR when it lands: the metadata do not say who has all.
+        while self._frozen_writes or not self._copies.may_lose(machine):
             if self._world.now > gives_up_at:
                 self._world.trace.say("fault", f"does not happen, for others lack records: {fault}")
                 return False
@@ -226,8 +232,11 @@ class Faults:
         for each in controllers:
             each.frozen_write = None
         if frozen.done():
+            self._frozen_writes += 1
             await asyncio.sleep(fault.seconds)
             frozen.result().resume()
+            await asyncio.sleep(LANDS_SECONDS)
+            self._frozen_writes -= 1
 
     async def _break(self, fault: Fault, machine: Machine) -> None:
         for peer in self._peers(fault, machine):
