@@ -67,8 +67,7 @@ class BriefTopic:
                 for each in clients:
                     each.cancel()
             self._is_there = False
-            await self._delete()
-            self.client.forget(BRIEF)
+            self.client.forget(BRIEF, await self._delete())
 
     def _begin(
         self, create_task: Callable[..., asyncio.Task[None]], until: float
@@ -93,8 +92,8 @@ class BriefTopic:
         self._is_there = True
         return tasks
 
-    async def _delete(self) -> None:
-        """By its id: a request that comes late is not to end the next life."""
+    async def _delete(self) -> bytes:
+        """By its id, which this returns: a request that comes late is not to end the next life."""
         topic_id = image_of(self._world).topics[BRIEF].topic_id
         request = {"topics": [{"name": None, "topic_id": topic_id}], "timeout": TIMEOUT_MS}
         while True:
@@ -102,7 +101,7 @@ class BriefTopic:
             code = ErrorCode(answer.responses[0].error_code)
             self._say(f"life {self._lives} ends: {code.name}")
             if code in (ErrorCode.none, ErrorCode.unknown_topic_id):
-                return  # an answer may have been lost
+                return topic_id  # an answer may have been lost
             if code not in (ErrorCode.request_timed_out, ErrorCode.not_controller):
                 self._world.violate(f"{BRIEF} cannot be deleted: {code.name}")
             await asyncio.sleep(RETRY_SECONDS)

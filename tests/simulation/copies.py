@@ -40,6 +40,11 @@ class Copies:
         self._lacking, self._rotten = machine, None
         self._lost_under_epoch = image_of(self._world).nodes[machine.node_id].node_epoch
 
+    @property
+    def are_all_sound(self) -> bool:
+        """Whether nobody has records that cannot be read."""
+        return self._rotten is None
+
     def on_rotten(self, machine: Machine) -> None:
         """What it has can no longer be read in one place; it has to go in the end."""
         self._rotten = machine

@@ -124,14 +124,23 @@ class Faults:
             if each.place == place:
                 each.rewind()
         await asyncio.sleep(fault.seconds)
-        while not self._copies.may_end(machine):
-            await asyncio.sleep(0.02)
-        await self._stop_in_time(machine)
-        while not self._copies.may_lose(machine):
-            await asyncio.sleep(0.02)
+        while not await self._ends_while_others_have_all(machine):
+            machine.start()  # somebody left an ISR in the midst of it: with this node's records it gets in again
         machine.replace_disk()
         self._copies.on_lost(machine)
         machine.start()
+
+    async def _ends_while_others_have_all(self, machine: Machine) -> bool:
+        """Whether others still have all when `machine` has stopped, or soon after."""
+        while not self._copies.may_end(machine):
+            await asyncio.sleep(0.02)
+        await self._stop_in_time(machine)
+        gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
+        while not self._copies.may_lose(machine):
+            if self._world.now > gives_up_at:
+                return False
+            await asyncio.sleep(0.02)
+        return True
 
     async def _stop_in_time(self, machine: Machine) -> None:
         machine.stop()
@@ -151,7 +160,8 @@ class Faults:
                     while each.is_up:
                         await asyncio.sleep(0.01)
             await asyncio.sleep(fault.seconds / 2)
-        if not any(each.is_up for each in order) and self._copies.may_lose(machine):
+        may_lose = self._copies.are_all_sound and self._copies.may_lose(machine)
+        if may_lose and not any(each.is_up for each in order):
             machine.replace_disk()
             self._copies.on_lost(machine)
         for each in reversed(order) if fault.seconds < 0.1 else order:
@@ -164,7 +174,8 @@ class Faults:
         """Wait for a moment in which others have all that `machine` has; False if none comes."""
         gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
         # A frozen decision may take those others out of the ISR when it lands: the metadata do not say who has all.
-        while self._frozen_writes or not self._copies.may_lose(machine):
+        # And where something rots, its node alone goes, when it can be spared.
+        while self._frozen_writes or not (self._copies.are_all_sound and self._copies.may_lose(machine)):
             if self._world.now > gives_up_at:
                 self._world.trace.say("fault", f"does not happen, for others lack records: {fault}")
                 return False

@@ -66,6 +66,8 @@ class KafkaClient:
         self._connecting: dict[str, asyncio.Lock] = {}
         self._brokers: dict[int, str] = {}
         self._leaders: dict[Place, Leader] = {}
+        self._deleted: set[bytes] = set()
+        """Ids of topics: a broker that is behind may still tell of them."""
         self._is_refresh_wanted = asyncio.Event()
 
     @property
@@ -79,8 +81,9 @@ class KafkaClient:
             self.refresh()
         return found
 
-    def forget(self, topic: str) -> None:
+    def forget(self, topic: str, topic_id: bytes) -> None:
         """It was deleted."""
+        self._deleted.add(topic_id)
         self._leaders = {place: each for place, each in self._leaders.items() if place.topic != topic}
 
     # -- metadata -----------------------------------------------------------------------------------------------
@@ -110,16 +113,19 @@ class KafkaClient:
     def _take(self, answer: Any) -> None:
         self._brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
         for topic in answer.topics:
+            topic_id = topic.topic_id.bytes if topic.topic_id else b""
+            if topic_id in self._deleted:
+                continue
             for partition in topic.partitions:
                 place = Place(topic.name, partition.partition_index)
                 known = self._leaders.get(place)
-                if known is not None and known.is_newer(topic.topic_id.bytes, partition.leader_epoch):
+                if known is not None and known.is_newer(topic_id, partition.leader_epoch):
                     continue  # it is known better (KIP-320)
                 address = self._brokers.get(partition.leader_id)
                 if address is None:
                     self._leaders.pop(place, None)
                 else:
-                    self._leaders[place] = Leader(address, partition.leader_epoch, topic.topic_id.bytes)
+                    self._leaders[place] = Leader(address, partition.leader_epoch, topic_id)
 
     # -- connections --------------------------------------------------------------------------------------------
 

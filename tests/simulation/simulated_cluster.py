@@ -41,6 +41,9 @@ SESSIONS: Final = 0.6
 START_SECONDS_MAX: Final = 20.0
 """Within which a cluster on which nothing fails is there."""
 
+LAST_FAULT_SECONDS_MAX: Final = 90.0
+"""By then each fault is over: some wait for a moment in which others have all records."""
+
 RECOVERY_SECONDS_MAX: Final = 25.0
 """Within which everything serves again once nothing fails any more: a controller's lease, the grace for services after
 a takeover, and the recovery of logs are in it."""
@@ -125,9 +128,15 @@ class SimulatedCluster:
             world.violate(f"the cluster does not start: {self._unmet()}")
             return
         begins_at = world.now
-        await Faults(
+        faults = Faults(
             world, self.machines, self.administrator, self.brief_topic, self.history, self._readers
-        ).run(list(self.plan.faults), begins_at)
+        )
+        try:
+            async with asyncio.timeout(LAST_FAULT_SECONDS_MAX):
+                await faults.run(list(self.plan.faults), begins_at)
+        except TimeoutError:
+            world.violate(f"{LAST_FAULT_SECONDS_MAX} s after the first fault not all are over")
+            return
         await asyncio.sleep(max(0.0, begins_at + FAULTS_SECONDS - world.now))
         world.trace.say("fault", "nothing fails any more")
         for each in self.coordinators:  # what they know is to be what their log says
