@@ -31,6 +31,7 @@ from barnabas.kernel.environment import Environment
 from barnabas.kernel.files import Files
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.network import Network
+from barnabas.log.checkpoints.partition_metadata import read_topic_id
 from barnabas.log.checkpoints.stray import SUFFIX as STRAY
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage import service as storage_service
@@ -297,9 +298,12 @@ class NodeMachine(Machine):
         )
 
     def directories(self) -> list[str]:
-        """Those of partitions on its disk, by the partitions' names, but for what is set aside as stray."""
-        names = self.disk.files.list_directories(LOG_DIRECTORY)
-        return [name for name in names if not name.endswith(STRAY)]
+        """Those of partitions on its disk, by the partitions' names, but for what is set aside as stray, or left alone
+        because the power went before the topic's id was on the disk.
+        """
+        files = self.disk.files
+        names = [name for name in files.list_directories(LOG_DIRECTORY) if not name.endswith(STRAY)]
+        return [name for name in names if read_topic_id(files, f"{LOG_DIRECTORY}/{name}") is not None]
 
     def _end(self, *, silently: bool) -> None:
         self.replicas = None
