@@ -113,8 +113,9 @@ def _cancelled(known: PartitionRecord, topic: str, terms: ElectionTerms) -> Part
     change = PartitionChange(known, terms)
     change.replicas = [replica for replica in known.replicas if replica not in known.adding_replicas]
     change.isr = [replica for replica in known.isr if replica in change.replicas]
-    has_everything = {*change.isr, *known.eligible_leader_replicas}
-    if has_everything.isdisjoint(change.replicas) and not terms.is_unclean():
+    # That a replica is eligible is not enough: it is so until it comes back as a process that may have lost records,
+    # and then those that were to be added would be missed.
+    if not change.isr and not terms.is_unclean():
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
             f"Unable to revert partition assignment for {topic}:{known.partition} because it would require an "

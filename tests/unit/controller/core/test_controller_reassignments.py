@@ -145,15 +145,21 @@ def test_a_move_that_is_given_up_leaves_what_there_was() -> None:
     assert result.error_code == ErrorCode.no_reassignment_in_progress
 
 
-def test_a_move_cannot_be_given_up_where_only_new_replicas_are_in_sync() -> None:
-    image = begun(cluster((1, 2)), [3, 4])
+@pytest.mark.parametrize(("min_in_sync", "eligible"), [("1", []), ("2", [1])])
+def test_a_move_cannot_be_given_up_where_only_new_replicas_are_in_sync(
+    min_in_sync: str, eligible: list[int]
+) -> None:
+    """Nor where one that would stay is eligible: it may come back as a process that lost records."""
+    image = begun(cluster((1, 2), min_insync_replicas=min_in_sync), [3, 4])
     image, _ = in_sync(image, 1, 2, 3)
     for node_id in (2, 1):
         image = image.apply(fence_node(image, node_id).records, image.revision + 1)
-    assert (the_partition(image).leader, list(the_partition(image).isr)) == (3, [3])
-    _, result = reassign(image, None)
+    before = the_partition(image)
+    assert (before.leader, list(before.isr), list(before.eligible_leader_replicas)) == (3, [3], eligible)
+    image, result = reassign(image, None)
     assert result.error_code == ErrorCode.invalid_replica_assignment
     assert "unclean leader election" in result.error_message
+    assert the_partition(image) == before
 
 
 @pytest.mark.parametrize(
