@@ -18,10 +18,6 @@ _REPLACED: Final = (
     "Where a reassignment is replaced by another, a replica that the first was adding and that is not in sync goes at "
     "once; Kafka has it copy until the second ends, which never comes while its broker is away."
 )
-_GIVEN_UP_SAFELY: Final = (
-    "A reassignment of a partition that nobody leads can be given up while an eligible leader replica (KIP-966) is "
-    "left, which has all that was acknowledged; Kafka calls that an unclean election."
-)
 _ELIGIBLE_WAITED_FOR: Final = (
     "Eligible leader replicas (KIP-966) are waited for while their brokers are away (REQUEST_TIMED_OUT), for they may "
     "be elected with what was deleted; Kafka waits only for brokers that are there."
@@ -74,12 +70,6 @@ REPLICATED_DIFFERENCES: Final = (
         "topics/*",
         _REPLACED,
         step="reassign_with_one_away: without the fenced one: after",
-    ),
-    Difference(
-        ("AlterPartitionReassignments", "DescribeTopicPartitions"),
-        "*",
-        _GIVEN_UP_SAFELY,
-        step="reassign_with_two_away: *nobody's, given up",
     ),
     Difference(
         ("DeleteRecords",),
