@@ -119,7 +119,8 @@ def _directories(examined: Examined) -> Iterator[Finding]:
         yield Finding(
             "disk-nearly-full",
             f"{name} has {_share(directory.usable_bytes, directory.total_bytes)} of its room left",
-            f"`barnabas rebalance` if others have room; else a larger disk, or a shorter retention.ms"
+            f"{_within_the_node(node, directory)}`barnabas rebalance` if others have room; else a larger disk, or "
+            f"a shorter retention.ms"
             f"{_largest_topic(examined.state, node.node_id)}",
             (name,),
         )
@@ -131,6 +132,15 @@ def _nearly_full(state: ClusterState) -> Iterator[tuple[Node, Directory]]:
             total, usable = directory.total_bytes, directory.usable_bytes
             if directory.error is None and total and usable is not None and usable < total * FREE_SHARE_MIN:
                 yield node, directory
+
+
+def _within_the_node(node: Node, full: Directory) -> str:
+    """The nearest help, where another directory of the node takes what this one has."""
+    for other in node.directories or ():
+        is_open = other.error is None and not other.is_cordoned and other.path != full.path
+        if is_open and (other.usable_bytes or 0) > (full.usable_bytes or 0):
+            return f"`barnabas log-dirs even --broker {node.node_id}`; or "
+    return ""
 
 
 def _largest_topic(state: ClusterState, node_id: int) -> str:
@@ -366,7 +376,7 @@ def _cordoned(examined: Examined) -> Iterator[Finding]:
             yield Finding(
                 "cordoned",
                 f"{', '.join(closed)} of node {node.node_id} {get} nothing new",
-                f"`barnabas log-dirs --even --broker {node.node_id}` empties {them}; `barnabas configs --alter "
+                f"`barnabas log-dirs even --broker {node.node_id}` empties {them}; `barnabas configs --alter "
                 f"--broker {node.node_id} --delete-config cordoned.log.dirs` takes {them} back",
                 tuple(closed),
                 is_problem=False,

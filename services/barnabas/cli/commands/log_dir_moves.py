@@ -90,18 +90,14 @@ def move_replicas(
             if what == "even"
             else plan_moves(holding, source=wanted.source, target=wanted.target, topics=topics)
         )
+        check_target(plan, holding, node, wanted.target)
         show_rows([move_data(move) for move in plan.moves], COLUMNS, output, title="plan")
         say(summary(plan))
-        if plan.no_room:
-            first = plan.no_room[0]
-            raise Refused(
-                f"{counted(len(plan.no_room), 'partition')} such as {first} fit into no directory: "
-                "`barnabas nodes list --output json` shows the room in each"
-            )
+        check_room(plan, holding, node)
         if wanted.dry_run:
             return
         outcome = _carry_out(administration, node, plan, wanted)
-    tell_outcome(outcome)
+    tell_outcome(outcome, node)
 
 
 def check_names(holding: Holding, node: Node, topics: Collection[str], wanted: MoveFlags) -> None:
@@ -113,6 +109,30 @@ def check_names(holding: Holding, node: Node, topics: Collection[str], wanted: M
     missing = sorted(set(topics).difference(replica.topic for replica in holding.replicas))
     if missing:
         raise Refused(f"node {node.node_id} has no replica of {', '.join(missing)}")
+
+
+def check_target(plan: MovePlan, holding: Holding, node: Node, target: str) -> None:
+    """Raise Refused for moves to a cordoned directory, which the node would not begin."""
+    if plan.moves and any(each.path == target and each.is_cordoned for each in holding.directories):
+        raise Refused(
+            f"{target} of node {node.node_id} is cordoned and takes nothing: name another directory, or open it with "
+            f"`barnabas configs --alter --broker {node.node_id} --delete-config cordoned.log.dirs`"
+        )
+
+
+def check_room(plan: MovePlan, holding: Holding, node: Node) -> None:
+    """Raise Refused where some of it fits nowhere."""
+    if not plan.no_room:
+        return
+    stays = f"{counted(len(plan.no_room), 'partition')} such as {plan.no_room[0]}"
+    if len(holding.directories) == 1:
+        raise Refused(
+            f"{stays} cannot move: {holding.directories[0].path} is the one log directory of node {node.node_id}. Add "
+            "another to its log.dirs and restart it, or let other nodes have some with `barnabas rebalance`"
+        )
+    raise Refused(
+        f"{stays} fit into no directory: `barnabas nodes list --output json` shows the room in each"
+    )
 
 
 def move_data(move: Move) -> dict[str, Any]:
@@ -134,7 +154,7 @@ def summary(plan: MovePlan) -> str:
     )
 
 
-def tell_outcome(outcome: MovesOutcome) -> None:
+def tell_outcome(outcome: MovesOutcome, node: Node) -> None:
     """Say what was moved. Raises Refused where not all was."""
     for (topic, number), problem in list(outcome.refused.items())[:1]:
         raise Refused(
@@ -143,8 +163,9 @@ def tell_outcome(outcome: MovesOutcome) -> None:
     if outcome.ended:
         first = outcome.ended[0]
         raise Refused(
-            f"{counted(len(outcome.ended), 'replica')} such as that of {first.topic}-{first.number} did not move: a "
-            "disk failed, or somebody asked for something else; the node's log says which"
+            f"{counted(len(outcome.ended), 'replica')} such as that of {first.topic}-{first.number} did not move: it "
+            "was called off, the replica has left the node, or a disk failed. "
+            f"`barnabas log-dirs --describe --broker-list {node.node_id}` shows where it is; run this again to move it"
         )
     say(f"{counted(len(outcome.done), 'replica')} moved")
 

@@ -204,12 +204,23 @@ def test_draining_and_single_replicas_are_remarks() -> None:
     assert single.to_do.endswith("`barnabas topics --alter --topic u --replication-factor 3`")
 
 
+def test_a_full_directory_beside_one_with_room_is_evened_out_first() -> None:
+    full, roomy = Directory("/d", None, 1000, 50), Directory("/e", None, 1000, 900)
+    (beside,) = found(with_node(healthy(), directories=(full, roomy)))
+    assert beside.to_do.startswith("`barnabas log-dirs even --broker 1`; or `barnabas rebalance` if others")
+    for other in (replace(roomy, is_cordoned=True), replace(roomy, error="KAFKA_STORAGE_ERROR")):
+        first = found(with_node(healthy(), directories=(full, other)))
+        said = [each.to_do for each in first if each.check == "disk-nearly-full"]
+        assert len(said) == 1
+        assert "log-dirs even" not in said[0]
+
+
 def test_moves_and_cordoned_directories_are_remarks() -> None:
     open_, closed = Directory("/d", None, 1000, 900), Directory("/e", None, 1000, 900, is_cordoned=True)
     state = with_node(healthy(), directories=(open_, closed))
     (cordoned,) = found(state)
     assert (cordoned.check, cordoned.is_problem, cordoned.subjects) == ("cordoned", False, ("/e",))
-    assert "`barnabas log-dirs --even --broker 1`" in cordoned.to_do
+    assert "`barnabas log-dirs even --broker 1`" in cordoned.to_do
     moving = with_node(healthy(), directories=(replace(open_, future_replicas=2),))
     (said,) = found(moving)
     assert (said.check, said.what) == ("moving", "2 replicas of node 1 on the way to /d")
