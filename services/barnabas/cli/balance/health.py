@@ -129,16 +129,20 @@ def _directories(examined: Examined) -> Iterator[Finding]:
 def _nearly_full(state: ClusterState) -> Iterator[tuple[Node, Directory]]:
     for node in state.nodes:
         for directory in node.directories or ():
-            total, usable = directory.total_bytes, directory.usable_bytes
-            if directory.error is None and total and usable is not None and usable < total * FREE_SHARE_MIN:
+            if directory.error is None and _is_nearly_full(directory):
                 yield node, directory
 
 
+def _is_nearly_full(directory: Directory) -> bool:
+    total, usable = directory.total_bytes, directory.usable_bytes
+    return bool(total and usable is not None and usable < total * FREE_SHARE_MIN)
+
+
 def _within_the_node(node: Node, full: Directory) -> str:
-    """The nearest help, where another directory of the node takes what this one has."""
+    """The nearest help, where another directory of the node has room and takes what this one has."""
     for other in node.directories or ():
         is_open = other.error is None and not other.is_cordoned and other.path != full.path
-        if is_open and (other.usable_bytes or 0) > (full.usable_bytes or 0):
+        if is_open and other.usable_bytes is not None and not _is_nearly_full(other):
             return f"`barnabas log-dirs even --broker {node.node_id}`; or "
     return ""
 

@@ -115,8 +115,8 @@ def check_target(plan: MovePlan, holding: Holding, node: Node, target: str) -> N
     """Raise Refused for moves to a cordoned directory, which the node would not begin."""
     if plan.moves and any(each.path == target and each.is_cordoned for each in holding.directories):
         raise Refused(
-            f"{target} of node {node.node_id} is cordoned and takes nothing: name another directory, or open it with "
-            f"`barnabas configs --alter --broker {node.node_id} --delete-config cordoned.log.dirs`"
+            f"{target} of node {node.node_id} is cordoned and takes nothing: name another directory, or open all of "
+            f"its directories with `barnabas configs --alter --broker {node.node_id} --delete-config cordoned.log.dirs`"
         )
 
 

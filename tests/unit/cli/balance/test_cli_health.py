@@ -213,6 +213,8 @@ def test_a_full_directory_beside_one_with_room_is_evened_out_first() -> None:
         said = [each.to_do for each in first if each.check == "disk-nearly-full"]
         assert len(said) == 1
         assert "log-dirs even" not in said[0]
+    both = found(with_node(healthy(), directories=(full, replace(roomy, usable_bytes=60))))
+    assert not any("log-dirs even" in each.to_do for each in both)
 
 
 def test_moves_and_cordoned_directories_are_remarks() -> None:
