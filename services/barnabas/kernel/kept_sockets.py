@@ -2,7 +2,7 @@
 
 A port whose socket is closed refuses: clients that try it while its service is started again wait before they try once
 more, for ten seconds at worst. What is kept takes their connections meanwhile, and the next process finds them. The
-socket is inherited; the variable KEPT_SOCKETS says which descriptor has which address.
+socket is inherited; the variable BARNABAS_KEPT_SOCKETS says which descriptor has which address.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-KEPT_SOCKETS: Final = "KEPT_SOCKETS"
+KEPT_SOCKETS: Final = "BARNABAS_KEPT_SOCKETS"
 
 
 def describe_kept(descriptors: Mapping[tuple[str, int], int]) -> str:

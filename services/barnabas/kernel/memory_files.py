@@ -1,9 +1,9 @@
-"""A disk in memory that can lose its power, for tests and simulation.
+"""Disks in memory that can lose their power, for tests and simulation.
 
-What a real one promises, and no more: bytes are durable once their file was synced, names once their directory was.
-Names change on the disk in the order in which they were changed in memory, as a journal keeps them. Of what was not
-synced, chance decides: each write has reached the disk or not, whole or in part; of the names, a beginning of the
-journal has.
+What real ones promise, and no more: bytes are durable once their file was synced, names once their directory was.
+Names change on a disk in the order in which they were changed in memory, as its journal keeps them; what is done on
+one disk says nothing of another. Of what was not synced, chance decides: each write has reached the disk or not, whole
+or in part; of the names, a beginning of each journal has.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
+
+NAME_BYTES_MAX: Final = 255
+"""Longest name in a directory."""
 
 BLOCK_BYTES: Final = 4096
 BLOCKS: Final = 2**20
@@ -71,20 +74,47 @@ class _OpenFile(NamedTuple):
     node: _Node
 
 
-class MemoryFiles:
-    """Owner of the disk and of what memory holds of it. For one thread."""
+class _Disk:
+    """Owner of the names on one disk, and of those that have changed since."""
 
-    def __init__(self) -> None:
-        self._names: dict[str, _Node] = {"/": _Node(is_directory=True)}
-        self._durable_names = dict(self._names)
-        self._journal: list[_Change] = []
+    def __init__(self, path: str, names: dict[str, _Node]) -> None:
+        self.path = path
+        """Where it is mounted."""
+        self.names = names
+        self.journal: list[_Change] = []
+
+    def sync_names_in(self, directory: str) -> None:
+        """The journal is written in order: up to the last change of a name in this directory."""
+        count = 0
+        for number, change in enumerate(self.journal):
+            if directory in map(os.path.dirname, change):
+                count = number + 1
+        self.write(count)
+
+    def write(self, count: int) -> None:
+        """So many changes of names reach the disk."""
+        _apply(self.names, self.journal[:count])
+        del self.journal[:count]
+
+
+class MemoryFiles:
+    """Owner of the disks and of what memory holds of them. For one thread."""
+
+    def __init__(self, disks: Sequence[str] = ()) -> None:
+        """Each of the directories `disks` is a disk of its own; one more has everything else."""
+        self._names: dict[str, _Node] = {}
+        self._disks = [_Disk(path, {path: _Node(is_directory=True)}) for path in ("/", *disks)]
+        for disk in self._disks:
+            self._names |= disk.names
         self._open: dict[int, _OpenFile] = {}
         self._next_fd = 3
 
     def lose_power(self, chance: random.Random) -> None:
-        """Forget what memory holds, and whatever of it has not reached the disk."""
-        names = self._durable_names
-        _apply(names, self._journal[: chance.randint(0, len(self._journal))])
+        """Forget what memory holds, and whatever of it has not reached the disks."""
+        for disk in self._disks:
+            disk.write(chance.randint(0, len(disk.journal)))
+            disk.journal.clear()
+        names = {path: node for disk in self._disks for path, node in disk.names.items()}
         for node in names.values():
             content = bytearray(node.durable)
             for change in node.waiting:
@@ -99,8 +129,7 @@ class MemoryFiles:
                     data = data[: max(0, end // SECTOR_BYTES * SECTOR_BYTES - change.position)]
                 _write(content, change.position, data)
             node.content, node.durable, node.waiting, node.lock = content, bytes(content), [], None
-        self._names = dict(names)
-        self._journal.clear()
+        self._names = names
         self._open.clear()
 
     def rot(self, path: str, position: int, mask: int) -> None:
@@ -176,19 +205,15 @@ class MemoryFiles:
         if not node.is_directory:
             self._sync(node)
             return
-        # The journal is written in order: up to the last change of a name in this directory.
-        count = 0
-        for number, change in enumerate(self._journal):
-            if path in map(os.path.dirname, change):
-                count = number + 1
-        _apply(self._durable_names, self._journal[:count])
-        del self._journal[:count]
+        self._disk(path).sync_names_in(path)
 
     def syncfs(self, fd: int, /) -> None:
-        for node in self._names.values():
-            self._sync(node)
-        _apply(self._durable_names, self._journal)
-        self._journal.clear()
+        self._node(fd)
+        disk = self._disk(self._open[fd].path)
+        for path, node in self._names.items():
+            if self._disk(path) is disk:
+                self._sync(node)
+        disk.write(len(disk.journal))
 
     def posix_fadvise(self, fd: int, position: int, length: int, advice: int, /) -> None:
         """Everything is in memory."""
@@ -206,7 +231,9 @@ class MemoryFiles:
 
     def statvfs(self, path: str, /) -> MemorySpace:
         self._find(path)
-        used = sum(len(node.content) // BLOCK_BYTES + 1 for node in self._names.values())
+        disk = self._disk(path)
+        nodes = [node for each, node in self._names.items() if self._disk(each) is disk]
+        used = sum(len(node.content) // BLOCK_BYTES + 1 for node in nodes)
         return MemorySpace(BLOCK_BYTES, BLOCKS, BLOCKS - used)
 
     def utime(self, path: str, modified_ns: int, /) -> None:
@@ -226,11 +253,14 @@ class MemoryFiles:
                 raise _error(errno.EEXIST, path)
             return
         self.makedirs(os.path.dirname(path))
+        self._check_parent(path)
         self._change({path: _Node(is_directory=True)})
 
     def rename(self, old: str, new: str, /) -> None:
         node = self._find(old)
         self._check_parent(new)
+        if self._disk(old) is not self._disk(new):
+            raise _error(errno.EXDEV, new)
         if node.is_directory and new in self._names:
             raise _error(errno.ENOTEMPTY, new)
         moved = {
@@ -250,6 +280,12 @@ class MemoryFiles:
             if name == path or name.startswith(path + "/"):
                 self._change({name: None})
 
+    def _disk(self, path: str) -> _Disk:
+        for disk in self._disks[1:]:
+            if path == disk.path or path.startswith(disk.path + "/"):
+                return disk
+        return self._disks[0]
+
     def _node(self, fd: int) -> _Node:
         opened = self._open.get(fd)
         if opened is None:
@@ -266,10 +302,12 @@ class MemoryFiles:
         parent = self._names.get(os.path.dirname(path))
         if parent is None or not parent.is_directory:
             raise _error(errno.ENOENT, path)
+        if len(os.path.basename(path).encode()) > NAME_BYTES_MAX:
+            raise _error(errno.ENAMETOOLONG, path)
 
     def _change(self, change: _Change) -> None:
         _apply(self._names, [change])
-        self._journal.append(change)
+        self._disk(next(iter(change))).journal.append(change)
 
     def _sync(self, node: _Node) -> None:
         node.durable = bytes(node.content)

@@ -39,6 +39,8 @@ from barnabas.log.checkpoints.stray import (
 )
 from barnabas.log.closing import check_all_closed, close_logs
 from barnabas.log.config import LogConfig
+from barnabas.log.deleted_directories import SUFFIX as DELETED_SUFFIX
+from barnabas.log.deleted_directories import deleted_name, remove_deleted
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -49,8 +51,6 @@ from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
 from barnabas.log.small_files import is_directory, sync_directory
 
 logger = get_logger("log.directory")
-
-DELETE_SUFFIX = "-delete"
 
 
 class LogDirectory:
@@ -86,6 +86,7 @@ class LogDirectory:
         """Of what this process has begun to open; the others are as they were found."""
         self._outdated: set[PartitionKey] = set()
         """Partitions that are gone, or have lost their end, while the checkpoints on disk may say otherwise yet."""
+        self._is_cleaner_checkpoint_outdated = False
         self._identified: dict[PartitionKey, uuid.UUID] = {}
         """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
         self.cache = cache
@@ -129,7 +130,7 @@ class LogDirectory:
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
             if closed is not None:
                 clean_shutdown.remove_marker(files, path)
-            opened._remove_deleted()
+            remove_deleted(files, path)
         except OSError as error:
             files.close(lock_fd)
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
@@ -145,12 +146,6 @@ class LogDirectory:
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
-
-    def _remove_deleted(self) -> None:
-        """Partitions whose deletion a crash interrupted."""
-        for name in self._files.listdir(self.path):
-            if name.endswith(DELETE_SUFFIX) and is_directory(self._files, self._file(name)):
-                self._files.remove_tree(self._file(name))
 
     def partitions_on_disk(self) -> dict[PartitionKey, uuid.UUID | None]:
         """Every partition directory, with its topic id (None without partition.metadata). Raises LogStoreError."""
@@ -244,19 +239,16 @@ class LogDirectory:
             self.write_checkpoints()
 
     def adopt(self, key: PartitionKey, facts: MoveFacts) -> None:
-        """The partition has come to its place here: the checkpoints say of it what `facts` say. Raises
-        KAFKA_STORAGE_ERROR where they cannot be written.
+        """The partition has come to its place here: the checkpoints that are written next say of it what `facts` say,
+        or what has become of it since.
         """
-        with self._checkpoint_lock, storage_errors(self.path):
+        with self._checkpoint_lock:
             self.recovery_points[key] = facts.recovery_point
             self.high_watermarks[key] = facts.high_watermark
             self.log_start_offsets[key] = facts.log_start_offset
             if facts.first_dirty_offset >= 0:
                 self.cleaner_offsets[key] = facts.first_dirty_offset
-                write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
-            # Before the recovery point, by whose absence a crash in between is known.
-            write_offsets(self._files, self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
-        self.write_checkpoints()
+                self._is_cleaner_checkpoint_outdated = True
 
     def _forget_outdated(self, key: PartitionKey) -> None:
         """What is appended from here on must not inherit a recovery point that says its data is safe."""
@@ -291,7 +283,7 @@ class LogDirectory:
         log = self.logs.pop(key, None)
         if log is not None:
             log.discard()
-        marked = self._file(f"{directory_name(*key)}.{self.environment.new_id().hex}{DELETE_SUFFIX}")
+        marked = self._file(deleted_name(*key, self.environment.new_id()))
         with storage_errors(self.path):
             try:
                 self._files.rename(self._file(directory_name(*key)), marked)
@@ -313,11 +305,17 @@ class LogDirectory:
         self._closed_properly.pop(key, None)
         self._drop_checkpoints(key)
 
-    def bring_back(self, key: PartitionKey, name: str) -> None:
-        """The directory `name` has what is the partition after all: it gets its place again, not opened yet. Raises
-        OSError.
+    def bring_back(self, key: PartitionKey, name: str, log_start_offset: int) -> None:
+        """The directory `name` has what is the partition after all, from this offset on: it gets its place again, not
+        opened yet. Raises OSError, and KAFKA_STORAGE_ERROR where the checkpoints cannot be written.
         """
+        # First what says where its log begins: a crash in between must not bring deleted records back.
+        if log_start_offset > self.log_start_offsets.get(key, 0):
+            self.log_start_offsets[key] = log_start_offset
+            self.write_checkpoints()
         self._files.rename(self._file(name), self._file(directory_name(*key)))
+        # Durably, before anything is done to the log: where it begins may change, and the name would not say so.
+        sync_directory(self._files, self.path)
         self.missing.discard(key)
         self._closed_properly[key] = False
 
@@ -398,7 +396,7 @@ class LogDirectory:
     def delete_stray(self, stray: StrayKey, facts: StrayFacts) -> None:
         """Delete a partition that is set aside. Raises KAFKA_STORAGE_ERROR."""
         name = stray_name(facts.topic, stray)
-        marked = self._file(f"{name.removesuffix(STRAY_SUFFIX)}{DELETE_SUFFIX}")
+        marked = self._file(f"{name.removesuffix(STRAY_SUFFIX)}{DELETED_SUFFIX}")
         with storage_errors(self.path):
             self._files.rename(self._file(name), marked)
         self._files.remove_tree(marked)
@@ -419,12 +417,14 @@ class LogDirectory:
                     self.log_start_offsets[key] = log.log_start_offset
                 else:
                     self.log_start_offsets.pop(key, None)
-            write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
+            self._write_cleaner_offsets()
             write_offsets(self._files, self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
             self.high_watermarks.update(high_watermarks or {})
             write_offsets(self._files, self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
+            # Last: while it does not name a partition that has moved here, a start takes what the others say from
+            # `MoveFacts`.
+            write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
             self._outdated -= outdated
-            self._write_cleaner_offsets()
 
     def _write_lowered(self, key: PartitionKey, log: PartitionLog, high_watermark: int) -> None:
         """The log is about to lose its end: no checkpoint on the disk may say more of it than the log does now. Mostly
@@ -457,9 +457,9 @@ class LogDirectory:
                 offsets[key] = log.first_dirty_offset
             else:
                 offsets.pop(key, None)
-        if offsets != self.cleaner_offsets:
+        if offsets != self.cleaner_offsets or self._is_cleaner_checkpoint_outdated:
             write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), offsets)
-            self.cleaner_offsets = offsets
+            self.cleaner_offsets, self._is_cleaner_checkpoint_outdated = offsets, False
 
     def close(
         self,

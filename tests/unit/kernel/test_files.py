@@ -208,6 +208,44 @@ def test_names_are_there_in_the_order_in_which_they_came() -> None:
     assert outcomes(sync_inner, names) == complete
 
 
+def test_a_disk_says_nothing_of_another() -> None:
+    found = set()
+    for seed in range(200):
+        files = MemoryFiles(("/a", "/b"))
+        for path in ("/a", "/b"):
+            files.makedirs(f"{path}/log")
+            files.close(create(files, f"{path}/log/1"))
+        fd = files.open("/b/log", os.O_RDONLY)
+        files.fsync(fd)
+        files.close(create(files, "/b/log/2"))
+        files.close(create(files, "/a/log/2"))
+        files.lose_power(random.Random(seed))
+        assert files.listdir("/") == ["a", "b"]
+        found.add(tuple(path for path in ("/a/log/1", "/a/log/2", "/b/log/2") if files_has(files, path)))
+        assert files.listdir("/b/log")[0] == "1"
+    expected = [[], ["/a/log/1"], ["/a/log/1", "/a/log/2"]]
+    assert found == {(*on_a, *on_b) for on_a in expected for on_b in ([], ["/b/log/2"])}
+
+
+def test_a_file_stays_on_its_disk() -> None:
+    files = MemoryFiles(("/a", "/b"))
+    fd = create(files, "/a/one", bytes(10_000))
+    other = create(files, "/b/one", b"x")
+    assert refused(lambda: files.rename("/a/one", "/b/two")) == errno.EXDEV
+    assert refused(lambda: files.rename("/a/one", "/two")) == errno.EXDEV
+    assert files.statvfs("/a").f_bavail < files.statvfs("/b").f_bavail
+    files.syncfs(fd)
+    assert files.is_durable("/a/one")
+    assert not files.is_durable("/b/one")
+    files.close(other)
+    files.lose_power(random.Random(1))
+    assert content(files, "/a/one") == bytes(10_000)
+
+
+def files_has(files: MemoryFiles, path: str) -> bool:
+    return content(files, path) is not None
+
+
 def test_descriptors_and_locks_end_with_the_power() -> None:
     files = MemoryFiles()
     fd = create(files, "/lock")

@@ -25,7 +25,7 @@ class CleanShutdown(NamedTuple):
 
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
     """That of the process which closed the directory; unknown also where records are gone since."""
-    emptied: frozenset[uuid.UUID] = frozenset()
+    empty_log_directories: frozenset[uuid.UUID] = frozenset()
     """The ids of the node's log directories that held nothing then."""
 
 
@@ -36,8 +36,8 @@ UNKNOWN_PROCESS: Final = CleanShutdown()
 def write_marker(files: Files, directory: str, marker: CleanShutdown) -> None:
     """The last thing that closing does; durable. Raises OSError; then there is none."""
     fields: dict[str, Any] = {"version": 0, "brokerEpoch": marker.broker_epoch}
-    if marker.emptied:
-        fields["emptyLogDirectories"] = sorted(map(uuid_to_text, marker.emptied))
+    if marker.empty_log_directories:
+        fields["emptyLogDirectories"] = sorted(map(uuid_to_text, marker.empty_log_directories))
     text = json.dumps(fields, separators=(",", ":"))
     path = os.path.join(directory, FILE_NAME)
     try:
@@ -56,10 +56,10 @@ def read_marker(files: Files, directory: str) -> CleanShutdown | None:
         return None
     try:
         fields = json.loads(text)
-        epoch, emptied = fields["brokerEpoch"], fields.get("emptyLogDirectories", [])
+        epoch, empty = fields["brokerEpoch"], fields.get("emptyLogDirectories", [])
         return CleanShutdown(
             epoch if type(epoch) is int and epoch >= 0 else UNKNOWN_BROKER_EPOCH,
-            frozenset(map(uuid_from_text, emptied)),
+            frozenset(map(uuid_from_text, empty)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return UNKNOWN_PROCESS  # Kafka's were empty once

@@ -6,6 +6,7 @@ change of places until they say it, what the checkpoints of its log directory ar
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -14,13 +15,12 @@ from typing import Final, NamedTuple
 from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.partition_metadata import FILE_NAME as PARTITION_METADATA
 from barnabas.log.checkpoints.partition_metadata import directory_name, ensure_topic_id
+from barnabas.log.deleted_directories import SUFFIX as DELETED_SUFFIX
 from barnabas.log.errors import LogStoreError, storage_errors
-from barnabas.log.small_files import read_whole, remove_quietly, write_atomically
+from barnabas.log.small_files import exists, read_whole, remove_quietly, write_atomically
 
 SUFFIX: Final = "-future"
 FILE_NAME: Final = "moved.properties"
-NAME_BYTES_MAX: Final = 255
-"""Longest name of a directory: a topic whose future replica would have a longer one does not move, as in Kafka."""
 
 _NAME: Final = re.compile(rf"^(?P<topic>.+)-(?P<partition>\d+)\.[0-9a-f]{{32}}{SUFFIX}$")
 
@@ -38,11 +38,6 @@ class MoveFacts(NamedTuple):
 def future_name(topic: str, partition: int, unique: uuid.UUID) -> str:
     """The name of a future replica's directory."""
     return f"{directory_name(topic, partition)}.{unique.hex}{SUFFIX}"
-
-
-def is_name_too_long(topic: str, partition: int) -> bool:
-    """Whether no directory can have the name of a future replica."""
-    return len(future_name(topic, partition, uuid.UUID(int=0))) > NAME_BYTES_MAX
 
 
 def parse_future_name(name: str) -> tuple[str, int] | None:
@@ -70,18 +65,17 @@ def begin_anew(files: Files, path: str, name: str) -> None:
                 remove_quietly(files, os.path.join(directory, each))
 
 
-def remove_future(files: Files, path: str, name: str) -> None:
-    """The future replica is wanted no longer. Renamed first, so that a crash leaves none that goes on. Raises
-    KAFKA_STORAGE_ERROR.
+def remove_future(files: Files, path: str, name: str) -> bool:
+    """The future replica is wanted no longer. Renamed first, so that a crash leaves none that goes on; returns whether
+    the disk let all of it go, which another call tries again. Raises KAFKA_STORAGE_ERROR.
     """
     directory = os.path.join(path, name)
-    doomed = f"{directory.removesuffix(SUFFIX)}-delete"
+    doomed = directory.removesuffix(SUFFIX) + DELETED_SUFFIX
     with storage_errors(directory):
-        try:
+        with contextlib.suppress(FileNotFoundError):  # it has lost the name before
             files.rename(directory, doomed)
-        except FileNotFoundError:
-            return
-    files.remove_tree(doomed)
+        files.remove_tree(doomed)
+        return not exists(files, doomed)
 
 
 def write_facts(files: Files, directory: str, facts: MoveFacts) -> None:

@@ -191,20 +191,25 @@ class FutureLog:
         self._put_away(former_home)
         self._take_place(former_home)
         former_home.let_go(self._key)
+        self._home.adopt(self._key, facts)
         self._home.take_in(self._key, self._log)
-        with (
-            contextlib.suppress(KafkaError),
-            storage_errors(self._place),
-        ):  # the file says it, and upkeep writes them
-            self._home.adopt(self._key, facts)
-            remove_facts(self._files, self._place)
         return self._log
+
+    def clear_up(self) -> None:
+        """The checkpoints say, after `promote`, what the file does; whoever has the log goes on meanwhile."""
+        with (
+            contextlib.suppress(KafkaError),  # the file says it still, and upkeep writes them
+            storage_errors(self._place),
+        ):
+            self._home.write_checkpoints()
+            remove_facts(self._files, self._place)
 
     def _put_away(self, former_home: LogDirectory) -> None:
         """The current log loses the partition's name, durably, before another directory can have it."""
         files, current = self._files, self._current
         place = current.directory
-        left = os.path.join(former_home.path, left_name(*self._key, self._home.properties.directory_id))
+        name = left_name(*self._key, self._home.properties.directory_id, current.log_start_offset)
+        left = os.path.join(former_home.path, name)
         try:
             current.rename(left)
         except KafkaError as error:
@@ -246,10 +251,10 @@ class FutureLog:
     def _place(self) -> str:
         return os.path.join(self._home.path, directory_name(*self._key))
 
-    def drop(self) -> None:
-        """It is wanted no longer. Raises KAFKA_STORAGE_ERROR."""
+    def drop(self) -> bool:
+        """It is wanted no longer; returns whether all of it is gone. Raises KAFKA_STORAGE_ERROR."""
         self.leave()
-        remove_future(self._files, self._home.path, self._name)
+        return remove_future(self._files, self._home.path, self._name)
 
     def leave(self) -> None:
         """Let go of it as a crash would: the next start begins with it anew."""
@@ -277,7 +282,7 @@ def retire(former: LogDirectory, left: PartitionLog) -> None:
     left.discard()
     with storage_errors(former.path):
         # Durably: to whoever finds two of them it says no more where the partition is.
-        remove_left(former.environment.files, left.directory, former.environment.new_id(), sync=True)
+        remove_left(former.environment.files, left.directory, key, former.environment.new_id(), sync=True)
     if key not in former.logs:
         former.forget(key)
 
@@ -294,7 +299,8 @@ def remove_unclear_former(former: LogDirectory, left: PartitionLog) -> None:
     """The current log of a change of places that is unclear goes, durably, if it has lost the partition's name. Raises
     KAFKA_STORAGE_ERROR.
     """
+    key = (left.topic, left.partition)
     left.discard()
     if left.directory.endswith(LEFT_SUFFIX):
         with storage_errors(former.path):
-            remove_left(former.environment.files, left.directory, former.environment.new_id(), sync=True)
+            remove_left(former.environment.files, left.directory, key, former.environment.new_id(), sync=True)

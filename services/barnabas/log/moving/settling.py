@@ -20,8 +20,10 @@ from barnabas.log.checkpoints.partition_metadata import directory_name, read_top
 from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.moving.future_directory import FILE_NAME as MOVED_FILE_NAME
 from barnabas.log.moving.future_directory import MoveFacts, parse_future_name, read_facts, remove_facts
 from barnabas.log.moving.left_directory import LeftDirectory, remove_left
+from barnabas.log.small_files import sync_directory
 
 logger = get_logger("log.moving")
 
@@ -59,6 +61,7 @@ def adopt_moved(files: Files, home: LogDirectory, moved: Mapping[PartitionKey, M
         try:
             if key not in home.recovery_points:
                 home.adopt(key, facts)
+                home.write_checkpoints()
             remove_facts(files, place)
         except (KafkaError, OSError) as error:
             # It holds in memory, and the next start comes back to it.
@@ -93,7 +96,7 @@ class Settling:
             for each in directories:
                 try:
                     self._settle(former, each, all_there=all_there)
-                except OSError as error:
+                except (OSError, KafkaError) as error:
                     self.failed[former] = f"{os.path.join(former.path, each.name)}: {error}"
 
     def _check_left_once(self, left: Mapping[LogDirectory, Sequence[LeftDirectory]]) -> None:
@@ -124,7 +127,7 @@ class Settling:
         if self._is_found(key, topic_id):
             logger.info("a move between log directories is done", log_dir=path)
             try:
-                remove_left(self._files, path, former.environment.new_id(), sync=True)
+                remove_left(self._files, path, key, former.environment.new_id(), sync=True)
             except OSError as error:
                 logger.error(
                     "what a move has left stays until the next start", log_dir=path, reason=str(error)
@@ -142,7 +145,10 @@ class Settling:
             logger.warning(
                 "the log directory that a partition moved to is gone: it is back here", log_dir=path
             )
-        former.bring_back(key, left.name)
+        # Of its own coming here, where that could not be cleared up: deletions since then it does not know.
+        remove_facts(self._files, path)
+        sync_directory(self._files, path)
+        former.bring_back(key, left.name, left.log_start_offset)
         self._found[former][key] = topic_id
 
     # -- topics of one name -------------------------------------------------------------------------------------
@@ -163,7 +169,8 @@ class Settling:
         ids = {topic_id for each in homes if (topic_id := self._found[each][key]) is not None}
         if len(ids) < len(homes):
             raise LogStoreError(
-                f"{homes[0].path} and {homes[1].path} both hold {directory_name(*key)}; move one of them away"
+                f"{homes[0].path} and {homes[1].path} both hold {directory_name(*key)}; move one of them away "
+                f"(not one that has {MOVED_FILE_NAME}: it is the newer)"
             )
         for home in homes:
             topic_id = self._found[home].pop(key)

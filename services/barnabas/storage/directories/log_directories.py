@@ -237,7 +237,7 @@ class LogDirectories:
         directories of the paths `targets`.
         """
         held = {self.strays.path_of(stray) for stray in self.strays.keys}
-        emptied = {
+        empty = {
             each.properties.directory_id
             for each in self._directories
             if not self._taken[each.path]
@@ -246,7 +246,7 @@ class LogDirectories:
             and each.path not in held | self._unsettled
         }
         here = {each.properties.directory_id for each in self._directories}
-        return CleanShutdown(broker_epoch, frozenset(emptied | (self.previous.emptied - here)))
+        return CleanShutdown(broker_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
 
     @property
     def paths(self) -> list[str]:

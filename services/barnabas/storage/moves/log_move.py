@@ -7,6 +7,7 @@ Appends wait only while the places change: the replica's queue is held, and goes
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -179,10 +180,14 @@ class LogMove:
             except Exception as error:
                 self._on_change_failed(error, current, hold.lane)
                 raise
+        self._future = None  # it is the replica's log now
+        await self._in_thread(future.clear_up)
         return True
 
     async def _changed(self, future: FutureLog, current: PartitionLog, hold: Held) -> PartitionLog:
-        """Have them change places; what is held back waits for that, but not for a directory that does not answer."""
+        """Have them change places; what is held back waits for that, but for a directory that does not answer no longer
+        than MOVE_CHANGE_SECONDS_MAX before they change, and as long while they do.
+        """
         source, step_bytes = self._directories.at(hold.lane.path), self._pace.step_bytes()
         change = partial(
             _change, future, source, step_bytes, self.replica.high_watermark, self._beginning.begin
@@ -191,8 +196,7 @@ class LogMove:
         changing = asyncio.ensure_future(self._in_thread(change))
         await asyncio.wait({changing}, timeout=limits.MOVE_CHANGE_SECONDS_MAX)
         if changing.done() or not self._beginning.prevent():
-            await asyncio.wait({changing})  # who waits may be cancelled: what he waits for goes on
-            hold.must_stay = False
+            await self._until_changed(changing, current, hold)
             return changing.result()
         hold.end()
         await asyncio.wait({changing})
@@ -200,6 +204,23 @@ class LogMove:
         raise KafkaError(
             ErrorCode.kafka_storage_error, f"{self.lane.path} does not answer"
         ) from changing.exception()
+
+    async def _until_changed(
+        self, changing: asyncio.Future[PartitionLog], current: PartitionLog, hold: Held
+    ) -> None:
+        """Wait for a change that has begun. Raises PlaceUnclear where a directory did not answer, and the replica is
+        offline: whatever becomes of the change, what was held back was refused.
+        """
+        await asyncio.wait({changing}, timeout=limits.MOVE_CHANGE_SECONDS_MAX)
+        late = None
+        if not changing.done():
+            reason = f"{hold.lane.path} or {self.lane.path} does not answer"
+            late = PlaceUnclear(ErrorCode.kafka_storage_error, reason)
+            self._on_change_failed(late, current, hold.lane)
+        await asyncio.wait({changing})  # who waits may be cancelled: what he waits for goes on
+        hold.must_stay = False
+        if late is not None:
+            raise late from changing.exception()
 
     def _on_change_failed(self, error: Exception, current: PartitionLog, lane: DirectoryLane) -> None:
         """Before anything that is held back goes on."""
@@ -227,14 +248,35 @@ class LogMove:
     async def _drop(self) -> None:
         future, self._future = self._future, None
         try:
-            if future is not None:
-                await self._in_thread(future.drop)
-            else:
-                await self._in_thread(
-                    partial(remove_future, self._home.environment.files, self._home.path, self.name)
-                )
+            is_gone = await self._in_thread(self._remove if future is None else future.drop)
         except KafkaError as error:
             self.lane.lines.error("cannot remove a future replica", self.lane.path, reason=error.message)
+            is_gone = False
+        if not is_gone:
+            self._remove_later()
+
+    def _remove(self) -> bool:
+        return remove_future(self._home.environment.files, self._home.path, self.name)
+
+    def _remove_later(self) -> None:
+        """It takes room that a full disk may lack. No other future replica ever has its name."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            try:
+                is_gone = self._remove()
+            except KafkaError as error:
+                self.lane.lines.error("cannot remove a future replica", self.lane.path, reason=error.message)
+                is_gone = False
+            if not is_gone:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                    loop.call_soon_threadsafe(self._remove_later)
+
+        def begin() -> None:
+            with contextlib.suppress(RuntimeError):  # the node has stopped
+                loop.run_in_executor(self.lane.mover, work)
+
+        loop.call_later(limits.RETIRE_AGAIN_SECONDS, begin)
 
     async def _leave(self) -> None:
         future, self._future = self._future, None

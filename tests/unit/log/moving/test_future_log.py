@@ -20,7 +20,6 @@ from barnabas.log.moving import future_log
 from barnabas.log.moving.future_directory import (
     create_future,
     future_name,
-    is_name_too_long,
     parse_future_name,
 )
 from barnabas.log.moving.future_log import (
@@ -30,6 +29,8 @@ from barnabas.log.moving.future_log import (
     remove_unclear_home,
     retire,
 )
+from barnabas.log.moving.left_directory import find_left, is_name_too_long, left_name
+from barnabas.log.moving.settling import adopt_moved, find_moved
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.records.batch import iterate_headers
@@ -43,15 +44,15 @@ CONFIG: Final = LogConfig(segment_bytes=900, retention_ms=-1, message_timestamp_
 class Move:
     """A current log that chance changes, and a future one that copies it meanwhile."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, topic: str = "t") -> None:
         self.chance = random.Random(seed)
         self.clock = ManualClock(1_700_000_000_000)
-        self.files = MemoryFiles()
+        self.files = MemoryFiles(("/a", "/b"))
         self.environment = seeded_environment(seed, self.clock, files=self.files)
         self.source = LogDirectory.open("/a", "c", 1, self.environment)
         self.home = LogDirectory.open("/b", "c", 1, self.environment)
-        self.log: PartitionLog = self.source.open_partition("t", 0, TOPIC_ID, CONFIG)
-        self.name = future_name("t", 0, uuid.UUID(int=1))
+        self.log: PartitionLog = self.source.open_partition(topic, 0, TOPIC_ID, CONFIG)
+        self.name = future_name(topic, 0, uuid.UUID(int=1))
         self.epoch = 0
         self.sequences: dict[int, int] = {}
         create_future(self.files, "/b", self.name, TOPIC_ID)
@@ -323,6 +324,21 @@ def test_checkpoints_of_what_was_here_before_say_nothing_of_what_comes(
     assert key not in again.log_start_offsets
 
 
+def test_what_is_taken_back_before_all_is_cleared_up_is_not_vouched_for() -> None:
+    """The log goes on before its checkpoints are written; then it loses its end, and the process ends."""
+    move = Move()
+    for _ in range(6):
+        move.append()
+    moved = move.promote()
+    cut = move.log.log_end_offset - 2
+    moved.truncate_to(cut)
+    move.home.abandon()
+    again = LogDirectory.open("/b", "c", 1, move.environment)
+    adopt_moved(move.files, again, find_moved(move.files, "/b", again.partitions_on_disk()))
+    assert again.recovery_points["t", 0] <= cut
+    assert "moved.properties" not in move.files.listdir("/b/t-0")
+
+
 class NothingReachesTheDisk(random.Random):
     """Of what was not synced, when the power is lost."""
 
@@ -413,6 +429,33 @@ def test_names_are_kafkas() -> None:
     assert parse_future_name(name) == ("a-topic.x", 12)
     assert parse_future_name("a-topic.x-12") is None
     assert parse_future_name(f"t-1.{unique.hex}-stray") is None
-    longest = 255 - len(f"-0.{unique.hex}-future")
-    assert not is_name_too_long("t" * longest, 0)
-    assert is_name_too_long("t" * longest, 10)
+
+
+def test_what_was_left_says_where_it_went_and_where_it_begins() -> None:
+    home = uuid.UUID(int=0xABC)
+    name = left_name("a-topic.x-7.y", 12, home, 345)
+    assert name == f"a-topic.x-7.y-12.{home.hex}.345-moving"
+    (left,) = find_left([name, "a-topic.x-7.y-12", future_name("t", 0, home)])
+    assert left == (name, ("a-topic.x-7.y", 12), home, 345)
+    (left,) = find_left([f"t-0.{home.hex}-moving"])
+    assert left.log_start_offset == 0
+
+
+def longest_topic() -> str:
+    topic = "t"
+    while not is_name_too_long(topic + "t", 0):
+        topic += "t"
+    return topic
+
+
+def test_a_topic_of_the_longest_name_moves_and_leaves_nothing() -> None:
+    topic = longest_topic()
+    move = Move(topic=topic)
+    move.log.truncate_fully_and_start_at(2**62)
+    move.append()
+    moved = move.promote()
+    retire(move.source, move.log)
+    names = [name for path in ("/a", "/b") for name in move.files.list_directories(path)]
+    assert names == [f"{topic}-0"]
+    assert moved.log_start_offset == 2**62
+    assert is_name_too_long(topic, 10)

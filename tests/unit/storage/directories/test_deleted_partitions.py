@@ -33,10 +33,10 @@ class NothingReachesTheDisk(random.Random):
 
 
 class Node:
-    """Two log directories on a disk in memory."""
+    """Two log directories on two disks in memory."""
 
     def __init__(self) -> None:
-        self.files = MemoryFiles()
+        self.files = MemoryFiles(("/a", "/b"))
         self.environment = seeded_environment(1, ManualClock(), files=self.files)
         self.open()
 

@@ -31,6 +31,7 @@ from barnabas.storage.directories.log_directories import DirectoryOffline, LogDi
 TOPIC: Final = "t"
 TOPIC_ID: Final = uuid.UUID(int=7)
 KEY: Final = (TOPIC, 0)
+DISKS: Final = ("/a", "/b", "/c")
 CONFIG: Final = LogConfig(segment_bytes=700, retention_ms=-1, message_timestamp_after_max_ms=2**60)
 PATHS: Final = ("/a/log", "/b/log", "/c/log")
 CHANGES: Final = {
@@ -97,7 +98,7 @@ class Node:
     """The log directories of a node, and the one partition in them."""
 
     def __init__(self) -> None:
-        self.files = BreakableFiles(MemoryFiles())
+        self.files = BreakableFiles(MemoryFiles(DISKS))
         self.clock = ManualClock()
         self.environment: Environment = seeded_environment(1, self.clock, files=cast(Files, self.files))
         self.values: list[bytes] = []
@@ -155,6 +156,8 @@ class Node:
         self.log = future.promote(former)
         self.directories.relocate(KEY, path)
         self.path = path
+        self.append()
+        future.clear_up()
         self.append()
         retire(former, left)
         self.append()
@@ -427,5 +430,8 @@ def test_two_directories_that_no_move_explains_are_refused() -> None:
     node = prepared()
     node.directories.abandon()
     create_future(cast(Files, node.files), PATHS[2], "t-0", TOPIC_ID)
-    with pytest.raises(LogStoreError, match="both hold t-0"):
+    with pytest.raises(
+        LogStoreError,
+        match=r"both hold t-0; move one of them away \(not one that has moved.properties: it is the newer\)",
+    ):
         node.open()

@@ -174,7 +174,9 @@ def test_what_held_nothing_when_the_node_stopped_is_known_at_the_next_start(tmp_
 
     second = open_all("a", "c")
     assert second.previous == CleanShutdown(4, frozenset({ids["b"], ids["c"]}))
-    assert second.marker(5, ()).emptied == {ids["a"], ids["b"], ids["c"]}, "it was never registered, perhaps"
+    assert second.marker(5, ()).empty_log_directories == {ids["a"], ids["b"], ids["c"]}, (
+        "it was never registered, perhaps"
+    )
     second.claim("t", 0, uuid.UUID(int=1), is_new=True, preferred=str(tmp_path / "c"))
     second.abandon()
     third = open_all("a")
@@ -197,7 +199,7 @@ def test_a_directory_that_may_have_something_is_not_called_empty(tmp_path: Path,
     log, _ = first.open_partition(home.path, "t", 0, topic_id, LogConfig())
     log.append_as_leader(batch(b"v"), 0)
     log.flush()
-    assert home.properties.directory_id not in first.marker(1, ()).emptied
+    assert home.properties.directory_id not in first.marker(1, ()).empty_log_directories
     first.close({("t", 0): 1})
     place = tmp_path / "b" / "t-0"
     if what == "stray":
@@ -208,8 +210,10 @@ def test_a_directory_that_may_have_something_is_not_called_empty(tmp_path: Path,
         place.rename(tmp_path / "b" / f"t-0.{uuid.uuid4().hex}-moving")
         (tmp_path / "c").write_text("no directory")
     second = open_all("a", "b", *(["c"] if what == "left" else []))
-    assert second.at(str(tmp_path / "a")).properties.directory_id in second.marker(1, ()).emptied
-    assert home.properties.directory_id not in second.marker(1, ()).emptied
+    assert (
+        second.at(str(tmp_path / "a")).properties.directory_id in second.marker(1, ()).empty_log_directories
+    )
+    assert home.properties.directory_id not in second.marker(1, ()).empty_log_directories
     second.abandon()
 
 

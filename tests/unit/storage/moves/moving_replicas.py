@@ -145,6 +145,28 @@ def hanging(name: str, at: int = 1) -> Iterator[threading.Event]:
             is_over.set()
 
 
+@contextmanager
+def hanging_in(name: str, path: Path) -> Iterator[threading.Event]:
+    """The function of `future_log` of the name hangs until the block ends, in the directory and where the partition's
+    place is in it; gives what is set once it does.
+    """
+    entered, is_over = threading.Event(), threading.Event()
+    real = getattr(future_log, name)
+
+    def hang(files: Any, directory: str) -> None:
+        if directory in (str(path), str(path / "events-0")):
+            entered.set()
+            is_over.wait(60)
+        real(files, directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(future_log, name, hang)
+        try:
+            yield entered
+        finally:
+            is_over.set()
+
+
 def stopped_at_promote(
     monkeypatch: pytest.MonkeyPatch, *, is_done: bool = False
 ) -> tuple[asyncio.Event, asyncio.Event]:

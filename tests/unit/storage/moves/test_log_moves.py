@@ -37,6 +37,7 @@ from storage_harness import (
 )
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import SystemFiles
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.log.partition_log import PartitionLog
@@ -255,6 +256,29 @@ async def test_a_directory_that_fails_ends_the_move_and_not_the_replica(
     assert place(node, topic) == "b"
     assert await all_values(node, topic) == list(range(6))
     assert (node.replicas.moves.failed_count, node.replicas.moves.left_bytes) == (0, 0)
+
+
+async def test_what_a_move_that_failed_has_copied_goes_when_the_directory_lets_it(
+    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk may not even do that, and needs the room most."""
+    monkeypatch.setattr(limits, "RETIRE_AGAIN_SECONDS", 0.05)
+    topic = await node.create_topic()
+    await fill(node, topic, 5)
+    node.apply(throttled(1))
+    assert await alter(node, paths[1]) == [ErrorCode.none]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            SystemFiles, "remove_tree", lambda *_: None
+        )  # it removes what it can, and raises nothing
+        with failing_in(paths[1], "open"), failing_in(paths[1], "rename"):
+            node.apply(throttled(2**62))
+            await until_idle(node)
+            await asyncio.sleep(0.1)
+            assert list(paths[1].glob("*-future"))
+        await until(lambda: list(paths[1].glob("*-delete")))
+    await until(lambda: not list(paths[1].glob("*-future")) and not list(paths[1].glob("*-delete")))
+    assert (place(node, topic), await all_values(node, topic)) == ("a", list(range(5)))
 
 
 async def test_a_log_that_cannot_be_read_is_served_as_far_as_it_can_be(

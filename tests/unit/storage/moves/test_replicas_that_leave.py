@@ -247,27 +247,6 @@ async def test_a_directory_that_hangs_does_not_keep_what_leaves_for_another(
     await check_is_served(node, topic, paths, written=6)
 
 
-@pytest.mark.parametrize("method", ["complete", "prepare"])
-async def test_appends_do_not_wait_for_a_directory_that_hangs(
-    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    monkeypatch.setattr(limits, "MOVE_CHANGE_SECONDS_MAX", 0.05)
-    topic = await node.create_topic()
-    await fill(node, topic, 5)
-    with hanging(method) as entered:
-        await alter(node, paths[1])
-        await until(entered.is_set)
-        await fill(node, topic, 3)
-        assert place(node, topic) == "a"
-    await until_idle(node)
-    assert node.replicas.moves.failed_count == 1
-    assert on_disk(paths) == {"a": ["events-0"], "b": [], "c": []}
-    await alter(node, paths[1])
-    await until_idle(node)
-    assert await all_values(node, topic) == list(range(8))
-    assert place(node, topic) == "b"
-
-
 async def test_what_was_refused_because_it_took_too_long_is_not_found_at_the_next_start(
     paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
