@@ -69,7 +69,7 @@ def after_node_restarted(
     change.restarted = node_id
     change.offline = [replica for replica in change.offline if replica != node_id]
     if restart.has_lost_a_directory:
-        change.emptied = change.distrusted = (node_id,)
+        change.lost_all = change.distrusted = (node_id,)
     elif not restart.is_clean:
         change.distrusted = (node_id,)
     return change.build()

@@ -46,7 +46,7 @@ def register_node(image: MetadataImage, node: NodeRecord) -> Decision[NodeRecord
         node_epoch=known.node_epoch if known is not None and same_process else _next_epoch(image, known),
         position=known.position if known is not None else _free_position(image, node),
         stopping=known is not None and same_process and known.stopping,
-        log_directory_ids=node.log_directory_ids,
+        log_directory_ids=sorted({*node.log_directory_ids, *_offline_directories(known, node)}),
         offline_log_dirs=node.offline_log_dirs,
     )
     records = []
@@ -160,9 +160,19 @@ def _restart(known: NodeRecord | None, node: NodeRecord) -> Restart:
     if known is None:  # whatever it had when it was unregistered
         return Restart(node.node_id, is_clean=False, has_lost_a_directory=True)
     is_clean = node.HasField("previous_node_epoch") and node.previous_node_epoch == known.node_epoch
-    here = {*node.log_directory_ids, *(node.emptied_log_directory_ids if is_clean else ())}
+    here = {*node.log_directory_ids, *(node.empty_log_directory_ids if is_clean else ())}
+    here.update(_offline_directories(known, node))
     lost = not here.issuperset(known.log_directory_ids)
     return Restart(node.node_id, is_clean=is_clean, has_lost_a_directory=lost)
+
+
+def _offline_directories(known: NodeRecord | None, node: NodeRecord) -> set[bytes]:
+    """The ids of directories that the process before this one had, and that it cannot open: they may be back some day
+    with all that they hold. It says itself which partitions it cannot find meanwhile. Where fewer are offline than are
+    missing, nobody knows which of them are gone for good.
+    """
+    missing = set(known.log_directory_ids).difference(node.log_directory_ids) if known is not None else set()
+    return missing if len(missing) <= len(node.offline_log_dirs) else set()
 
 
 def _next_epoch(image: MetadataImage, known: NodeRecord | None) -> int:

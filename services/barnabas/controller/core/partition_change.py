@@ -44,8 +44,8 @@ class PartitionChange:
         "_replicas_before",
         "adding",
         "distrusted",
-        "emptied",
         "isr",
+        "lost_all",
         "offline",
         "partition",
         "prefers_first",
@@ -71,7 +71,7 @@ class PartitionChange:
         self._moving_before = self.offline, self.adding, self.removing
         self.distrusted: Container[int] = ()
         """Nodes that may have lost records: they are not eligible any more."""
-        self.emptied: Container[int] = ()
+        self.lost_all: Container[int] = ()
         """Those of them that may have lost all: none of them leads as the last known leader."""
         self.restarted = NO_LEADER
         """The node that is a new process: where it goes on leading, the leader epoch tells the processes apart."""
@@ -89,9 +89,7 @@ class PartitionChange:
         """The partition changed, under new epochs; None when nothing changes."""
         if self.adding or self.removing:
             self._finish_reassignment()
-        if self.offline:
-            # Nobody can take over from an only replica: its clients hear of it from its node.
-            self.offline = [node for node in self.offline if node in self.replicas and len(self.replicas) > 1]
+        self._forget_offline()
         self._find_eligible()
         leader, heir = self._clean_leader(), NO_LEADER
         if leader == NO_LEADER:
@@ -99,21 +97,39 @@ class PartitionChange:
             leader = self._unclean_leader(heir)
             if leader != NO_LEADER:
                 self.isr, self._eligible = [leader], []
+                self._on_elected()
         elif not self.isr:
             self.isr = [leader]
             self._eligible.remove(leader)
-            if self._eligible and len(self.isr) >= self._needed():
-                self._eligible = []
+            self._on_elected()
         return self._record(leader, [heir] if leader == NO_LEADER and heir != NO_LEADER else [])
 
     def _finish_reassignment(self) -> None:
-        """All that it adds must be in sync, and where it leaves fewer replicas than there were, all that stay."""
+        """All that it adds must be in sync, and where it leaves fewer replicas than there were, all that stay; one of
+        those must be able to lead, for one that is stopping may be in sync.
+        """
         target = [replica for replica in self.replicas if replica not in self.removing]
         isr = [replica for replica in target if replica in self.isr]
         needed = target if len(self.adding) < len(self.removing) else self.adding
-        if isr and set(needed) <= set(isr):
+        if set(needed) <= set(isr) and self.can_be_led_by(isr):
             self.replicas, self.isr = target, isr
             self.adding, self.removing = [], []
+
+    def _on_elected(self) -> None:
+        """Somebody came to be in sync by being elected. As the leader it may have nothing more to propose, so a
+        reassignment that waited for it alone ends here, or never.
+        """
+        if self.adding or self.removing:
+            self._finish_reassignment()
+            self._forget_offline()
+            self._eligible = [replica for replica in self._eligible if replica in self.replicas]
+        if self._eligible and len(self.isr) >= self._needed():
+            self._eligible = []
+
+    def _forget_offline(self) -> None:
+        """Nobody can take over from an only replica: its clients hear of it from its node."""
+        if self.offline:
+            self.offline = [node for node in self.offline if node in self.replicas and len(self.replicas) > 1]
 
     def _find_eligible(self) -> None:
         had_everything = [*self._isr_before, *self._eligible_before]
@@ -149,6 +165,10 @@ class PartitionChange:
         # Who is stopping is no candidate, but goes on to lead what nobody else can.
         return present if present in self.isr and present not in self.offline else NO_LEADER
 
+    def can_be_led_by(self, isr: Sequence[int]) -> bool:
+        """Whether the partition has a leader at once if those alone are in sync."""
+        return any(self._may_lead(replica) or replica == self.partition.leader for replica in isr)
+
     def _may_lead(self, replica: int) -> bool:
         return replica in self.terms.eligible and replica not in self.offline
 
@@ -159,7 +179,7 @@ class PartitionChange:
             known = [self.partition.leader]
         elif not known:
             known = self._isr_before  # of a release that kept the last one in the ISR
-        is_left = len(known) == 1 and known[0] in self.replicas and known[0] not in self.emptied
+        is_left = len(known) == 1 and known[0] in self.replicas and known[0] not in self.lost_all
         return known[0] if is_left else NO_LEADER
 
     def _unclean_leader(self, heir: int) -> int:

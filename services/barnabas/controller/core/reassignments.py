@@ -98,8 +98,9 @@ def _begun(known: PartitionRecord, target: list[int], terms: ElectionTerms) -> P
     given_up = set(known.adding_replicas) - set(target) - relied_on
     removing = sorted(set(known.replicas) - set(target) - given_up)
     adding = sorted(set(target) - set(known.replicas))
-    # Those that an earlier reassignment was adding and this one wants as well are still to come.
-    adding += [replica for replica in known.adding_replicas if replica in target and replica not in known.isr]
+    # Those that an earlier reassignment was adding and this one wants as well are still being added, in sync or not:
+    # they go where both are given up, be it that the same was only asked for twice.
+    adding += [replica for replica in known.adding_replicas if replica in target]
     change = PartitionChange(known, terms)
     change.replicas = [*target, *removing]
     change.adding, change.removing = sorted(adding), removing
@@ -114,8 +115,8 @@ def _cancelled(known: PartitionRecord, topic: str, terms: ElectionTerms) -> Part
     change.replicas = [replica for replica in known.replicas if replica not in known.adding_replicas]
     change.isr = [replica for replica in known.isr if replica in change.replicas]
     # That a replica is eligible is not enough: it is so until it comes back as a process that may have lost records,
-    # and then those that were to be added would be missed.
-    if not change.isr and not terms.is_unclean():
+    # and then those that were to be added would be missed. Nor that one is in sync that is stopping: nobody would lead.
+    if not change.can_be_led_by(change.isr) and not terms.is_unclean():
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,
             f"Unable to revert partition assignment for {topic}:{known.partition} because it would require an "

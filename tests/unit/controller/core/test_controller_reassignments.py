@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.controller.core.decision import partition_entry
 from barnabas.controller.core.in_sync import alter_partitions
-from barnabas.controller.core.nodes import fence_node, register_node
+from barnabas.controller.core.nodes import fence_node, hand_over, register_node
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import TOPIC_RESOURCE
@@ -160,6 +160,57 @@ def test_a_move_cannot_be_given_up_where_only_new_replicas_are_in_sync(
     assert result.error_code == ErrorCode.invalid_replica_assignment
     assert "unclean leader election" in result.error_message
     assert the_partition(image) == before
+
+
+def stopping(image: MetadataImage, node_id: int) -> MetadataImage:
+    """The node is about to stop, and nobody else is heard of just then."""
+    request = pb.HandOverRequest(node_id=node_id, incarnation_id="a")
+    return image.apply(hand_over(image, request, ()).records, image.revision + 1)
+
+
+def test_what_is_asked_for_twice_is_what_it_was_and_can_be_given_up() -> None:
+    """The answer to the first request was lost; one of the new ones is in sync by then."""
+    image, _ = in_sync(begun(cluster((1, 2)), [3, 4]), 1, 2, 3)
+    again = begun(image, [3, 4])
+    assert the_partition(again) == the_partition(image)
+    image, result = reassign(again, None)
+    assert (result.error_code, state(image)) == (0, ([1, 2], [], [], [1, 2]))
+
+
+@pytest.mark.parametrize("is_unclean", [False, True])
+def test_a_move_ends_with_the_election_of_the_one_that_it_waited_for(is_unclean: bool) -> None:
+    """Alone as it is, the new leader proposes nothing that could end it."""
+    image = cluster((1,), unclean_leader_election_enable=str(is_unclean).lower())
+    image = begun(image, [2])
+    if not is_unclean:
+        image, _ = in_sync(cluster((1, 3), min_insync_replicas="2"), 1, 3)
+        image = begun(image.apply(fence_node(image, 3).records, image.revision + 1), [3])
+    image = image.apply(fence_node(image, 1).records, image.revision + 1)
+    if not is_unclean:
+        node = md.NodeRecord(node_id=3, incarnation_id="a", address="n")
+        image = image.apply(register_node(image, node).records, image.revision + 1)
+    chosen = 2 if is_unclean else 3
+    assert (epochs(image)[0], state(image)) == (chosen, ([chosen], [], [], [chosen]))
+
+
+def test_nothing_is_left_to_one_that_is_stopping_alone() -> None:
+    """It is in sync, and leads nothing any more: the partition would have no leader until it is back."""
+    image = stopping(cluster((1, 2)), 2)
+    assert epochs(image)[0] == 1
+    image = begun(image, [2])
+    assert (epochs(image)[0], state(image)) == (1, ([2, 1], [], [1], [1, 2]))
+    _, result = reassign(image, None)
+    assert result.error_code == 0
+
+
+def test_a_move_cannot_be_given_up_where_one_that_is_stopping_would_be_left_alone() -> None:
+    image, _ = in_sync(begun(cluster((1, 2)), [2, 3, 4]), 1, 2, 3)
+    image = stopping(image, 2)
+    image = image.apply(fence_node(image, 1).records, image.revision + 1)
+    assert (epochs(image)[0], state(image)) == (3, ([2, 3, 4, 1], [3, 4], [1], [2, 3]))
+    after, result = reassign(image, None)
+    assert result.error_code == ErrorCode.invalid_replica_assignment
+    assert the_partition(after) == the_partition(image)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ def registered(
     incarnation: str,
     directories: Sequence[bytes],
     previous: int | None = None,
-    emptied: Sequence[bytes] = (),
+    empty: Sequence[bytes] = (),
+    offline: Sequence[str] = (),
 ) -> MetadataImage:
     node = md.NodeRecord(
         node_id=1,
@@ -29,7 +30,8 @@ def registered(
         address="n",
         log_directory_ids=directories,
         previous_node_epoch=previous,
-        emptied_log_directory_ids=emptied,
+        empty_log_directory_ids=empty,
+        offline_log_dirs=offline,
     )
     return image.apply(register_node(image, node).records, image.revision + 1)
 
@@ -80,7 +82,7 @@ def test_without_a_directory_it_leads_nothing_that_others_have(
 
 
 @pytest.mark.parametrize(
-    ("directories", "emptied", "leader"),
+    ("directories", "empty", "leader"),
     [
         ([ONE], [OTHER], 1),
         ([ONE], [ONE], NO_LEADER),
@@ -89,15 +91,44 @@ def test_without_a_directory_it_leads_nothing_that_others_have(
     ],
 )
 def test_a_directory_that_held_nothing_when_the_node_stopped_may_be_taken_away(
-    directories: Sequence[bytes], emptied: Sequence[bytes], leader: int
+    directories: Sequence[bytes], empty: Sequence[bytes], leader: int
 ) -> None:
     image = cluster((1, 2), (1,))
     known = image.nodes[1].node_epoch
-    left = registered(image, "b", directories, known, emptied)
+    left = registered(image, "b", directories, known, empty)
     assert state(left)[0] == leader
-    assert not left.nodes[1].emptied_log_directory_ids
+    assert not left.nodes[1].empty_log_directory_ids
     for previous in (None, known - 1, known + 1):
-        assert state(registered(image, "b", directories, previous, emptied))[0] == NO_LEADER
+        assert state(registered(image, "b", directories, previous, empty))[0] == NO_LEADER
+
+
+def test_a_directory_that_is_offline_is_not_lost() -> None:
+    """It says itself which partitions it cannot find; when the directory is back, so are they."""
+    image = registered(cluster((1, 2), (1,)), "b", [ONE], offline=["/b"])
+    assert (state(image)[0], list(image.nodes[1].log_directory_ids)) == (1, [ONE, OTHER])
+    again = registered(image, "c", [ONE], offline=["/b"])
+    assert state(again)[0] == 1
+    assert state(registered(again, "d", [ONE, OTHER]))[0] == 1, "it is back"
+    assert state(registered(again, "d", [ONE, b"3" * 16]))[0] == NO_LEADER, (
+        "there is another one in its place"
+    )
+
+
+def test_where_more_are_missing_than_are_offline_something_is_lost() -> None:
+    image = registered(cluster((1, 2), (1,)), "b", [], offline=["/b"])
+    assert (state(image)[0], list(image.nodes[1].log_directory_ids)) == (NO_LEADER, [])
+
+
+def test_what_is_being_given_to_another_waits_for_an_offline_directory() -> None:
+    """A partition of one replica that is reassigned has two, and still only one that ever had its records."""
+    image = cluster((1,), (1,))
+    (partition,) = image.topics["t"].partitions
+    moving = md.PartitionRecord()
+    moving.CopyFrom(partition)
+    moving.replicas[:], moving.adding_replicas[:], moving.removing_replicas[:] = [2, 1], [2], [1]
+    image = image.apply([partition_entry(moving)], image.revision + 1)
+    image = registered(image, "b", [ONE], offline=["/b"])
+    assert state(image)[0] == 1
 
 
 def test_what_only_it_has_it_leads_even_without_a_directory() -> None:
