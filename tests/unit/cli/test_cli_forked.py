@@ -100,7 +100,7 @@ def serve(service, load, hosted):
                   if os.path.exists(f"/proc/self/fd/{name}")}
         opened.pop(report.fileno())
         print(sorted(opened), opened[0], os.getsid(0) == os.getpid(), Path("/proc/self/comm").read_text().strip(),
-              service, sys.argv[:-1], os.environ["NOTIFY_SOCKET"], os.environ["KEPT_SOCKETS"],
+              service, sys.argv[:-1], os.environ["NOTIFY_SOCKET"], os.environ["BARNABAS_KEPT_SOCKETS"],
               os.path.samestat(os.fstat(1), os.fstat(2)), file=report)
     raise SystemExit(78)
 

@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 
 SAY_WHO = """
 import os, socket
-kept = socket.socket(fileno=int(os.environ["KEPT_SOCKETS"].rpartition("=")[2]))
+kept = socket.socket(fileno=int(os.environ["BARNABAS_KEPT_SOCKETS"].rpartition("=")[2]))
 kept.listen()
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
 while True:

@@ -54,6 +54,13 @@ class Node:
         return self.is_registered and not self.is_fenced
 
     @property
+    def address(self) -> tuple[str, int] | None:
+        """Where it is asked for what only it knows; None for one that is away, and where nobody says it."""
+        if not self.is_alive or self.host is None or self.port is None:
+            return None
+        return self.host, self.port
+
+    @property
     def takes_replicas(self) -> bool:
         """Whether the controller gives it new ones: some directory that works is not cordoned."""
         working = [directory.path for directory in self.directories or () if directory.error is None]

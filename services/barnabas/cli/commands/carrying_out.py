@@ -85,35 +85,30 @@ def see_through(
     pace: Pace,
     *,
     unfinished: str,
-) -> tuple[PlanT, int]:
-    """Plan and carry it out until nothing is left to be done: the last plan, and how many partitions were reassigned.
+) -> tuple[PlanT, list[Reassignment]]:
+    """Plan and carry it out until nothing is left to be done: the last plan, and what was reassigned.
 
     Raises Refused with `unfinished` where a round gets nothing done.
     """
     from barnabas.cli.kafka.cluster_reading import read_state
     from barnabas.cli.kafka.reassigning import elect_preferred
-    from barnabas.cli.kafka.throttling import remove_throttles, set_throttles
+    from barnabas.cli.kafka.temporary_throttles import TemporaryThrottles
 
-    done = 0
-    is_throttled = has_joined = False
-    while True:
-        planned = plan(state)
-        if not planned.reassignments and not planned.under_way:
-            break
-        has_joined |= bool(planned.under_way)
-        if pace.throttle is not None and any(each.added for each in planned.reassignments):
-            set_throttles(administration, state, planned.reassignments, pace.throttle)
-            is_throttled = True
-        outcome = carry_out(administration, planned.reassignments, planned.under_way, pace)
-        elect_preferred(administration, [reassignment.place for reassignment in outcome.done])
-        done += len(outcome.done)
-        if not tell_outcome(outcome) and not outcome.done:
-            raise Refused(unfinished)
-        state = read_state(administration)
-    is_quiet = not any(partition.is_being_reassigned for partition in state.partitions)
-    if is_throttled or (has_joined and is_quiet):  # by an earlier run, which did not see its end
-        remove_throttles(administration, state)
-    return planned, done
+    done: list[Reassignment] = []
+    with TemporaryThrottles(administration) as throttles:
+        while True:
+            planned = plan(state)
+            running = (*planned.reassignments, *planned.under_way)
+            if not running:
+                return planned, done
+            if pace.throttle is not None:
+                throttles.throttle_reassignments(state, running, pace.throttle)
+            outcome = carry_out(administration, planned.reassignments, planned.under_way, pace)
+            elect_preferred(administration, [reassignment.place for reassignment in outcome.done])
+            done += outcome.done
+            if not tell_outcome(outcome) and not outcome.done:
+                raise Refused(unfinished)
+            state = read_state(administration)
 
 
 def carry_out(
@@ -129,7 +124,8 @@ def carry_out(
     copying = [reassignment for reassignment in reassignments if reassignment.added]
     reordered = [reassignment for reassignment in reassignments if not reassignment.added]
     everything = [*copying, *reordered, *joined]
-    with told(len(everything), sum(each.bytes_moved for each in everything), "partitions") as progress:
+    size_bytes = sum(each.bytes_moved for each in everything)
+    with told("reassigning", len(everything), size_bytes, "partitions") as progress:
         outcome = Outcome()
         for some, others, most in ((copying, joined, pace.at_once), (reordered, [], REORDERED_AT_ONCE)):
             if not some and not others:
@@ -210,11 +206,11 @@ def _unseen(_: int) -> None:
 
 
 @contextmanager
-def told(count: int, size_bytes: int, noun: str) -> Iterator[Teller]:
-    """What tells somebody who watches how far it is."""
+def told(doing: str, count: int, size_bytes: int, noun: str) -> Iterator[Teller]:
+    """What tells somebody who watches how far it is: what is done with so many of what `noun` names."""
     teller = Teller(count, size_bytes, noun)
     try:
-        with progress_bar("moving replicas", teller.total, unit=teller.unit) as advance:
+        with progress_bar(f"{doing} {noun}", teller.total, unit=teller.unit) as advance:
             teller.show_with(advance)
             yield teller
     except KeyboardInterrupt:

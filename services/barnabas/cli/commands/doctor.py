@@ -25,7 +25,7 @@ def doctor(
     cluster: flags.ClusterFlags,
 ) -> None:
     """What is not as it should be, and what to do about it. Status 0 when the cluster is healthy, 1 when it is not."""
-    with cluster.administer() as administration:
+    with cluster.look() as administration:
         examined = read_examined(administration)
     findings = examine(examined)
     if output is OutputFormat.table:
@@ -42,7 +42,7 @@ app = flags.application(doctor)
 def read_examined(administration: Administration) -> Examined:
     """The cluster's state, and the settings of its topics and brokers that matter."""
     from barnabas.cli.kafka.cluster_reading import read_state
-    from barnabas.cli.kafka.resource_configs import topic_configs
+    from barnabas.cli.kafka.config_values import topic_values
     from barnabas.cli.kafka.throttling import REPLICAS, read_move_rates, read_throttles
 
     state = read_state(administration)
@@ -51,7 +51,7 @@ def read_examined(administration: Administration) -> Examined:
             administration
         )  # who gave no answer may have been fenced while that was waited for
     names = ("min.insync.replicas", *REPLICAS)
-    settings = topic_configs(administration, (part.topic for part in state.partitions), names)
+    settings = topic_values(administration, (part.topic for part in state.partitions), names)
     return Examined(
         state,
         {topic: int(values.get("min.insync.replicas", 1)) for topic, values in settings.items()},

@@ -129,6 +129,13 @@ class ClusterFlags:
 
         return Administration(connection)
 
+    def look(self) -> Administration:
+        """Its connections, of a command that changes nothing: a broker that is slow is waited for only briefly."""
+        connection = self.connect()
+        from barnabas.cli.kafka.administration import LOOK_SECONDS_MAX, Administration
+
+        return Administration(connection, LOOK_SECONDS_MAX)
+
 
 def refuse_controller(address: str) -> None:
     """Raise Refused for --bootstrap-controller: these commands speak to brokers."""

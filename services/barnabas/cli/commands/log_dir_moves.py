@@ -10,7 +10,6 @@ import typer
 
 from barnabas.cli.balance.cluster_state import Node
 from barnabas.cli.balance.directory_moves import Holding, Move, MovePlan, plan_even, plan_moves
-from barnabas.cli.balance.health import MOVES_RATE
 from barnabas.cli.commands import carrying_out, flags
 from barnabas.cli.refusal import Refused, usage
 from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_rows
@@ -96,7 +95,7 @@ def move_replicas(
         check_room(plan, holding, node)
         if wanted.dry_run:
             return
-        outcome = _carry_out(administration, node, plan, wanted)
+        outcome = carry_out_plan(administration, node, plan, wanted)
     tell_outcome(outcome, node)
 
 
@@ -170,22 +169,22 @@ def tell_outcome(outcome: MovesOutcome, node: Node) -> None:
     say(f"{counted(len(outcome.done), 'replica')} moved")
 
 
-def _carry_out(administration: Administration, node: Node, plan: MovePlan, wanted: MoveFlags) -> MovesOutcome:
+def carry_out_plan(
+    administration: Administration, node: Node, plan: MovePlan, wanted: MoveFlags
+) -> MovesOutcome:
+    """Carry it out at the pace that is wanted. Raises Refused where nothing comes forward."""
     from barnabas.cli.kafka.directory_moves import NodeOfMoves, carry_out
-    from barnabas.cli.kafka.resource_configs import change_broker
+    from barnabas.cli.kafka.temporary_throttles import TemporaryThrottles
 
-    is_throttled = wanted.throttle is not None and bool(plan.moves)
-    if is_throttled:
-        change_broker(administration, node, {MOVES_RATE: str(wanted.throttle)})
     everything = (*plan.moves, *plan.under_way)
     size_bytes = sum(move.size_bytes for move in everything)
-    with carrying_out.told(len(everything), size_bytes, "replicas") as progress:
-        outcome = carry_out(
-            *(NodeOfMoves(administration, node), plan.moves, plan.under_way),
-            give_up_seconds=wanted.give_up_after,
-            report=progress.report,
-            remark=say,
-        )
-    if is_throttled or plan.under_way:  # by an earlier run, which did not see its end
-        change_broker(administration, node, {MOVES_RATE: None})
-    return outcome
+    with TemporaryThrottles(administration) as throttles:
+        if wanted.throttle is not None and everything:
+            throttles.throttle_moves(node, wanted.throttle)
+        with carrying_out.told("moving", len(everything), size_bytes, "replicas") as progress:
+            return carry_out(
+                *(NodeOfMoves(administration, node), plan.moves, plan.under_way),
+                give_up_seconds=wanted.give_up_after,
+                report=progress.report,
+                remark=say,
+            )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.balance.cluster_state import ClusterState, Node
+from barnabas.cli.balance.cluster_state import ClusterState, Node, Reassignment
 from barnabas.cli.commands import carrying_out, flags
 from barnabas.cli.commands.flag_sets import spread
 from barnabas.cli.commands.shell_command import ShellCommand
@@ -51,7 +51,7 @@ def list_nodes(
     """The nodes: state, replicas, leaders, bytes, and the room in their log directories."""
     from barnabas.cli.kafka.cluster_reading import read_state
 
-    with cluster.administer() as administration:
+    with cluster.look() as administration:
         state = read_state(administration)
     rows = [node_row(state, node) for node in state.nodes]
     if output is OutputFormat.table:
@@ -127,16 +127,24 @@ def drain(
             check_drain(plan, now, node)
             return plan
 
-        plan, moved = carrying_out.see_through(
+        plan, done = carrying_out.see_through(
             *(administration, state, planned, pace),
             unfinished=f"node {node} still has replicas: run `barnabas nodes drain {node}` again",
         )
     if plan.leaderless:
         raise Refused(leaderless(plan, node))
     say(
-        f"node {node} has no replicas any more ({counted(moved, 'partition')} moved): "
+        f"node {node} has no replicas any more ({what_was_done(done)}): "
         f"{'stop it and ' if leaving.is_alive else ''}run `barnabas nodes remove {node}`, or take it back with "
         f"`barnabas nodes undrain {node}`"
+    )
+
+
+def what_was_done(done: Sequence[Reassignment]) -> str:
+    """How many partitions were reassigned, and how many of them have fewer replicas for it."""
+    fewer = sum(len(reassignment.after) < len(reassignment.before) for reassignment in done)
+    return f"{counted(len(done), 'partition')} reassigned" + (
+        f", {fewer:,} of them with one replica less" if fewer else ""
     )
 
 
@@ -184,7 +192,7 @@ def _partitions(names: Sequence[str]) -> str:
 
 def _cordon(administration: Administration, node: Node) -> None:
     from barnabas.cli.kafka.cluster_reading import CORDONED
-    from barnabas.cli.kafka.resource_configs import change_broker
+    from barnabas.cli.kafka.config_values import change_broker
 
     if node.cordoned and not node.is_draining:
         say(
@@ -205,7 +213,7 @@ def undrain(
 ) -> None:
     """Take a node back into service: it gets new partitions again, and by `barnabas rebalance` its share of the old."""
     from barnabas.cli.kafka.cluster_reading import CORDONED, read_state
-    from barnabas.cli.kafka.resource_configs import change_broker
+    from barnabas.cli.kafka.config_values import change_broker
 
     with cluster.administer() as administration:
         known = known_node(read_state(administration), node)
@@ -227,8 +235,8 @@ def remove(
 ) -> None:
     """Make the cluster forget a node that has no replicas and was stopped (UnregisterBroker)."""
     from barnabas.cli.kafka.cluster_reading import CORDONED, read_state
+    from barnabas.cli.kafka.config_values import change_broker
     from barnabas.cli.kafka.requests import unregister_broker
-    from barnabas.cli.kafka.resource_configs import change_broker
 
     with cluster.administer() as administration:
         state = read_state(administration)

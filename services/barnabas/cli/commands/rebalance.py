@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from barnabas.cli.balance.cluster_state import ClusterState
+from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
 from barnabas.cli.balance.evenness import Share, after, shares
 from barnabas.cli.balance.planner import TOLERANCE, Plan, plan_rebalance
 from barnabas.cli.commands import carrying_out, flags
@@ -79,14 +80,7 @@ def rebalance(
             return
         if plan.reassignments or under_way:
             _agree(plan, is_agreed=yes)
-        if pace.throttle is not None and plan.bytes_moved:
-            from barnabas.cli.kafka.throttling import set_throttles
-
-            set_throttles(administration, state, plan.reassignments, pace.throttle)
-        outcome = carrying_out.carry_out(administration, plan.reassignments, under_way, pace)
-        _finish(administration, state, is_throttled=pace.throttle is not None or bool(under_way))
-        if not carrying_out.tell_outcome(outcome):
-            raise Refused("not all was done: `barnabas rebalance` plans what is left")
+        carry_out_plan(administration, state, plan.reassignments, under_way, pace)
 
 
 app = flags.application(rebalance)
@@ -147,14 +141,25 @@ def _agree(plan: Plan, *, is_agreed: bool) -> None:
         raise Refused("nothing was changed")
 
 
-def _finish(administration: Administration, state: ClusterState, *, is_throttled: bool) -> None:
+def carry_out_plan(
+    administration: Administration,
+    state: ClusterState,
+    reassignments: Sequence[Reassignment],
+    under_way: Sequence[Reassignment],
+    pace: carrying_out.Pace,
+) -> None:
+    """Carry it out at its pace, and have the preferred replicas lead. Raises Refused where not all was done."""
     from barnabas.cli.kafka.reassigning import elect_preferred
-    from barnabas.cli.kafka.throttling import remove_throttles
+    from barnabas.cli.kafka.temporary_throttles import TemporaryThrottles
 
-    if is_throttled:
-        remove_throttles(administration, state)
+    with TemporaryThrottles(administration) as throttles:
+        if pace.throttle is not None:
+            throttles.throttle_reassignments(state, (*reassignments, *under_way), pace.throttle)
+        outcome = carrying_out.carry_out(administration, reassignments, under_way, pace)
     # Those that were deleted meanwhile are among them: they are no loss.
     elect_preferred(administration, [part.place for part in state.partitions])
+    if not carrying_out.tell_outcome(outcome):
+        raise Refused("not all was done: `barnabas rebalance` plans what is left")
 
 
 def _cancel(administration: Administration, state: ClusterState, *, is_agreed: bool) -> None:

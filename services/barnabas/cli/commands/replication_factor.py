@@ -10,8 +10,8 @@ from barnabas.cli.balance.replication_factor import FactorPlan, plan_replication
 from barnabas.cli.commands import carrying_out
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.cluster_reading import read_state
+from barnabas.cli.kafka.config_values import topic_values
 from barnabas.cli.kafka.connection import Connection
-from barnabas.cli.kafka.resource_configs import topic_configs
 from barnabas.cli.refusal import Refused
 from barnabas.cli.text.output import Column, OutputFormat, counted, say, show_rows
 
@@ -90,7 +90,7 @@ def check_plan(plan: FactorPlan, state: ClusterState, factor: int) -> None:
 
 def _warn_of_min_in_sync(administration: Administration, topics: Collection[str], factor: int) -> None:
     """Say so where writes need every replica from then on."""
-    for topic, values in topic_configs(administration, topics, (MIN_IN_SYNC,)).items():
+    for topic, values in topic_values(administration, topics, (MIN_IN_SYNC,)).items():
         needed = int(values.get(MIN_IN_SYNC, 1))
         if 1 < factor <= needed:
             say(

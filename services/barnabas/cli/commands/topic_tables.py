@@ -57,7 +57,7 @@ def describe_topics(
         names = [name for name in names if url_safe(found[name].topic_id) == more.topic_id]
         if not names and not more.if_exists:
             raise Refused(f"no topic has the id {more.topic_id}: `barnabas topics --describe` shows the ids")
-    settings = configs.topic_configs(admin, names) if names else {}
+    settings = configs.read_topics(admin, names) if names else {}
     eligible = _eligible_replicas(connection, names) if names else {}
     topics = [topic_row(found[name], settings[name], eligible) for name in names]
     if OVERRIDES in more.filters:

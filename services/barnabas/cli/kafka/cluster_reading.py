@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Partition, Place
 from barnabas.cli.kafka.administration import Administration
+from barnabas.cli.kafka.config_values import broker_values
 from barnabas.cli.kafka.plain_connection import Unanswered
 from barnabas.cli.kafka.reassigning import Reassigning, list_reassigning
 from barnabas.cli.kafka.requests import (
@@ -19,7 +20,6 @@ from barnabas.cli.kafka.requests import (
     check,
     nested,
 )
-from barnabas.cli.kafka.resource_configs import broker_configs
 from barnabas.kernel.errors import ErrorCode
 
 PAGE_PARTITIONS: Final = 2_000
@@ -41,10 +41,10 @@ def read_state(administration: Administration) -> ClusterState:
         for part in topic.partitions
     ]
     nodes = with_unknown_nodes(nodes, described)
-    answers: dict[int, Any] = {}
-    for node in nodes:
-        if node.is_alive and node.host is not None and not (is_shown_as_one and answers):
-            answers[node.node_id] = describe_log_dirs(administration, node)
+    alive = [node for node in nodes if node.address is not None]
+    answers = administration.ask_each(
+        alive[:1] if is_shown_as_one else alive, functools.partial(describe_log_dirs, administration)
+    )
     sizes = sizes_of(answers)
     partitions = tuple(
         _with_sizes(part, sizes.get(part.place, {}), is_shown_as_one=is_shown_as_one)
@@ -52,7 +52,9 @@ def read_state(administration: Administration) -> ClusterState:
     )
     if not is_shown_as_one:
         nodes = [replace(node, directories=directories_of(answers.get(node.node_id))) for node in nodes]
-    nodes = [replace(node, cordoned=_cordoned(administration, node)) for node in nodes]
+    cordoned = administration.ask_each(alive, functools.partial(_cordoned, administration))
+    cordoned |= {node.node_id: _cordoned(administration, node) for node in nodes if node.address is None}
+    nodes = [replace(node, cordoned=cordoned[node.node_id]) for node in nodes]
     return ClusterState(tuple(nodes), partitions, is_shown_as_one)
 
 
@@ -210,5 +212,5 @@ def directories_of(answer: Any) -> Sequence[Directory] | None:
 def _cordoned(administration: Administration, node: Node) -> tuple[str, ...]:
     if not node.is_registered:
         return ()
-    value = broker_configs(administration, node, [CORDONED]).get(CORDONED, "")
+    value = broker_values(administration, node, [CORDONED]).get(CORDONED, "")
     return tuple(word.strip() for word in value.split(",") if word.strip())

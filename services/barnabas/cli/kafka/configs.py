@@ -68,7 +68,7 @@ class Setting:
     synonyms: tuple[str, ...]
 
 
-def topic_configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, Setting]]:
+def read_topics(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, Setting]]:
     """topic -> name -> setting."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     found = answers.all_of(admin.describe_configs(resources))

@@ -90,10 +90,8 @@ class NodeOfMoves:
                 )
             )
 
-        assert self._node.host is not None
-        assert self._node.port is not None
-        address = (self._node.host, self._node.port)
-        answer = self._administration.ask_broker(address, ALTER_REPLICA_LOG_DIRS, 2, make)
+        assert self._node.address is not None
+        answer = self._administration.ask_broker(self._node.address, ALTER_REPLICA_LOG_DIRS, 2, make)
         return {
             (str(topic.topic_name), int(part.partition_index)): Problem(ErrorCode(int(part.error_code)), "")
             for topic in answer.results
@@ -160,7 +158,7 @@ def _take_ended(node: Movable, running: dict[Place, Move], outcome: MovesOutcome
 
 def read_holding(administration: Administration, node: Node) -> Holding:
     """What a node has in its directories. Raises Refused where it does not say so."""
-    holding = NodeOfMoves(administration, node).holding() if node.is_alive and node.host is not None else None
+    holding = NodeOfMoves(administration, node).holding() if node.address is not None else None
     if holding is None:
         raise Unanswered(f"node {node.node_id} does not say what is in its log directories: is it running?")
     return holding

@@ -11,6 +11,7 @@ import itertools
 import socket
 import ssl
 import struct
+import time
 from typing import Any, Final, Self
 
 from kio.index import load_request_schema
@@ -53,7 +54,6 @@ class PlainConnection:
         self._versions: dict[int, tuple[int, int]] = {}
         try:
             self._socket = socket.create_connection((host, port), REACH_SECONDS_MAX)
-            self._socket.settimeout(ANSWER_SECONDS_MAX)
             self._secure(host)
         except OSError as error:
             raise Unanswered(f"cannot reach {self.address} ({error.strerror or error})") from error
@@ -64,45 +64,55 @@ class PlainConnection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def versions(self) -> dict[int, tuple[int, int]]:
+    def versions(self, seconds: float = ANSWER_SECONDS_MAX) -> dict[int, tuple[int, int]]:
         """API key to (lowest, highest) version that this broker serves; asked once."""
         if not self._versions:
-            answer = self._ask(API_VERSIONS_KEY, 0, request_schema(API_VERSIONS_KEY, 0)())
+            answer = self._ask(API_VERSIONS_KEY, 0, request_schema(API_VERSIONS_KEY, 0)(), seconds)
             self._versions = {int(api.api_key): (api.min_version, api.max_version) for api in answer.api_keys}
         return self._versions
 
-    def ask(self, request: Any) -> Any:
-        """Send a kio request and return the answer; raises Refused where the broker does not know the request."""
+    def ask(self, request: Any, seconds: float = ANSWER_SECONDS_MAX) -> Any:
+        """Send a kio request and return the answer; raises Refused where the broker does not know the request.
+
+        Raises Unanswered where the answer is not there whole after so many seconds.
+        """
         key, version = int(request.__api_key__), int(request.__version__)
-        lowest, highest = self.versions().get(key, (0, -1))
+        lowest, highest = self.versions(seconds).get(key, (0, -1))
         if not lowest <= version <= highest:
             raise Refused(
                 f"the broker at {self.address} does not serve {api_name(key)} in version {version}: "
                 "`barnabas cluster api-versions` shows what it does"
             )
-        return self._ask(key, version, request)
+        return self._ask(key, version, request, seconds)
 
-    def _ask(self, key: int, version: int, request: Any) -> Any:
+    def _ask(self, key: int, version: int, request: Any, seconds: float = ANSWER_SECONDS_MAX) -> Any:
         correlation_id = next(self._correlation_ids)
         buffer = io.BytesIO()
         entity_writer(type(request))(buffer, request)
         header = _HEADER.pack(key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
         header += b"\0" if is_flexible(key, version) else b""
         frame = header + buffer.getvalue()
+        deadline = time.monotonic() + seconds
         try:
+            self._socket.settimeout(seconds)
             self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-            answer = self._read(*struct.unpack(">i", self._read(4)))
+            (size,) = struct.unpack(">i", self._read(4, deadline))
+            answer = self._read(size, deadline)
         except OSError as error:
             raise Unanswered(f"{self.address} did not answer ({error.strerror or error})") from error
         offset = 5 if key != API_VERSIONS_KEY and is_flexible(key, version) else 4
         body, _ = entity_reader(response_schema(key, version))(answer, offset)
         return body
 
-    def _read(self, count: int) -> bytes:
+    def _read(self, count: int, deadline: float) -> bytes:
         if not 0 <= count <= ANSWER_BYTES_MAX:
             raise ConnectionError("what it sends is not Kafka's protocol")
         parts = []
         while count:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            self._socket.settimeout(left)
             part = self._socket.recv(min(count, 1 << 20))
             if not part:
                 raise ConnectionError("it closed the connection: does it want TLS or SASL?")

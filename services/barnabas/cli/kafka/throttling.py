@@ -1,4 +1,4 @@
-"""Replication throttles: set before partitions are reassigned and taken away afterwards, as Kafka's tool does.
+"""Replication throttles: which replicas they name, which are set, and taking all of them away.
 
 A rate belongs to a broker, and holds for those replicas alone that their topic's settings name.
 """
@@ -11,11 +11,11 @@ from typing import Final
 from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
 from barnabas.cli.balance.health import MOVES_RATE, Throttle
 from barnabas.cli.kafka.administration import Administration
-from barnabas.cli.kafka.resource_configs import (
-    broker_configs,
+from barnabas.cli.kafka.config_values import (
+    broker_values,
     change_broker,
     change_topic,
-    topic_configs,
+    topic_values,
 )
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -45,26 +45,6 @@ def throttled_replicas(reassignments: Iterable[Reassignment]) -> dict[str, dict[
     }
 
 
-def set_throttles(
-    administration: Administration,
-    state: ClusterState,
-    reassignments: Sequence[Reassignment],
-    bytes_per_second: int,
-) -> None:
-    """Hold these reassignments to so many bytes a second for each broker, in and out."""
-    involved = {
-        node
-        for reassignment in reassignments
-        if reassignment.added
-        for node in (*reassignment.before, *reassignment.after)
-    }
-    for topic, values in throttled_replicas(reassignments).items():
-        change_topic(administration, topic, values)
-    for node in state.nodes:
-        if node.node_id in involved and node.is_alive:
-            change_broker(administration, node, dict.fromkeys(RATES, str(bytes_per_second)))
-
-
 def read_throttles(
     administration: Administration, state: ClusterState, topics: Mapping[str, Mapping[str, str]]
 ) -> list[Throttle]:
@@ -78,28 +58,34 @@ def read_throttles(
         for name in REPLICAS
         if values.get(name)
     ]
-    for node in state.nodes:
-        if node.is_alive:
-            values = broker_configs(administration, node, RATES, from_all=False)
-            found += [
-                Throttle(f"broker {node.node_id}", name, values[name]) for name in RATES if name in values
-            ]
+    rates = _own_settings(administration, state, RATES)
+    found += [
+        Throttle(f"broker {node_id}", name, values[name])
+        for node_id, values in rates.items()
+        for name in RATES
+        if name in values
+    ]
     return found
 
 
 def read_move_rates(administration: Administration, state: ClusterState) -> dict[int, str]:
     """By node: what was set for it alone of how fast replicas move between its log directories."""
-    found = {
-        node.node_id: broker_configs(administration, node, [MOVES_RATE], from_all=False)
-        for node in state.nodes
-        if node.is_alive
-    }
+    found = _own_settings(administration, state, [MOVES_RATE])
     return {node_id: values[MOVES_RATE] for node_id, values in found.items() if MOVES_RATE in values}
+
+
+def _own_settings(
+    administration: Administration, state: ClusterState, names: Sequence[str]
+) -> dict[int, dict[str, str]]:
+    """By node: which of these settings were set for it alone."""
+    return administration.ask_each(
+        state.nodes, lambda node: broker_values(administration, node, names, from_all=False)
+    )
 
 
 def remove_throttles(administration: Administration, state: ClusterState) -> int:
     """Take every replication throttle away; how many there were."""
-    settings = topic_configs(administration, {part.topic for part in state.partitions}, REPLICAS)
+    settings = topic_values(administration, {part.topic for part in state.partitions}, REPLICAS)
     throttles = read_throttles(administration, state, settings)
     nodes = {f"broker {node.node_id}": node for node in state.nodes}
     by_resource: dict[str, dict[str, None]] = {}

@@ -8,13 +8,20 @@ from dataclasses import replace
 import pytest
 
 from barnabas.cli.__main__ import main
-from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Partition
+from barnabas.cli.balance.cluster_state import ClusterState, Directory, Node, Partition, Reassignment
 from barnabas.cli.balance.draining import plan_drain
 from barnabas.cli.balance.health import Examined, examine
 from barnabas.cli.balance.planner import plan_rebalance
 from barnabas.cli.commands.carrying_out import reassignment_data
 from barnabas.cli.commands.doctor import finding_data, page
-from barnabas.cli.commands.nodes import check_drain, check_removal, known_node, node_row, state_of
+from barnabas.cli.commands.nodes import (
+    check_drain,
+    check_removal,
+    known_node,
+    node_row,
+    state_of,
+    what_was_done,
+)
 from barnabas.cli.commands.rebalance import plan_rows
 from barnabas.cli.kafka.throttling import throttled_replicas
 from barnabas.cli.refusal import Refused
@@ -82,6 +89,13 @@ def test_a_drain_that_cannot_be() -> None:
     crowded = ClusterState(full, PARTS[1:])
     with pytest.raises(Refused, match="t-1 fit on no other node: `barnabas nodes list`"):
         check_drain(plan_drain(crowded, 2), crowded, 2)
+
+
+def test_a_drain_says_what_it_did() -> None:
+    away, fewer = Reassignment("t", 0, (1, 2), (3, 2)), Reassignment("t", 1, (1, 2), (2,))
+    assert what_was_done([]) == "0 partitions reassigned"
+    assert what_was_done([away]) == "1 partition reassigned"
+    assert what_was_done([away, fewer]) == "2 partitions reassigned, 1 of them with one replica less"
 
 
 def test_only_an_empty_node_that_was_stopped_is_removed() -> None:

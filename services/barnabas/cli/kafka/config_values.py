@@ -1,6 +1,7 @@
-"""Settings that topics and brokers have, read and changed by a command that outlives a connection.
+"""What topics and brokers have for some settings, read and changed by a command that outlives a connection.
 
-`configs` does the same for `barnabas configs`, through librdkafka; here each broker is asked for what is its own.
+`configs` shows and changes them for somebody who asks for that, through librdkafka: with sources and synonyms. Here it
+is values, and each broker is asked for what is its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from barnabas.metadata.effective import ConfigSource
 _TOPICS_A_REQUEST: Final = 200
 
 
-def broker_configs(
+def broker_values(
     administration: Administration, node: Node, names: Sequence[str], *, from_all: bool = True
 ) -> dict[str, str]:
     """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say.
@@ -37,7 +38,17 @@ def broker_configs(
         return {}
 
 
-def topic_configs(
+def own_broker_values(administration: Administration, node: Node, names: Sequence[str]) -> dict[str, str]:
+    """Which of these settings were set for this very broker. Raises Refused where nobody says so."""
+    name = str(node.node_id)
+    source = ConfigSource.DYNAMIC_BROKER_CONFIG.value
+    found = _read_configs(administration, BROKER_RESOURCE, [name], names, node, source=source)
+    if name not in found:
+        raise Refused(f"cannot describe the configs of broker {name}: may this client do so?")
+    return found[name]
+
+
+def topic_values(
     administration: Administration, topics: Iterable[str], names: Sequence[str]
 ) -> dict[str, dict[str, str]]:
     """topic -> setting -> its value, for each of `names`; topics that are gone are left out."""
@@ -71,8 +82,8 @@ def _read_configs(
         )
         return schema(resources=wanted, include_synonyms=False, include_documentation=False)
 
-    if node is not None and node.is_alive and node.host is not None and node.port is not None:
-        answer = administration.ask_broker((node.host, node.port), DESCRIBE_CONFIGS, 4, make)
+    if node is not None and node.address is not None:
+        answer = administration.ask_broker(node.address, DESCRIBE_CONFIGS, 4, make)
     else:
         answer = administration.ask(DESCRIBE_CONFIGS, 4, make)
     return {
@@ -123,8 +134,8 @@ def _altered(
         changed = resource(resource_type=resource_type, resource_name=name, configs=entries)
         return schema(resources=(changed,), validate_only=False)
 
-    if node is not None and node.is_alive and node.host is not None and node.port is not None:
-        answer = administration.ask_broker((node.host, node.port), INCREMENTAL_ALTER_CONFIGS, 1, make)
+    if node is not None and node.address is not None:
+        answer = administration.ask_broker(node.address, INCREMENTAL_ALTER_CONFIGS, 1, make)
     else:
         answer = administration.ask(INCREMENTAL_ALTER_CONFIGS, 1, make)
     if not answer.responses:
