@@ -125,14 +125,16 @@ class RawConnection:
 class Topic:
     """A topic of a test's own: its name, its id, and produce and fetch by either, as the version wants it."""
 
-    def __init__(self, port: int, *, partitions: int = 1, name: str = "", **config: str) -> None:
+    def __init__(
+        self, port: int, *, partitions: int = 1, name: str = "", replication_factor: int = 1, **config: str
+    ) -> None:
         self.port = port
         self.name = name or f"raw-{uuid.uuid4()}"
         configs = [{"name": key.replace("_", "."), "value": value} for key, value in config.items()]
         topic = {
             "name": self.name,
             "num_partitions": partitions,
-            "replication_factor": 1,
+            "replication_factor": replication_factor,
             "configs": configs,
         }
         with RawConnection(port) as connection:

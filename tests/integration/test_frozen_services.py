@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from command_line import CommandLine
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from raw_client import FETCH, METADATA, PRODUCE, RawConnection, Topic, connections
 from scraped_metrics import Scrape
 from test_kill_and_restart import SteadyProducer, assert_exactly_once, make_topic, read_all
 
+from barnabas.cli.kafka.administration import FIRST_SECONDS_MAX, LOOK_SECONDS_MAX
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.record import encode_batch
 
@@ -178,3 +180,34 @@ def test_connections_that_close_take_their_fetches_with_them(
             connection.post(FETCH, 11, topic.fetch_body({0: 0}, max_wait=600_000))
         until(lambda: min(waiting()) >= 500, "all wait")
     until(lambda: max(waiting()) == 0, "all are forgotten", 10.0)
+
+
+@pytest.mark.parametrize("bootstrap_node", [1, 2])
+def test_the_doctor_names_who_does_not_answer_and_tells_the_rest(
+    make_cluster: Callable[..., Any], bootstrap_node: int
+) -> None:
+    """It may be asked by way of the frozen node, too, as long as another address is known."""
+    cluster = make_cluster(nodes=3)
+    addresses = [f"127.0.0.1:{cluster.port + at}" for at in (bootstrap_node - 1, 2)]
+    run = CommandLine(",".join(addresses))
+    make_topic(cluster, "kept")
+    run("configs", "--alter", "--broker", "3", "--add-config", "leader.replication.throttled.rate=90000000")
+    cluster.pause("broker-2")
+    with taking_at_most(2 * LOOK_SECONDS_MAX):
+        findings = {each["check"]: each for each in run.findings(status=1)}
+    assert findings.keys() & {"node-silent", "node-fenced"}, "fenced where this machine is slow"
+    assert all(
+        findings[check]["subjects"] == ["2"] for check in findings.keys() & {"node-silent", "node-fenced"}
+    )
+    assert len(findings["throttles-left"]["subjects"]) == 1
+    with taking_at_most(2 * LOOK_SECONDS_MAX):
+        rows = {row["id"]: row for row in run("nodes", "list", "--output", "json").data}
+    assert [rows[node]["room"] is None for node in (1, 2, 3)] == [False, True, False]
+
+
+def test_the_doctor_does_not_wait_long_where_nobody_answers(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=1)
+    cluster.pause("broker-1")
+    with taking_at_most(FIRST_SECONDS_MAX + LOOK_SECONDS_MAX):
+        said = CommandLine(cluster.bootstrap).refused("doctor")
+    assert "takes connections and does not answer" in said

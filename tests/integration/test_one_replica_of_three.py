@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 WAIT_SECONDS = 60
 LAG_MS = 2_000
+REFUSED_SECONDS_MAX = 5.0
+"""Far above what it takes a leader to hear that a follower's disk refuses, and to have the controller drop it."""
 EPOCH_AT = 12
 """Where a batch has its leader epoch, which its CRC does not cover."""
 
@@ -205,6 +207,9 @@ def _refusal(three: ThreeNodes, topic: str, partition: int) -> KafkaError:
 
 
 def test_a_disk_that_fills_up_on_one_of_three(three: ThreeNodes, tmp_path: Path) -> None:
+    """Nobody waits until its node has lagged for long enough: it says itself that it cannot go on."""
+    for settings in three.settings.values():
+        settings["replica.lag.time.max.ms"] = str(2_000 * WAIT_SECONDS)
     disk = SmallDisk(tmp_path / "node-3" / "disk", size="64m")
     three.start(1, 2)
     three.start(3, wrappers={3: disk.wrapper})
@@ -214,7 +219,9 @@ def test_a_disk_that_fills_up_on_one_of_three(three: ThreeNodes, tmp_path: Path)
         produce(three, "events", partition, 10)
     disk.fill(three.nodes[3].process.pid)
     assert _refusal(three, "events", 1).code() == KafkaError.KAFKA_STORAGE_ERROR
+    begun = time.monotonic()
     produce(three, "events", 0, 200, size=1_000)  # its leader has room, and one follower
+    assert time.monotonic() - begun < REFUSED_SECONDS_MAX
     three.until("events", [(1, [1, 2]), (3, [1, 2, 3])])
     for partition in (0, 1):
         produce(three, "elsewhere", partition, 10)

@@ -1,9 +1,11 @@
-"""Kafka's own tool moves replicas at the rate that it is told (KIP-73), and takes the throttle away in the end."""
+"""Replicas are copied at the rate that Kafka's own tool, or ours, is told (KIP-73); in the end the throttle goes."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -11,9 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from command_line import CommandLine, executable
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from kafka_tools import ToolsInOneJvm
+from test_nodes import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
@@ -125,3 +129,64 @@ def test_a_reassignment_goes_at_its_rate_and_the_throttle_is_taken_away(
         assert "Clearing broker-level throttles on brokers 1,2" in verified
         assert "Clearing topic-level throttles on topic moved" in verified
     assert throttles(cluster, "moved") == {}
+
+
+def begin_drain(run: CommandLine, node: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(executable()), "nodes", "drain", str(node), "--throttle", str(RATE)],
+        env=run.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_drain_goes_at_its_rate_and_what_was_set_before_is_put_back(
+    make_cluster: Callable[..., Any],
+) -> None:
+    cluster = make_cluster(nodes=2)
+    run = CommandLine(f"127.0.0.1:{cluster.port + 1}")
+    fill(cluster, "moved", node=1, size=SIZE)
+    alter = ("configs", "--alter")
+    run(*alter, "--broker", "1", "--add-config", "leader.replication.throttled.rate=90000000")
+    run(*alter, "--topic", "moved", "--add-config", "follower.replication.throttled.replicas=[0:2,0:1]")
+    before = throttles(cluster, "moved")
+    assert before == {
+        "1 leader.replication.throttled.rate": "90000000",
+        "moved follower.replication.throttled.replicas": "0:2,0:1",
+    }
+    held = {
+        "moved leader.replication.throttled.replicas": "0:1",
+        "moved follower.replication.throttled.replicas": "0:2",
+        **{f"{node} {side}.rate": str(RATE) for node in (1, 2) for side in THROTTLES},
+    }
+    copying = Copying(cluster.data_dir / "node-2" / "moved-0")
+    drain = begin_drain(run, 1)
+    try:
+        until(lambda: throttles(cluster, "moved"), held)
+        rate = copying.rate()
+        _, said = drain.communicate(timeout=WAIT_SECONDS)
+    finally:
+        drain.kill()
+    assert drain.returncode == 0, said
+    assert "1 partition reassigned" in said
+    assert "put back 2 throttles from before this command" in said
+    assert 0.5 * RATE < rate < 1.2 * RATE
+    assert throttles(cluster, "moved") == before
+
+    # Broken off, it leaves nothing behind; what was begun goes on, as fast as it can.
+    run("nodes", "undrain", "1")
+    copying = Copying(cluster.data_dir / "node-1" / "moved-0")
+    drain = begin_drain(run, 2)
+    try:
+        until(lambda: throttles(cluster, "moved")["1 leader.replication.throttled.rate"], str(RATE))
+        until(lambda: replicas_of(cluster, "moved")[0], [1, 2])
+        drain.send_signal(signal.SIGINT)
+        _, said = drain.communicate(timeout=WAIT_SECONDS)
+    finally:
+        drain.kill()
+    assert drain.returncode == 130, said
+    assert "what was begun goes on at the rates from before" in said
+    assert throttles(cluster, "moved") == before
+    run("nodes", "drain", "2")
+    assert copying.rate() > 1.5 * RATE
+    assert throttles(cluster, "moved") == before, "who joins sets nothing, and takes nothing away"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
@@ -24,7 +25,13 @@ from barnabas.metadata.subscription_metrics import SubscriptionCollector
 log = get_logger("coordinator")
 
 
-async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
+MakeCoordinator = Callable[..., GroupCoordinator]
+"""Takes what GroupCoordinator takes: a simulation makes the coordinator, to look at what it knows."""
+
+
+async def serve(
+    config: CoordinatorConfig, context: ServiceContext, make_coordinator: MakeCoordinator = GroupCoordinator
+) -> None:
     """Run one coordinator until `context.stopping`. Raises StartError when the user must change something."""
     if not config.controllers:
         raise StartError("controllers is empty: give the address of at least one controller")
@@ -48,7 +55,7 @@ async def serve(config: CoordinatorConfig, context: ServiceContext) -> None:
         registration.incarnation_id,
         environment.network,
     )
-    coordinator = GroupCoordinator(config, environment, topic_log, GroupMetrics(environment.registry))
+    coordinator = make_coordinator(config, environment, topic_log, GroupMetrics(environment.registry))
     ends = StorageEnds(lambda: subscription.image, topic_log.link_to)
     lag = LagMeasurement(coordinator.partitions.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)

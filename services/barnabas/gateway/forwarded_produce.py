@@ -24,7 +24,9 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppend, PartitionAppendResult
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import led_partition
+from barnabas.records.batch import is_sequenced
 from barnabas.wire.plain_produce import PlainProduce, encode_plain_answer, read_plain_produce
 from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM
 from barnabas.wire.requests import read_body, read_header
@@ -50,7 +52,7 @@ class ForwardedProduces:
             return None
         unsettled, held = client.unsettled, client.held
         unsettled.settle_all()
-        if client.gaps or held.refusals:
+        if client.gaps or held.refusals or client.resends or self._parts.leads_no_more.is_set():
             return None
         image = self._parts.metadata.image
         try:
@@ -71,9 +73,10 @@ class ForwardedProduces:
             return None
         seconds = max(0, timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
         result = stream.send(batches, size_bytes, seconds)
-        forwarded = ForwardedProduce(result, frame, plain, batches, client, times, self._parts)
-        if produce.is_sequenced(records):
-            unsettled.add(result, forwarded.settle, stream, image, batches.partitions)
+        order = client.resends.next_order()
+        forwarded = ForwardedProduce(result, frame, plain, batches, client, times, self._parts, image, order)
+        if is_sequenced(records):
+            unsettled.add(result, forwarded.settle, stream, image, batches.partitions, order)
         if stream.is_full:
             held.until(result)
         times.api_key, times.api_version, times.started = API_KEY, version, began
@@ -84,7 +87,19 @@ class ForwardedProduces:
 class ForwardedProduce:
     """A request whose batch is on its way; owns what it takes to answer it."""
 
-    __slots__ = ("_batches", "_client", "_frame", "_parts", "_plain", "_rest", "_times", "result")
+    __slots__ = (
+        "_batches",
+        "_began",
+        "_client",
+        "_frame",
+        "_image",
+        "_order",
+        "_parts",
+        "_plain",
+        "_rest",
+        "_times",
+        "result",
+    )
 
     def __init__(
         self,
@@ -95,7 +110,10 @@ class ForwardedProduce:
         client: Client,
         times: RequestTimes,
         parts: GatewayParts,
+        image: MetadataImage,
+        order: int,
     ) -> None:
+        """`image` is what its leader was found in; `order` is its place among all that its client handed over."""
         self.result = result
         self._frame = frame
         self._plain = plain
@@ -103,6 +121,9 @@ class ForwardedProduce:
         self._client = client
         self._times = times
         self._parts = parts
+        self._image = image
+        self._order = order
+        self._began = asyncio.get_running_loop().time()
         self._rest: Callable[[], Awaitable[bytes | None]] | None = None
         """The rest of the general way, once it is known that it has to be gone."""
 
@@ -129,7 +150,9 @@ class ForwardedProduce:
             return
         header = read_header(self._frame)
         request = Request(header, read_body(self._frame, header), self._client, self._parts, self._times)
-        self._rest = produce.resume(request, self.result, self._batches)
+        self._rest = produce.resume(
+            request, self.result, self._batches, self._image, self._began, self._order
+        )
 
     def _taken(self) -> PartitionAppendResult | None:
         """Where the batch is, if it was taken."""

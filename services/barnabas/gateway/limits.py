@@ -105,6 +105,10 @@ its first pause before it does (reconnect.backoff.ms: 100 ms with librdkafka).""
 PORTS_SECONDS_MAX: Final = 1.0
 """How long it may take until all but the last port are closed, however many nodes there are."""
 
+SENDING_AWAY_SECONDS: Final = 0.2
+"""How long a broker that stops tells producers who leads what it led, before it closes their connections: most of them
+send their next request within it."""
+
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 
@@ -117,6 +121,14 @@ REFUSAL_SECONDS_MIN: Final = 0.1
 producer that does not back off would otherwise have the gateway read and refuse its records without a pause."""
 
 REFUSAL_SECONDS_MAX: Final = 1.0
+
+RESEND_SECONDS_MAX: Final = 0.5
+"""How long records that their leader refused are kept for who leads instead: a hand-over takes a few hundredths of a
+second, and where it takes longer, the client is to know."""
+
+RESEND_PAUSE_SECONDS: Final = 0.02
+"""After which records are sent to their leader again although no newer metadata have come: it may not have heard yet
+that it leads."""
 
 MUTED_SECONDS_MAX: Final = 30.0
 """The longest that a client is muted at a time: after so long clients give a request up by themselves."""

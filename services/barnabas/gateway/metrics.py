@@ -46,6 +46,7 @@ class _ApiCounts:
         "queue",
         "remote",
         "request_bytes",
+        "resent",
         "response_queue",
         "response_send",
         "total",
@@ -61,6 +62,7 @@ class _ApiCounts:
         self.versions: dict[int, int] = {}
         self.request_bytes = 0
         self.failed = 0
+        self.resent = 0
 
     def count_at_once(self) -> None:
         """Add what `at_once` holds: all of their time was spent here, and none of them waited."""
@@ -100,6 +102,7 @@ class RequestMetrics(Collector):
             return  # refused before it was a request that is served
         counts.versions[times.api_version] = counts.versions.get(times.api_version, 0) + 1
         counts.request_bytes += times.request_bytes
+        counts.resent += times.is_resent
         started, local = times.started, times.local_seconds
         counts.total.observe((sent - times.received) * 1000)
         counts.queue.observe((started - times.received) * 1000)
@@ -145,17 +148,23 @@ class RequestMetrics(Collector):
             "Requests whose answer held an error that is the cluster's fault",
             labels=["request"],
         )
+        resent = CounterMetricFamily(
+            "barnabas_gateway_resent_requests",
+            "Requests of which a leader refused something that was sent on to who leads instead",
+            labels=["request"],
+        )
         for name, counts in named:
             for version, count in counts.versions.items():
                 requests.add_metric([name, str(version)], count)
             request_bytes.add_metric([name], counts.request_bytes)
             failed.add_metric([name], counts.failed)
+            resent.add_metric([name], counts.resent)
         errors = CounterMetricFamily(
             f"{_PREFIX}errors", "Error codes in answers", labels=["request", "error"]
         )
         for (api_key, code), count in self._errors.items():
             errors.add_metric([api_name(api_key), ErrorCode(code).name.upper()], count)
-        yield from (requests, request_bytes, failed, errors)
+        yield from (requests, request_bytes, failed, resent, errors)
 
     @staticmethod
     def _times(named: list[tuple[str, _ApiCounts]]) -> Iterator[HistogramMetricFamily]:

@@ -41,6 +41,8 @@ class GatewayParts:
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one request that gathers much from other services."""
+    leads_no_more: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once others lead what the broker led that this gateway is in: its producers are told so."""
 
     @property
     def gateway_id(self) -> str:

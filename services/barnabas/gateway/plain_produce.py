@@ -16,14 +16,12 @@ from barnabas.gateway.metrics import RequestMetrics
 from barnabas.links.local_storage import LocalStorage
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
-from barnabas.records.batch import CRC_START, TRANSACTIONAL_BIT
+from barnabas.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, first_flags
 from barnabas.wire.plain_produce import encode_plain_answer, read_plain_produce
 from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM
 
 _ACKNOWLEDGED: Final = (-1, 1)
 """Values of acks for which there is an answer to give."""
-_FLAGS_AT: Final = CRC_START + 1
-"""The low byte of a batch's attributes, where all the flags are."""
 
 
 class PlainProduces:
@@ -81,4 +79,6 @@ class PlainProduces:
 
 def is_plain_batch(acks: int, records: memoryview) -> bool:
     """Whether the batch is answered, and of no transaction."""
-    return acks in _ACKNOWLEDGED and len(records) > _FLAGS_AT and not records[_FLAGS_AT] & TRANSACTIONAL_BIT
+    return (
+        acks in _ACKNOWLEDGED and len(records) >= HEADER_SIZE and not first_flags(records) & TRANSACTIONAL_BIT
+    )

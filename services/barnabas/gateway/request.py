@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.gateway import limits
 from barnabas.gateway.clients.held import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
+from barnabas.gateway.clients.resends import Resends
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.clients.unsettled import Unsettled
@@ -53,6 +54,7 @@ class Client:
     held: Held = field(default_factory=Held, compare=False)
     gaps: SequenceGaps = field(default_factory=SequenceGaps, compare=False)
     unsettled: Unsettled = field(default_factory=Unsettled, compare=False)
+    resends: Resends = field(default_factory=Resends, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ class RequestTimes:
         "api_key",
         "api_version",
         "errors",
+        "is_resent",
         "local_seconds",
         "received",
         "request_bytes",
@@ -42,6 +43,8 @@ class RequestTimes:
         self.api_key = -1
         self.api_version = -1
         self.errors: list[int] | None = None
+        self.is_resent = False
+        """Whether a leader refused part of it, which went to another one instead."""
 
     def count_error(self, error_code: int) -> None:
         """The answer holds one of Kafka's error codes; 0 is none."""

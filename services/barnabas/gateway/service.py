@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget, node_share_bytes
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.listeners import parse_listeners
@@ -85,6 +86,7 @@ async def _serve(
             await context.stopping.wait()
             if local is not None:
                 await local.hand_over()
+                await _send_producers_away(parts, sockets)
             for task in at_the_door:
                 task.cancel()
             await sockets.close()
@@ -92,6 +94,17 @@ async def _serve(
     finally:
         await sockets.close()
         await parts.links.close()
+
+
+async def _send_producers_away(parts: GatewayParts, sockets: Sockets) -> None:
+    """Tell producers who leads what this broker led, while they still have their connections.
+
+    Who is told goes there, as soon as its library tries again; who only loses its connection first asks for the cluster
+    anew, and may have no other one to ask on.
+    """
+    if sockets.has_connections and len(parts.metadata.image.gateways) > 1:
+        parts.leads_no_more.set()
+        await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
 
 
 def _injected_faults(config: GatewayConfig, context: ServiceContext) -> Faults:

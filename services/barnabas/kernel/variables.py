@@ -16,6 +16,8 @@ OF_OTHERS: Final = frozenset(
     for name in (
         # The command line, and the scripts that build images and start engines and clusters.
         *("BOOTSTRAP_SERVER", "ENGINE_DIR", "KUBERNETES_DIR", "PULL_SECONDS", "VERSION"),
+        # What `barnabas up` keeps bound for its services.
+        "KEPT_SOCKETS",
         # What the compose files put into settings.
         *("BIND", "HOST", "OTLP_ENDPOINT", "TRACES_RATIO"),
         *("BROKER_PORT_1", "BROKER_PORT_2", "BROKER_PORT_3", "PORT_1", "PORT_2", "PORTS_1", "PORTS_2"),

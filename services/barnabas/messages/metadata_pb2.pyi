@@ -181,7 +181,7 @@ class NodeRecord(_message.Message):
     STOPPING_FIELD_NUMBER: _builtins.int
     PREVIOUS_NODE_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_DIRECTORY_IDS_FIELD_NUMBER: _builtins.int
-    EMPTIED_LOG_DIRECTORY_IDS_FIELD_NUMBER: _builtins.int
+    EMPTY_LOG_DIRECTORY_IDS_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     """The broker id."""
@@ -211,12 +211,13 @@ class NodeRecord(_message.Message):
 
     @_builtins.property
     def log_directory_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """The ids of the log directories that this process could open, 16 bytes each, in ascending order. One that the process
-        before it had and this one has not may have held anything, unless it was emptied.
+        """The ids of the log directories that this process could open, 16 bytes each, in ascending order; as kept, also those
+        that are offline. One that the process before it had, and that is neither, may have held anything, unless
+        empty_log_directory_ids has it.
         """
 
     @_builtins.property
-    def emptied_log_directory_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+    def empty_log_directory_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """In a registration: the ids of log directories of the process before this one that held nothing when it was stopped
         properly: they may be taken away. Not kept.
         """
@@ -239,12 +240,12 @@ class NodeRecord(_message.Message):
         stopping: _builtins.bool = ...,
         previous_node_epoch: _builtins.int | None = ...,
         log_directory_ids: _abc.Iterable[_builtins.bytes] | None = ...,
-        emptied_log_directory_ids: _abc.Iterable[_builtins.bytes] | None = ...,
+        empty_log_directory_ids: _abc.Iterable[_builtins.bytes] | None = ...,
         offline_log_dirs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "_previous_node_epoch", b"_previous_node_epoch", "position", b"position", "previous_node_epoch", b"previous_node_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "_previous_node_epoch", b"_previous_node_epoch", "address", b"address", "configs", b"configs", "emptied_log_directory_ids", b"emptied_log_directory_ids", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "log_directory_ids", b"log_directory_ids", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_log_dirs", b"offline_log_dirs", "position", b"position", "previous_node_epoch", b"previous_node_epoch", "rack", b"rack", "stopping", b"stopping"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "_previous_node_epoch", b"_previous_node_epoch", "address", b"address", "configs", b"configs", "empty_log_directory_ids", b"empty_log_directory_ids", "fenced", b"fenced", "incarnation_id", b"incarnation_id", "log_directory_ids", b"log_directory_ids", "node_epoch", b"node_epoch", "node_id", b"node_id", "offline_log_dirs", b"offline_log_dirs", "position", b"position", "previous_node_epoch", b"previous_node_epoch", "rack", b"rack", "stopping", b"stopping"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
     _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015

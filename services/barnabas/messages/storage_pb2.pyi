@@ -241,6 +241,7 @@ class PartitionAppendResult(_message.Message):
     LOG_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     RECORD_ERRORS_FIELD_NUMBER: _builtins.int
+    NEVER_APPENDED_FIELD_NUMBER: _builtins.int
     error_code: _builtins.int
     """Kafka's error code; 0 when the records are in the log."""
     error_message: _builtins.str
@@ -251,6 +252,10 @@ class PartitionAppendResult(_message.Message):
     """The time of the append in milliseconds under LogAppendTime, else -1."""
     log_start_offset: _builtins.int
     """The log's first offset."""
+    never_appended: _builtins.bool
+    """Whether this request has certainly put the records into no log, so that they may be sent elsewhere even if they have
+    no sequence. False where it is not known.
+    """
     @_builtins.property
     def record_errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordError]:
         """The records that are to blame for the refusal (KIP-467); empty when the batch as a whole is."""
@@ -264,10 +269,11 @@ class PartitionAppendResult(_message.Message):
         log_append_time_ms: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
         record_errors: _abc.Iterable[Global___RecordError] | None = ...,
+        never_appended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "record_errors", b"record_errors"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "error_code", b"error_code", "error_message", b"error_message", "log_append_time_ms", b"log_append_time_ms", "log_start_offset", b"log_start_offset", "never_appended", b"never_appended", "record_errors", b"record_errors"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -678,6 +684,7 @@ class ReplicaPosition(_message.Message):
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    DISK_REFUSES_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -692,6 +699,8 @@ class ReplicaPosition(_message.Message):
     """
     log_start_offset: _builtins.int
     """Its log's first offset."""
+    disk_refuses: _builtins.bool
+    """Its disk has refused what follows, again and again (it may be full): it goes on trying, and nobody is to wait for it."""
     def __init__(
         self,
         *,
@@ -701,10 +710,11 @@ class ReplicaPosition(_message.Message):
         fetch_offset: _builtins.int = ...,
         last_fetched_epoch: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
+        disk_refuses: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disk_refuses", b"disk_refuses", "fetch_offset", b"fetch_offset", "last_fetched_epoch", b"last_fetched_epoch", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,7 +52,10 @@ SEQUENCE_MAX = 2**31 - 1
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qiibI")
 _MAX_TIMESTAMP_AT = 35
-PRODUCER_ID_AT = 43
+_FLAGS_AT = CRC_START + 1
+_PRODUCER_ID_AT = 43
+_NEGATIVE = 0x80
+"""The least first byte of a number below 0."""
 assert HEADER.size == HEADER_SIZE
 assert _PREFIX.size == CRC_START
 
@@ -137,6 +140,16 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     # As `_make`, which would count the fields once more.
     return tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
+
+
+def first_flags(records: Buffer | None) -> int:
+    """The low byte of the first batch's attributes, where all the flags are; 0 where it is cut before them."""
+    return records[_FLAGS_AT] if records is not None and len(records) > _FLAGS_AT else 0
+
+
+def is_sequenced(records: Buffer) -> bool:
+    """Whether the first batch is of an idempotent producer: its id is not negative."""
+    return len(records) > _PRODUCER_ID_AT and records[_PRODUCER_ID_AT] < _NEGATIVE
 
 
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

@@ -33,7 +33,8 @@ MOVE_HOLD_SECONDS_MAX: Final = 1.0
 """How long a move waits for appends that are under way, while others wait for it, before it gives way."""
 
 MOVE_CHANGE_SECONDS_MAX: Final = 5.0
-"""How long appends wait for a log directory that their replica is about to move to: then it does not move."""
+"""How long appends wait for a log directory that their replica is about to move to: then it does not move; where the
+places change already, as long once more: then it is offline."""
 
 MOVE_AGAIN_SECONDS: Final = 5.0
 """After this a move that gave way tries again."""
@@ -201,6 +202,24 @@ the other steps it fits into the kernel's STOP_SECONDS_MAX."""
 
 HAND_OVER_PAUSE_SECONDS: Final = 0.05
 """Until the controller is asked again whether they do."""
+
+HAND_OVER_COPY_SECONDS_MAX: Final = 0.1
+"""How long a node that is about to hand over waits until what it has taken is answered, and on the other in-sync
+replicas, too: some milliseconds where they are well. Where they are not, the change of leader refuses what is left."""
+
+COPIED_CHECK_SECONDS: Final = 0.005
+"""How often it looks whether they have it."""
+
+HAND_OVER_REFUSAL_SECONDS_MAX: Final = 0.5
+"""How long, from before that wait on, it takes no records of clients for what others are to lead. Where the controller
+has not answered by then, it takes them again until it stops."""
+
+UNASKED_SECONDS: Final = 0.05
+"""A node that has handed over ends its streams when no append has come for so long: who does not know yet asks again
+after a shorter time (the gateway's RESEND_PAUSE_SECONDS)."""
+
+UNASKED_SECONDS_MAX: Final = 0.5
+"""After this it ends them in any case."""
 
 POSITIONS_AT_ONCE: Final = 1_000
 """Positions of a follower in one frame, before others have their turn on the event loop."""

@@ -226,6 +226,8 @@ class StorageNode:
                 await self._context.stopping.wait()
                 await self.hand_over()
                 await self.appends.stop(limits.STOP_ANSWERS_SECONDS_MAX)
+                if self._hand_over_until is not None:
+                    await self.appends.wait_until_unasked()
                 # Before the controller is left: gateways wait no longer for a node that has gone.
                 await serving.aclose()
                 for task in background:
@@ -315,7 +317,9 @@ class StorageNode:
             configs=_without_secrets(self._config.static_settings),
             previous_node_epoch=self._directories.previous_broker_epoch,
             log_directory_ids=self._directories.ids,
-            emptied_log_directory_ids=sorted(each.bytes for each in self._directories.previous.emptied),
+            empty_log_directory_ids=sorted(
+                each.bytes for each in self._directories.previous.empty_log_directories
+            ),
             offline_log_dirs=sorted(self._directories.offline),
         )
         if self._config.position >= 0:
@@ -377,7 +381,8 @@ class StorageNode:
     async def hand_over(self) -> None:
         """Have others lead what they can, while this node still serves and follows the metadata.
 
-        It may be called again, and has HAND_OVER_SECONDS_MAX since it was called first.
+        First it refuses further records for these partitions, which gateways keep for who leads next, and answers what
+        it has taken, where it can be. It may be called again, and has HAND_OVER_SECONDS_MAX since it was called first.
         """
         subscription, replicas = self._subscription, self.replicas.by_partition.values()
         if subscription is None or all(len(replica.record.replicas) <= 1 for replica in replicas):
@@ -396,12 +401,22 @@ class StorageNode:
             log.warning("this node stops although others do not lead yet what it leads")
 
     async def _leads_for_others(self, subscription: MetadataSubscription, request: HandOverRequest) -> bool:
+        """Ask for it, at rest; returns whether it is to be asked for again."""
+        # Also after the hand-over: what nobody else can lead this node goes on leading until it is gone.
+        going_on = asyncio.get_running_loop().call_later(
+            limits.HAND_OVER_REFUSAL_SECONDS_MAX, self.appends.go_on
+        )
+        await self.appends.refuse_before_hand_over(limits.HAND_OVER_COPY_SECONDS_MAX)
         try:
             answer = await subscription.controller.HandOver(request, timeout=limits.HAND_OVER_SECONDS_MAX)
         except LinkError as error:
             log.debug("the controller did not have others lead", reason=str(error))
-            return True
-        return answer.led_partitions > 0
+        else:
+            if not answer.led_partitions:
+                return False
+        going_on.cancel()
+        self.appends.go_on()
+        return True
 
     def _registered(self) -> NodeRecord | None:
         """This process in the metadata, as far as they are known; None while they name none or another."""

@@ -134,6 +134,13 @@ async def test_a_failure_is_answered_as_the_general_way_would(
     assert gateway.client.held.refusals == general.client.held.refusals
 
 
+async def test_where_the_broker_leads_no_more_it_is_left_alone() -> None:
+    gateway = Node1(taken())
+    gateway.parts.leads_no_more.set()
+    assert gateway.forward(produce_frame()) is None
+    assert gateway.appends.requests == []
+
+
 @pytest.mark.parametrize(
     "frame",
     [

@@ -33,6 +33,7 @@ from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage import limits, service
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve
 
@@ -54,6 +55,8 @@ class FakeController:
         self.silent = silent
         self.replicas = (1, 2) if replicated else (1,)
         self.hand_overs = 0
+        self.answers_hand_overs = True
+        self.others_can_lead = True
         self.registered: list[WatchRequest] = []
 
     async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -84,9 +87,11 @@ class FakeController:
         return records
 
     async def HandOver(self, _: HandOverRequest) -> HandOverResponse:
-        """Somebody could lead what the node leads, and does not come to."""
+        """Somebody could lead what the node leads, and does not come to; or nobody could."""
         self.hand_overs += 1
-        return HandOverResponse(led_partitions=1)
+        if not self.answers_hand_overs:
+            await asyncio.Event().wait()
+        return HandOverResponse(led_partitions=1 if self.others_can_lead else 0)
 
 
 @contextlib.asynccontextmanager
@@ -110,13 +115,31 @@ def config(tmp_path: Path) -> StorageConfig:
     )
 
 
-async def append_one(address: str) -> int:
+async def append_one(address: str, acks: int = -1) -> int:
     connection = GrpcNetwork().connect_storage(address)
     item = PartitionAppend(topic_id=TOPIC.bytes, partition=1, leader_epoch=0, records=batch(b"a"))
-    result = await connection.appends.send(AppendRequest(partitions=[item], acks=-1, timeout_ms=5_000))
+    result = await connection.appends.send(AppendRequest(partitions=[item], acks=acks, timeout_ms=5_000))
     await connection.close()
     assert result.partitions[0].error_code == 0
     return result.partitions[0].base_offset
+
+
+def rests_of_appends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What becomes of the node's appends, as it does."""
+    rests: list[str] = []
+    refuse_before_hand_over, go_on = AppendHandler.refuse_before_hand_over, AppendHandler.go_on
+
+    async def resting(appends: AppendHandler, seconds_max: float) -> None:
+        rests.append("at rest")
+        await refuse_before_hand_over(appends, seconds_max)
+
+    def going_on(appends: AppendHandler) -> None:
+        rests.append("goes on")
+        go_on(appends)
+
+    monkeypatch.setattr(AppendHandler, "refuse_before_hand_over", resting)
+    monkeypatch.setattr(AppendHandler, "go_on", going_on)
+    return rests
 
 
 async def run_until_ready(
@@ -164,9 +187,9 @@ async def test_a_directory_that_held_nothing_at_the_stop_is_named_at_the_next_st
             await running
     first, second, third = (each.node for each in fake.registered)
     (taken_away,) = set(first.log_directory_ids) - set(second.log_directory_ids)
-    assert second.emptied_log_directory_ids == [taken_away]
+    assert second.empty_log_directory_ids == [taken_away]
     assert (first.offline_log_dirs, second.offline_log_dirs) == ([], [])
-    assert third.emptied_log_directory_ids == [taken_away], "nobody says that the controller has heard of it"
+    assert third.empty_log_directory_ids == [taken_away], "nobody says that the controller has heard of it"
 
 
 async def test_a_process_that_the_controller_never_confirmed_leaves_the_epoch_that_it_found(
@@ -320,6 +343,60 @@ async def test_a_hand_over_that_has_had_its_time_is_not_begun_again(
         context.stopping.set()
         await running
     assert fake.hand_overs == asked
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["does not answer", "finds nobody"])
+async def test_a_controller_that_does_not_hand_over_keeps_no_client_waiting(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch, answers: bool
+) -> None:
+    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 60.0 if answers else 0.2)
+    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 1.0)
+    rests = rests_of_appends(monkeypatch)
+    async with controller(config.controllers[0], replicated=True) as fake:
+        fake.answers_hand_overs = answers
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        context.stopping.set()
+        while len(rests) < 2:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        await running
+    assert rests[:2] == ["at rest", "goes on"]
+
+
+async def test_what_nobody_else_can_lead_is_led_on(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 0.2)
+    offered: list[service.HandOver] = []
+
+    @contextlib.asynccontextmanager
+    async def offer(_: object, __: object, hand_over: service.HandOver) -> AsyncIterator[None]:
+        offered.append(hand_over)
+        yield
+
+    async with controller(config.controllers[0], replicated=True) as fake:
+        fake.others_can_lead = False
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context, offer)
+        await offered[0]()
+        await asyncio.sleep(0.3)
+        assert await append_one(config.listen_address, acks=1) == 0
+        context.stopping.set()
+        await running
+
+
+async def test_each_time_that_it_asks_it_is_at_rest(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = rests_of_appends(monkeypatch)
+    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 0.5)
+    async with controller(config.controllers[0], replicated=True):
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        context.stopping.set()
+        await running
+    assert steps[:4] == ["at rest", "goes on", "at rest", "goes on"]
 
 
 async def test_the_end_of_a_directory_takes_no_longer_than_is_left_of_the_stop(

@@ -374,9 +374,8 @@ class Connection(asyncio.Protocol):
             self._give_up(str(error))
             return
         except asyncio.CancelledError:
-            self._give_up(
-                "a request was cancelled"
-            )  # by something inside: of a connection that ends it is no news
+            # By something inside: of a connection that ends it is no news.
+            self._give_up("a request was cancelled")
             raise
         except Exception as error:
             # Its answer will never come, nor could any behind it leave.
@@ -494,6 +493,7 @@ class Connection(asyncio.Protocol):
         self._budget.mid_frame.leave(self)
         for running in self._running:
             running.cancel()
+        self._client.resends.close()
 
 
 def _size_of(answer: bytes | list[bytes | memoryview]) -> int:

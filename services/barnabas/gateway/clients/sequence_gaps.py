@@ -69,10 +69,11 @@ class SequenceGaps:
                 self._gaps[key] = _Gap(min(sequence, known.sequence), IN_FLIGHT_MAX, known.opened_at)
                 self.code = code
 
-    def is_behind(self, produce: Any, refused: Container[Place] = ()) -> bool:
+    def is_behind(self, produce: Any, refused: Container[Place] = (), *, fills: bool = True) -> bool:
         """Whether a batch of `produce` comes right behind a refused one: the request is to be refused as a whole then.
 
-        If none does, it fills the gap. What is `refused` already does not count.
+        If none does, it fills the gap, unless it came before what opened that. What is `refused` already does not
+        count.
         """
         now = asyncio.get_running_loop().time()
         found = [(key, sequence) for place, key, sequence in _sequences(produce) if place not in refused]
@@ -85,7 +86,7 @@ class SequenceGaps:
         for (key, sequence), gap in zip(found, gaps, strict=True):
             if is_behind:
                 self._refuse(key, gap._replace(sequence=min(gap.sequence, sequence)))
-            elif sequence <= gap.sequence:
+            elif fills and sequence <= gap.sequence:
                 self._gaps.pop(key, None)
         return is_behind
 

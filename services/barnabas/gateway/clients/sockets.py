@@ -85,6 +85,11 @@ class Sockets:
         """Whether clients are let in at every port."""
         return bool(self._servers) and all(server.is_serving() for server in self._servers.values())
 
+    @property
+    def has_connections(self) -> bool:
+        """Whether any client is connected."""
+        return bool(self._connections)
+
     async def open(self, image: MetadataImage) -> None:
         """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port.
 

@@ -19,16 +19,22 @@ Partition = tuple[bytes, int]
 class _Send:
     """What went to one node, and what is to be done with its result."""
 
-    __slots__ = ("metadata", "node", "partitions", "settle")
+    __slots__ = ("metadata", "node", "order", "partitions", "settle")
 
     def __init__(
-        self, settle: Callable[[], None], node: object, metadata: object, partitions: Iterable[Any]
+        self,
+        settle: Callable[[], None],
+        node: object,
+        metadata: object,
+        partitions: Iterable[Any],
+        order: int | None,
     ) -> None:
         self.settle = settle
         self.node = node
         self.metadata = metadata
         """The metadata by which it was sent there."""
         self.partitions = partitions
+        self.order = order
 
 
 class Unsettled:
@@ -44,9 +50,12 @@ class Unsettled:
         node: object,
         metadata: object,
         partitions: Iterable[Any],
+        order: int | None = None,
     ) -> None:
-        """`settle` is to be called once, when there is a `result`: by who waits for it, or by who comes after it."""
-        self._sends[result] = _Send(settle, node, metadata, partitions)
+        """`settle` is to be called once, when there is a `result`: by who waits for it, or by who comes after it.
+        `order`: see `are_before`; None for what is sent on.
+        """
+        self._sends[result] = _Send(settle, node, metadata, partitions, order)
 
     def settle(self, result: asyncio.Future[Any]) -> None:
         """It is there; somebody may have settled it already."""
@@ -75,6 +84,14 @@ class Unsettled:
             return False
         wanted = set(_keys(partitions))
         return any(not wanted.isdisjoint(_keys(send.partitions)) for send in moved)
+
+    def are_before(self, partitions: Iterable[Any], order: int) -> bool:
+        """Whether batches for one of `partitions` that were handed over before `order` have not come back."""
+        before = [send for send in self._sends.values() if send.order is not None and send.order < order]
+        if not before:
+            return False
+        wanted = set(_keys(partitions))
+        return any(not wanted.isdisjoint(_keys(send.partitions)) for send in before)
 
 
 def _keys(partitions: Iterable[Any]) -> Iterable[Partition]:

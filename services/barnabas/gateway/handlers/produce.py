@@ -8,14 +8,18 @@ ApiVersions but not served, as in Kafka 4: librdkafka decides on compression fro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
 from barnabas.gateway import limits
+from barnabas.gateway.answers.produced import encode_produced, places_of, unwritten
 from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.resends import Resend
 from barnabas.gateway.clients.sequence_gaps import Place
 from barnabas.gateway.inside.storage_codes import client_code
+from barnabas.gateway.produce_batches import is_transactional, leader_of, topic_of
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
 from barnabas.kernel.kafka_values import VALID_ACKS
@@ -23,68 +27,74 @@ from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import AppendBatches
 from barnabas.messages.metadata_pb2 import PartitionRecord
-from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppend
-from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.leaders import LEADER_ERRORS, NOBODY_LEADS, current_leader, led_partition
-from barnabas.records.batch import COMPRESSION_MASK, CRC_START, PRODUCER_ID_AT, TRANSACTIONAL_BIT
-from barnabas.records.compression import Compression
-from barnabas.wire.produce import (
-    TOPIC_ID_FROM,
-    LeaderEndpoint,
-    ProducedPartition,
-    encode_produce_response,
+from barnabas.messages.storage_pb2 import (
+    AppendRequest,
+    AppendResult,
+    PartitionAppend,
+    PartitionAppendResult,
 )
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.leaders import LEADER_ERRORS, NOBODY_LEADS, current_leader
+from barnabas.records.batch import is_sequenced
+from barnabas.wire.produce import ProducedPartition
 
 _SENT_AGAIN: Final = SENT_AGAIN | {ErrorCode.request_timed_out, ErrorCode.unknown_topic_id}
 """Failures after which a client sends the batch again under the same sequence: also that its time was over and that
 nobody knows the topic's id, where no log may have seen the batch. What a log has against the batch, it remembers.
 """
 
-ZSTD_FROM: Final = 7
-"""The first version whose clients may send zstd (KIP-110)."""
-
-_ATTRIBUTES_AT: Final = CRC_START + 1
-"""The low byte of a batch's attributes, where all the flags are."""
-
-_NEGATIVE: Final = 0x80
-"""The least first byte of a number below 0."""
-
 
 async def handle(request: Request) -> Answer:
-    return await _Produce(request, request.client.held.refusals).run()
+    now = asyncio.get_running_loop().time()
+    return await _Produce(request, request.client.held.refusals, now).run()
 
 
 def resume(
-    request: Request, result: asyncio.Future[AppendResult], batches: AppendBatches
+    request: Request,
+    result: asyncio.Future[AppendResult],
+    batches: AppendBatches,
+    image: MetadataImage,
+    began: float,
+    order: int,
 ) -> Callable[[], Awaitable[bytes | None]]:
-    """Go on with a request whose only batch was handed over and failed: that opens its gap before this returns.
+    """Go on with a request whose only batch was handed over by `image` and failed: that opens its gap, or gives it its
+    place among what is sent on, before this returns. It `began` by the event loop's time, as number `order`.
 
     Returns what gives the answer. Raises CloseConnection.
     """
-    produce = _Produce(request, refusals_before=0)  # or it would not have been handed over so
-    produce.settle(result, batches, [(0, 0)])
-    return produce.finish
+    produce = _Produce(request, refusals_before=0, began=began)  # or it would not have been handed over so
+    produce.settle(result, batches, [(0, 0)], image, order)
+    return partial(produce.finish, result)
 
 
 class _Produce:
     """One produce request on its way: owns the results gathered so far, by place in the request."""
 
-    def __init__(self, request: Request, refusals_before: int) -> None:
+    def __init__(self, request: Request, refusals_before: int, began: float) -> None:
         """`refusals_before` are those in a row of its client's when it began."""
         self._request = request
         self._refusals_before = refusals_before
+        self._began = began
+        self._until = began + max(0, milliseconds(request.body.timeout)) / 1000
+        """When its client's time is over."""
+        self._resends: dict[object, Resend] = {}
+        """By the result that refused it, or the request that was not handed over."""
         self._results: dict[Place, ProducedPartition] = {}
         self._is_behind_gap = False
         self._behind: frozenset[Place] = frozenset()
         """What is handed over behind a batch that was refused long before."""
         self._refused_behind: set[Place] = set()
         """What of it its leader refused for that."""
+        self._waited_seconds = 0.0
+        """For what came before it to be sent on."""
 
     async def run(self) -> bytes | None:
         self._prepare()
-        turn = self._request.turn
+        client, turn = self._request.client, self._request.turn
         if not turn.has_come:
             await turn.wait()
+        # What was refused by now, and is sent on, comes before this request.
+        self._waited_seconds = await client.resends.wait_until_empty(client.unsettled.settle_all, self._until)
         sends = self._hand_over()
         turn.pass_on()
         with self._request.wait:
@@ -94,23 +104,26 @@ class _Produce:
                 await asyncio.gather(*sends)
         return await self.finish()
 
-    async def finish(self) -> bytes | None:
-        """The answer, once every place has its result."""
+    async def finish(self, failure: asyncio.Future[AppendResult] | None = None) -> bytes | None:
+        """The answer, once every place has its result, or could have but for a `failure` that was not followed yet."""
+        if failure is not None:
+            await self._follow(failure)
         await self._back_off()
-        for result in self._results.values():
-            if result.error_code:
-                self._request.times.count_error(result.error_code)
+        failed = [result.error_code for result in self._results.values() if result.error_code]
+        for code in failed:
+            self._request.times.count_error(code)
         if self._request.body.acks == 0:
-            self._check_unacknowledged()
+            if failed:  # Kafka closes the connection, so that the client learns of it
+                raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0]).name.upper()}")
             return None
-        return self._encode()
+        return encode_produced(self._request, self._results)
 
     def _prepare(self) -> None:
         """Refuse what is not to be handed over. What is done before the turn has come may take its time."""
         body = self._request.body
         if body.acks not in VALID_ACKS:
             self._refuse_all(ErrorCode.invalid_required_acks)
-        elif body.transactional_id is not None or self._is_transactional():
+        elif body.transactional_id is not None or is_transactional(body):
             self._refuse_all(
                 ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
             )
@@ -130,31 +143,44 @@ class _Produce:
             return []
         if gaps:
             self._behind = gaps.behind(self._request.body, self._results)
+        if client.resends:  # its time is over: were it written now, nobody would be told
+            self._refuse_all(NOBODY_LEADS)
         sends = self._send()
         if self._results:
             self._open_gaps(self._results)
         return sends
 
-    def _send(self) -> list[Any]:
-        """Queue the batches on their leaders' streams; returns what waits for the results."""
+    def _send(self, resend: Resend | None = None) -> list[Any]:
+        """Queue the batches on their leaders' streams; returns what waits for the results.
+
+        Of a `resend` only what was refused is sent, and what finds no leader yet stays in it.
+        """
         image = self._request.image  # of this moment: until its turn came the request may have waited
+        if resend is not None:
+            resend.image = image
         requests: dict[int, AppendBatches] = {}
         places: dict[int, list[Place]] = {}
         sizes: dict[int, int] = {}
         for topic_index, topic in enumerate(self._request.body.topic_data):
-            name_or_id = self._name_or_id(topic)
+            name_or_id = topic_of(self._request.version, topic)
             for partition_index, data in enumerate(topic.partition_data):
                 place = (topic_index, partition_index)
-                if place in self._results:
-                    continue  # it was refused
-                found = self._find(image, name_or_id, data)
+                if place in self._results or (resend is not None and place not in resend.refused):
+                    continue  # it was refused, or is taken already
+                found = leader_of(image, self._request.version, name_or_id, data)
+                if resend is None:
+                    found = self._unless_sent_away(image, found)
+                elif found is NOBODY_LEADS:
+                    continue
                 if isinstance(found, ErrorCode):
                     nobody = self._current_leader(name_or_id, data.index) if found is NOBODY_LEADS else None
-                    self._results[place] = _failed(data.index, found)._replace(current_leader=nobody)
+                    self._results[place] = unwritten(data.index, found)._replace(current_leader=nobody)
+                    if resend is not None:
+                        del resend.refused[place]
                     continue
                 leader, topic_id = found.leader, found.topic_id
                 if leader not in requests:
-                    requests[leader] = self._new_request()
+                    requests[leader] = self._new_request(is_resent=resend is not None)
                     places[leader], sizes[leader] = [], 0
                 records = data.records or b""  # none at all is refused by the leader, like any bad batch
                 append = PartitionAppend(
@@ -166,8 +192,18 @@ class _Produce:
                 requests[leader].add(append, records)
                 places[leader].append(place)
                 sizes[leader] += len(records)
-        sends = [self._append(image, node, requests[node], sizes[node], places[node]) for node in requests]
+        sends = [
+            self._append(image, node, requests[node], sizes[node], places[node], resend) for node in requests
+        ]
         return [send for send in sends if send is not None]
+
+    def _unless_sent_away(
+        self, image: MetadataImage, found: PartitionRecord | ErrorCode
+    ) -> PartitionRecord | ErrorCode:
+        """Nobody, where the client is to go to the leader itself: this broker led until now, and is about to stop."""
+        if isinstance(found, ErrorCode) or not self._request.parts.leads_no_more.is_set():
+            return found
+        return found if self._request.addressed_node(image) in (None, found.leader) else NOBODY_LEADS
 
     def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""
@@ -175,9 +211,9 @@ class _Produce:
         failed = {
             place: code
             for place in places
-            if place not in self._refused_behind
-            and (code := results[place].error_code)
-            and code in _SENT_AGAIN
+            if place in results
+            and place not in self._refused_behind
+            and (code := results[place].error_code) in _SENT_AGAIN
         }
         if failed:
             code = ErrorCode(next(iter(failed.values())))
@@ -191,37 +227,15 @@ class _Produce:
                 f"idempotent producers lack refused batches in more than {limits.SEQUENCE_GAPS_MAX} partitions"
             )
 
-    def _is_transactional(self) -> bool:
-        """Whether a batch belongs to a transaction: Kafka then wants a transactional id of the request as a whole."""
-        return any(
-            _attributes(data.records) & TRANSACTIONAL_BIT
-            for topic in self._request.body.topic_data
-            for data in topic.partition_data
-        )
-
-    def _new_request(self) -> AppendBatches:
+    def _new_request(self, *, is_resent: bool) -> AppendBatches:
         body = self._request.body
+        passed_seconds = self._waited_seconds
+        if is_resent:
+            passed_seconds = asyncio.get_running_loop().time() - self._began
+        timeout_ms = max(0, milliseconds(body.timeout) - int(passed_seconds * 1000))
         return AppendBatches(
-            AppendRequest(
-                acks=body.acks, timeout_ms=milliseconds(body.timeout), traceparent=current_traceparent()
-            )
+            AppendRequest(acks=body.acks, timeout_ms=timeout_ms, traceparent=current_traceparent())
         )
-
-    def _name_or_id(self, topic: Any) -> str | bytes:
-        if self._request.version >= TOPIC_ID_FROM:
-            return topic.topic_id.bytes if topic.topic_id else bytes(16)
-        name: str = topic.name
-        return name
-
-    def _find(self, image: MetadataImage, name_or_id: str | bytes, data: Any) -> PartitionRecord | ErrorCode:
-        found = led_partition(image, name_or_id, data.index)
-        if (
-            self._request.version < ZSTD_FROM
-            and (found is NOBODY_LEADS or isinstance(found, PartitionRecord))
-            and _attributes(data.records) & COMPRESSION_MASK == Compression.ZSTD
-        ):
-            return ErrorCode.unsupported_compression_type
-        return found
 
     def _append(
         self,
@@ -230,6 +244,7 @@ class _Produce:
         request: AppendBatches,
         size_bytes: int,
         places: list[Place],
+        resend: Resend | None,
     ) -> Any:
         """Queue the request on the leader's stream (before the first await) and return what waits for the result.
 
@@ -237,23 +252,97 @@ class _Produce:
         """
         connection = self._request.parts.links.storage(node_id)
         if connection is None:
-            self._fail(places, request, NOBODY_LEADS)
+            self._fail(places, request, NOBODY_LEADS, resend)
             return None
         # The node keeps the time-out too, if it lives; that it does is not for the client to wait for.
         seconds = max(0, request.head.timeout_ms) / 1000 + limits.ANSWER_GRACE_SECONDS
         stream = connection.appends
-        unsettled = self._request.client.unsettled
-        if not stream.has_room(size_bytes) or unsettled.are_elsewhere(request.partitions, stream, image):
+        client, partitions = self._request.client, request.partitions
+        unsettled = client.unsettled
+        order = client.resends.next_order() if resend is None else resend.order
+        is_behind = unsettled.are_elsewhere(partitions, stream, image)
+        if resend is None and is_behind and self._resend(request, places[0], image, order):
+            # What its former leader still has is to come first: it is sent on behind that.
+            self._resends[request].refused.update(zip(places, partitions, strict=True))
+            return self._follow(request)
+        if resend is not None:
+            is_behind = is_behind or unsettled.are_before(partitions, order)
+        if is_behind or not stream.has_room(size_bytes):
             # Certainly not written: the client is to look for the leader again.
-            self._fail(places, request, NOBODY_LEADS)
+            self._fail(places, request, NOBODY_LEADS, resend)
             return None
+        if resend is not None:
+            for place in places:
+                del resend.refused[place]
         result = stream.send(request, size_bytes, seconds)
-        settle = partial(self.settle, result, request, places)
+        settle = partial(self.settle, result, request, places, image, order, resend)
         if any(map(is_sequenced, request.records)):
-            unsettled.add(result, settle, stream, image, request.partitions)
+            unsettled.add(result, settle, stream, image, partitions, None if resend else order)
             settle = partial(unsettled.settle, result)
-        finishing = _finish(result, settle)
+        finishing = self._finish(result, settle)
         return self._held(finishing) if stream.is_full else finishing
+
+    async def _finish(self, result: asyncio.Future[AppendResult], settle: Callable[[], None]) -> None:
+        """Wait for `result`, which `settle` looks at, whether it is a failure or not; then send on what may be."""
+        with contextlib.suppress(Unreachable, OutcomeUnknown):
+            await result
+        settle()
+        await self._follow(result)
+
+    async def _follow(self, result: object) -> None:
+        """Send on what was refused with `result`, if that may be, as soon as it is known who leads instead.
+
+        What was handed over before it for the same partitions comes back first; what of it was refused is taken first.
+        """
+        resend = self._resends.pop(result, None)
+        if resend is None:
+            return
+        client, loop = self._request.client, asyncio.get_running_loop()
+        places = list(resend.refused)
+        # Those behind wait no longer than this one may.
+        letting_go = loop.call_at(resend.until, self._let_go, resend)
+        try:
+            while resend.refused and not resend.is_over and loop.time() < resend.until:
+                await client.resends.wait_for_turn(resend)
+                await resend.wait_for_other_leader(self._request.parts.metadata.wait_until)
+                client.unsettled.settle_all()
+                if resend.is_over or not client.resends.is_first(resend):
+                    continue  # one that was handed over before it has come back
+                if self._is_behind_failed(resend):
+                    break
+                await asyncio.gather(*self._send(resend))
+        finally:
+            letting_go.cancel()
+            self._give_up(resend)
+            self._open_gaps(places)
+            client.resends.leave(resend)
+
+    def _let_go(self, resend: Resend) -> None:
+        """Its time is over. What is on its way is in its leader's hands; what is not is refused, before anything that
+        is behind it goes.
+        """
+        self._give_up(resend)
+        with contextlib.suppress(CloseConnection):  # who follows it looks again
+            self._open_gaps(places_of(self._request.body))
+        self._request.client.resends.leave(resend)
+
+    def _give_up(self, resend: Resend) -> None:
+        for place, sent in resend.refused.items():
+            told = self._current_leader(sent.topic_id, sent.partition)
+            self._results[place] = unwritten(sent.partition, NOBODY_LEADS)._replace(current_leader=told)
+        resend.refused.clear()
+
+    def _is_behind_failed(self, resend: Resend) -> bool:
+        """Whether what came before it was refused for good, and so is what is left of it."""
+        gaps, body = self._request.client.gaps, self._request.body
+        others = {place for place in places_of(body) if place not in resend.refused}
+        if not gaps or not gaps.is_behind(body, others, fills=False):
+            return False
+        self._is_behind_gap = True
+        for place, sent in resend.refused.items():
+            self._results[place] = unwritten(sent.partition, gaps.code)
+        resend.refused.clear()
+        return True
 
     async def _held(self, finishing: Coroutine[Any, Any, None]) -> None:
         """The node has its share to answer: no more is read of connections that write to it."""
@@ -286,22 +375,41 @@ class _Produce:
             await asyncio.sleep(seconds)  # it gets no answer, but the end of its connection
 
     def settle(
-        self, result: asyncio.Future[AppendResult], request: AppendBatches, places: list[Place]
+        self,
+        result: asyncio.Future[AppendResult],
+        request: AppendBatches,
+        places: list[Place],
+        image: MetadataImage,
+        order: int,
+        resend: Resend | None = None,
     ) -> None:
-        """Take over the result of what went to one leader. What failed opens its gap now, before anything else runs."""
+        """Take over the result of what went to one leader by `image`, as number `order` of its client. What failed
+        opens its gap now, before anything else runs, or takes its place among what is sent on.
+        """
         try:
             partitions = result.result().partitions
+            if len(partitions) != len(places):
+                raise OutcomeUnknown("the node answers for other partitions than it was asked for")
         except Unreachable:
             # Certainly not written: the client is to look for the leader again.
-            self._fail(places, request, NOBODY_LEADS)
+            self._fail(places, request, NOBODY_LEADS, resend)
         except OutcomeUnknown:
             # Perhaps written: a code after which idempotent producers send again under the same sequence.
-            self._fail(places, request, ErrorCode.request_timed_out)
+            self._fail(places, request, ErrorCode.request_timed_out, resend)
         else:
             has_failed = False
-            for place, sent, got in zip(places, request.partitions, partitions, strict=True):
+            for place, sent, got, records in zip(
+                places, request.partitions, partitions, request.records, strict=True
+            ):
                 code = self._code(place, client_code(got.error_code))
                 has_failed = has_failed or bool(code)
+                if self._may_be_sent_on(code, got, records, resend) or (
+                    resend is None and self._came_too_early(code, sent, order)
+                ):
+                    resend = resend or self._resend(result, place, image, order)
+                    if resend is not None:
+                        resend.refused[place] = sent
+                        continue
                 self._results[place] = ProducedPartition(
                     sent.partition,
                     code,
@@ -328,75 +436,54 @@ class _Produce:
             return gaps.code
         return code
 
-    def _fail(self, places: list[Place], request: AppendBatches, code: ErrorCode) -> None:
-        for place, sent in zip(places, request.partitions, strict=True):
-            self._results[place] = _failed(sent.partition, code)
+    def _may_be_sent_on(
+        self, code: ErrorCode, got: PartitionAppendResult, records: bytes | memoryview, resend: Resend | None
+    ) -> bool:
+        """What is in no log, or known by its sequence where it is."""
+        if resend is not None and resend.is_over:
+            return False
+        return code is NOBODY_LEADS and (got.never_appended or is_sequenced(records))
+
+    def _came_too_early(self, code: ErrorCode, sent: PartitionAppend, order: int) -> bool:
+        """Before what is to come first, which was sent on since; or may be, as nobody has heard yet what came of it."""
+        resends, unsettled = self._request.client.resends, self._request.client.unsettled
+        may_have = resends.may_come_too_early(order) or unsettled.are_before((sent,), order)
+        return code is ErrorCode.out_of_order_sequence_number and may_have
+
+    def _resend(self, result: object, place: Place, image: MetadataImage, order: int) -> Resend | None:
+        """For what `result` refuses at `place`: to be sent on. None where the client is to be told at once.
+
+        What comes behind a gap is not sent on: who knows where its forerunners are is the client.
+        """
+        client, now = self._request.client, asyncio.get_running_loop().time()
+        until = min(now + limits.RESEND_SECONDS_MAX, self._until)
+        if client.gaps or place in self._behind | self._refused_behind or until <= now:
+            return None
+        self._request.times.is_resent = True
+        joined = self._resends[result] = client.resends.join(order, image, until)
+        return joined
+
+    def _fail(
+        self, places: list[Place], request: AppendBatches, code: ErrorCode, resend: Resend | None = None
+    ) -> None:
+        """What is to be sent on stays so where nobody leads now."""
+        by_place = zip(places, request.partitions, strict=True)
+        if resend is not None and not resend.is_over and code is NOBODY_LEADS:
+            resend.refused.update(by_place)
+        else:
+            self._results.update((place, unwritten(sent.partition, code)) for place, sent in by_place)
 
     def _refuse_all(self, code: ErrorCode, message: str = "") -> None:
         """All that was not refused for another reason."""
         for topic_index, topic in enumerate(self._request.body.topic_data):
             for partition_index, data in enumerate(topic.partition_data):
                 place = (topic_index, partition_index)
-                self._results.setdefault(place, _failed(data.index, code, message))
+                self._results.setdefault(place, unwritten(data.index, code, message))
 
     def _current_leader(self, name_or_id: str | bytes, partition: int) -> tuple[int, int] | None:
         image = self._request.image
         leads = current_leader(image, name_or_id, partition)
         return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
-
-    def _check_unacknowledged(self) -> None:
-        """With acks=0 nothing can be answered; Kafka closes the connection so that the client learns of errors."""
-        for result in self._results.values():
-            if result.error_code:
-                raise CloseConnection(
-                    f"produce with acks=0 failed: {ErrorCode(result.error_code).name.upper()}"
-                )
-
-    def _encode(self) -> bytes:
-        request, by_id = self._request, self._request.version >= TOPIC_ID_FROM
-        # A topic that is named twice is answered once, one without partitions not at all, as in Kafka.
-        topics: dict[str | bytes, list[ProducedPartition]] = {}
-        for topic_index, topic in enumerate(request.body.topic_data):
-            key = (topic.topic_id.bytes if topic.topic_id else bytes(16)) if by_id else topic.name
-            for partition_index in range(len(topic.partition_data)):
-                topics.setdefault(key, []).append(self._results[topic_index, partition_index])
-        leaders = leader_endpoints(request, self._results)
-        return encode_produce_response(
-            request.version, request.header.correlation_id, list(topics.items()), leaders
-        )
-
-
-async def _finish(result: asyncio.Future[AppendResult], settle: Callable[[], None]) -> None:
-    """Wait for `result`, which `settle` looks at, whether it is a failure or not."""
-    try:
-        await result
-    except (Unreachable, OutcomeUnknown):
-        settle()
-    else:
-        settle()
-
-
-def leader_endpoints(request: Request, results: dict[Place, ProducedPartition]) -> list[LeaderEndpoint]:
-    """The endpoints of the leaders that `results` name, so that the client need not ask (KIP-951)."""
-    leaders = {result.current_leader[0] for result in results.values() if result.current_leader}
-    if not leaders:
-        return []
-    brokers = request.brokers(request.image)
-    return [LeaderEndpoint(*brokers[leader]) for leader in sorted(leaders) if leader in brokers]
-
-
-def _attributes(records: bytes | None) -> int:
-    """The flags of the first batch; 0 where it is cut before them, which its leader will refuse."""
-    return records[_ATTRIBUTES_AT] if records is not None and len(records) > _ATTRIBUTES_AT else 0
-
-
-def is_sequenced(records: bytes | memoryview) -> bool:
-    """Whether the first batch is of an idempotent producer: its id is not negative."""
-    return len(records) > PRODUCER_ID_AT and records[PRODUCER_ID_AT] < _NEGATIVE
-
-
-def _failed(partition: int, code: ErrorCode, message: str = "") -> ProducedPartition:
-    return ProducedPartition(partition, code, -1, -1, -1, message or None)
 
 
 HANDLER = Handler(

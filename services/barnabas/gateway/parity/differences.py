@@ -326,6 +326,12 @@ BY_DESIGN: Final = (
     ),
     (
         "Produce",
+        "What its leader refuses, for another one leads by then, the gateway sends on to that one; Kafka leaves it to "
+        "the client, which hears NOT_LEADER_OR_FOLLOWER. Batches without sequences that are under way at that moment "
+        "may change places, as they may with a client that tries again.",
+    ),
+    (
+        "Produce",
         "A batch that claims more records than its bytes can hold, four for each byte where they are compressed, is "
         "refused (INVALID_RECORD). Where records are looked at (cleanup.policy=compact, "
         "message.timestamp.before.max.ms), a batch of more than 150,000 records or 64 MiB without compression is "

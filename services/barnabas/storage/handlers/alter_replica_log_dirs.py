@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.log.moving.future_directory import is_name_too_long
+from barnabas.log.moving.left_directory import is_name_too_long
 from barnabas.messages.storage_pb2 import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

@@ -9,11 +9,15 @@ is taken back and never written; what has begun may still land, as with any REQU
 
 A node that stops refuses what comes from then on (`AppendHandler.stop`), and answers what it has taken: a producer that
 does not know whether its records were written has to send them again, and one without a sequence writes them twice.
+Before it hands over it does so for what others are to lead (`refuse_before_hand_over`), so that the change of leader,
+too, leaves nothing unanswered.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -55,8 +59,11 @@ class AppendHandler:
         self._replicas = replicas
         self.append_times = replicas.counts.append_times
         self._unanswered: set[_AppendOperation] = set()
-        self._stopped: asyncio.Future[None] | None = None
-        """Set from when no more is taken; done once everything is answered."""
+        self._is_stopped = False
+        self._asked_at = -math.inf
+        """When the last request came, by the event loop's time, once nothing is taken any more."""
+        self._answered: asyncio.Future[None] | None = None
+        """Set while somebody waits until everything is answered."""
 
     @property
     def waiting(self) -> int:
@@ -65,6 +72,8 @@ class AppendHandler:
 
     def handle(self, request: AppendRequest, answer: Answer) -> None:
         """Append what `request` holds; `answer` is called once, now or later."""
+        if self._is_stopped:
+            self._asked_at = asyncio.get_running_loop().time()
         span = start_span("storage.append", traceparent=request.traceparent) if request.traceparent else None
         operation = _AppendOperation(self, request, answer, span)
         for number, item in enumerate(request.partitions):
@@ -76,11 +85,47 @@ class AppendHandler:
 
         What still waits after `seconds_max` is answered as if its own time were over.
         """
-        self._stopped = asyncio.get_running_loop().create_future()
-        if self._unanswered:
-            await asyncio.wait((self._stopped,), timeout=seconds_max)
+        self._is_stopped = True
+        await self._wait_until_answered(seconds_max)
         for operation in list(self._unanswered):
             operation.give_up()
+
+    async def wait_until_unasked(self) -> None:
+        """Return when no append has come, to be refused, for UNASKED_SECONDS: all know by then who leads instead.
+
+        Whoever is refused knows that nothing was written, which is more than the end of a stream tells.
+        """
+        loop = asyncio.get_running_loop()
+        gives_up_at = loop.time() + limits.UNASKED_SECONDS_MAX
+        self._asked_at = loop.time()
+        while (until := min(self._asked_at + limits.UNASKED_SECONDS, gives_up_at)) > loop.time():
+            await asyncio.sleep(until - loop.time())
+
+    async def refuse_before_hand_over(self, seconds_max: float) -> None:
+        """Take nothing of clients for what other nodes have as well, until `go_on`: they are about to lead it.
+
+        Returns once everything taken is answered and copied, so that the change of leader takes nothing back; or after
+        `seconds_max`.
+        """
+        for replica in self._replicas.by_partition.values():
+            replica.appending.refuses_clients = len(replica.record.replicas) > 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                await self._wait_until_answered(seconds_max)
+                while not all(map(_is_copied, self._replicas.by_partition.values())):
+                    await asyncio.sleep(limits.COPIED_CHECK_SECONDS)
+
+    def go_on(self) -> None:
+        """Nobody else leads, for now."""
+        for replica in self._replicas.by_partition.values():
+            replica.appending.refuses_clients = False
+
+    async def _wait_until_answered(self, seconds_max: float) -> None:
+        if not self._unanswered:
+            return
+        if self._answered is None or self._answered.done():
+            self._answered = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._answered,), timeout=seconds_max)
 
     def on_waiting(self, operation: _AppendOperation) -> None:
         """It was not answered at once."""
@@ -89,15 +134,15 @@ class AppendHandler:
     def on_answered(self, operation: _AppendOperation) -> None:
         """It had to wait, and is answered."""
         self._unanswered.remove(operation)
-        if self._stopped is not None and not self._unanswered and not self._stopped.done():
-            self._stopped.set_result(None)
+        if self._answered is not None and not self._unanswered and not self._answered.done():
+            self._answered.set_result(None)
 
     def find(self, item: PartitionAppend) -> Replica | int:
         """The partition, or Kafka's error code when `item` is refused: this node does not have it, or stops."""
         replica = self._replicas.find(item.topic_id, item.partition)
         if replica is None:
             return self._replicas.refuse(item.topic_id, item.partition, item.records)
-        if self._stopped is not None:
+        if self._is_stopped:
             replica.appending.refused.add(item.records)
             replica.appending.count_refused(NOT_LEADER, len(item.records))
             return NOT_LEADER
@@ -148,7 +193,7 @@ class _AppendOperation:
         """Append to partition `number` of the request, now or when its log is open."""
         replica = self._handler.find(item)
         if isinstance(replica, int):
-            result = _refusal(replica)
+            result = _refusal(replica, never_appended=True)
         elif not replica.is_opening:
             result = self._append_now(number, item, replica)
         elif replica.park(partial(self._append_parked, number, item, replica), len(item.records)):
@@ -157,7 +202,7 @@ class _AppendOperation:
             result = _refusal(UNANSWERED)
         else:
             replica.appending.refused.add(item.records)  # a smaller one behind it may be parked
-            result = _refusal(NOT_LEADER)
+            result = _refusal(NOT_LEADER, never_appended=True)
         self._result.partitions.append(result)
 
     def _append_now(self, number: int, item: PartitionAppend, replica: Replica) -> PartitionAppendResult:
@@ -181,7 +226,9 @@ class _AppendOperation:
                 replica.lane.on_append(began, ended)
             self._handler.append_times.observe(ended - began)
         except KafkaError as error:
-            return self._refused(error)
+            refused = self._refused(error)
+            refused.never_appended = error.code == NOT_LEADER  # of others a log may know more
+            return refused
         except Exception:
             log.exception("append failed", partition=replica.name)
             replica.appending.count_refused(int(ErrorCode.unknown_server_error), len(item.records))
@@ -224,7 +271,7 @@ class _AppendOperation:
 
     def _appended(self, number: int, replica: Replica, info: AppendInfo) -> PartitionAppendResult:
         """The result of what is in the log, answered or still to be acknowledged."""
-        error_code = 0
+        error_code = self._code_when_committed(number, replica)
         if replica.wait(info.last_offset + 1, self._request.acks, partial(self._on_decided, number, replica)):
             self._open += 1
             error_code = UNANSWERED
@@ -241,7 +288,17 @@ class _AppendOperation:
             self._result.partitions[number].CopyFrom(self._append_now(number, item, replica))
             self._close_one()
 
+    def _code_when_committed(self, number: int, replica: Replica) -> int:
+        """NOT_COORDINATOR for who does not own the partition any more: its next owner may have told by now what is
+        committed, before this was.
+        """
+        if not replica.internal or not self._request.HasField("coordinator"):
+            return 0
+        is_owner = self._request.partitions[number].coordinator_epoch == replica.record.coordinator_epoch
+        return 0 if is_owner else int(ErrorCode.not_coordinator)
+
     def _on_decided(self, number: int, replica: Replica, error_code: int) -> None:
+        error_code = error_code or self._code_when_committed(number, replica)
         if error_code:  # it is in a log that need not stay as it is
             replica.appending.refused.add(self._request.partitions[number].records)
         result = self._result.partitions[number]
@@ -312,11 +369,23 @@ class _AppendOperation:
         self._answer(self._result)
 
 
+def _is_copied(replica: Replica) -> bool:
+    """Whether all replicas in sync have what is in the log; True also of what this node does not lead or keeps."""
+    if not replica.appending.refuses_clients or not replica.is_leader or replica.log is None:
+        return True
+    return replica.high_watermark >= replica.log.log_end_offset
+
+
 def _refusal(
-    error_code: int, message: str = "", record_errors: Sequence[RecordError] = ()
+    error_code: int,
+    message: str = "",
+    record_errors: Sequence[RecordError] = (),
+    *,
+    never_appended: bool = False,
 ) -> PartitionAppendResult:
     return PartitionAppendResult(
         error_code=error_code,
+        never_appended=never_appended,
         error_message=message,
         base_offset=-1,
         log_append_time_ms=-1,

@@ -39,7 +39,7 @@ OnAppended = Callable[[AppendInfo | None, KafkaError | None, float], None]
 class Appending:
     """Owner of what one replica has in the writer thread, and of what its clients are to send again."""
 
-    __slots__ = ("_lane", "_log", "_queue", "_replica", "refused")
+    __slots__ = ("_lane", "_log", "_queue", "_replica", "refused", "refuses_clients")
 
     def __init__(self, replica: Replica, refused: RefusedSequences) -> None:
         """`refused` is what clients were told to send again before there was this replica."""
@@ -49,6 +49,8 @@ class Appending:
         self._queue: LaneQueue | None = None
         self.refused = refused
         """What clients are to send again: it was given up, here or in the log."""
+        self.refuses_clients = False
+        """Whether nothing of clients is taken, for another node is about to lead."""
 
     def open(self, opened: PartitionLog, lane: DirectoryLane, queue: LaneQueue) -> None:
         """The log is open; `queue` is what the replica has in `lane`, the way to its disk."""
@@ -108,7 +110,7 @@ class Appending:
         be fast, other replicas or a sync have to be waited for, or the batch is refused.
         """
         replica, queue = self._replica, self._queue
-        if replica.error or replica.internal or not replica.acknowledges_at_once:
+        if replica.error or replica.internal or self.refuses_clients or not replica.acknowledges_at_once:
             return None
         lane, opened = self._lane, self._log
         assert lane is not None and opened is not None and queue is not None, "a leader has its log"  # noqa: PT018
@@ -261,6 +263,8 @@ class Appending:
             claim.check_owner(replica.record, internal=replica.internal)
         elif replica.internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"clients may not write to {replica.topic}")
+        elif self.refuses_clients:
+            raise KafkaError(ErrorCode(NOT_LEADER))
         leader = replica.leader
         if acks == ALL_REPLICAS and leader is not None and leader.is_short:
             advice = f"{leader.in_sync} replicas are in sync, {leader.needed} are needed"

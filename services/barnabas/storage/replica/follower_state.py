@@ -23,6 +23,9 @@ from barnabas.records.batch import HEADER_SIZE, Buffer, parse_header
 
 UNKNOWN_OFFSET: Final = -1
 
+REFUSALS_MIN: Final = 2
+"""How often in a row the disk refuses an append before the leader hears of it: once is a hitch."""
+
 
 class FollowedLog(Protocol):
     """What a follower asks of its own log; `log.partition_log.PartitionLog` is one."""
@@ -92,7 +95,15 @@ Step = Append | Learn | TruncateTo | StartAt | Retry | Fail
 class FollowerState:
     """Owner of what one replica knows as a follower, for as long as one leader epoch lasts."""
 
-    __slots__ = ("failure", "high_watermark", "in_force", "leader", "leader_epoch", "log_start_offset")
+    __slots__ = (
+        "failure",
+        "high_watermark",
+        "in_force",
+        "leader",
+        "leader_epoch",
+        "log_start_offset",
+        "refusals",
+    )
 
     def __init__(self, leader: int, leader_epoch: int) -> None:
         """The replica comes to follow node `leader`."""
@@ -106,6 +117,13 @@ class FollowerState:
         """The leader's."""
         self.failure = ""
         """Why there is nothing to be done before another leader epoch; empty while there is."""
+        self.refusals = 0
+        """How often the disk has refused an append since it last took something."""
+
+    @property
+    def disk_refuses(self) -> bool:
+        """Whether the leader is to hear that it need not wait for this replica."""
+        return self.refusals >= REFUSALS_MIN
 
     def take_position(self, log: FollowedLog) -> Position | None:
         """What the leader is to be told; in force from now on. None when there is nothing to be said: `failure`."""
@@ -157,13 +175,14 @@ class FollowerState:
             parting = answer.diverging
             offset = truncation_offset(parting.leader_epoch, parting.end_offset, position.fetch_offset, log)
             return _truncate(offset, log)
-        step = self._on_records(records, log) if records else Learn()
-        if not isinstance(step, Retry | Fail):
+        step = self._on_records(records, answer.log_start_offset, log) if records else Learn()
+        # What goes with StartAt may be of another history than what is committed.
+        if not isinstance(step, Retry | Fail | StartAt):
             self.high_watermark = answer.high_watermark
             self.log_start_offset = answer.log_start_offset
         return step
 
-    def _on_records(self, records: Buffer, log: FollowedLog) -> Step:
+    def _on_records(self, records: Buffer, leader_start: int, log: FollowedLog) -> Step:
         self.in_force = None
         if len(records) < HEADER_SIZE:
             return Retry("the leader's records are cut short")
@@ -173,6 +192,9 @@ class FollowerState:
         if log.log_start_offset == end_offset <= first.last_offset:
             # The leader's log begins in the midst of a batch, which comes as a whole.
             return Append(restart_at=first.base_offset)
+        if log.log_start_offset < end_offset <= leader_start:
+            # All of this log is deleted, and may be of another history: epochs are compared from the leader's start on.
+            return StartAt(leader_start)
         return Fail(f"the leader's records begin at {first.base_offset}, the log ends at {end_offset}")
 
     def _on_error(self, answer: ReplicaRecords, log: FollowedLog) -> Step:

@@ -125,6 +125,11 @@ class Following:
         return self._phase is Phase.FAILED
 
     @property
+    def disk_refuses(self) -> bool:
+        """Whether the disk does not take what the leader sends, for so long that the leader is to hear of it."""
+        return self._state is not None and self._state.disk_refuses
+
+    @property
     def lag(self) -> int:
         """How many committed offsets are not here yet."""
         return 0 if self._state is None or self._log is None else self._state.lag(self._log)
@@ -315,7 +320,7 @@ class Following:
         if info is None:
             self._rest("the leader's records are of a later leader epoch", about="later epoch")
             return
-        self._pause_seconds = PAUSE_SECONDS_MIN
+        self._pause_seconds, state.refusals = PAUSE_SECONDS_MIN, 0
         self._learn(state)
         self._offer()
 
@@ -329,6 +334,7 @@ class Following:
             return
         if error.code == ErrorCode.kafka_storage_error:
             replica.on_disk_refusal(error.message)
+            state.refusals += 1
         if self._state is not state:
             return
         if not opened.is_trusted:
@@ -368,7 +374,7 @@ class Following:
             assert isinstance(result, int)
             replica.on_truncated(result)
             if self._state is state:
-                self._pause_seconds = PAUSE_SECONDS_MIN
+                self._pause_seconds, state.refusals = PAUSE_SECONDS_MIN, 0
                 self._offer()
 
         replica.on_truncating(offset)

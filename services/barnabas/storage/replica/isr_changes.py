@@ -9,6 +9,7 @@ is left to the newer record.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +65,10 @@ class IsrChanges:
         proposal = replica.wider_isr(self.eligible)
         if proposal is not None:
             self._propose(replica, proposal)
+
+    def look_for_refusing_disks(self, replica: Replica) -> None:
+        """A follower says that its disk takes nothing more: nobody waits until it has lagged for long enough."""
+        self.look_for_laggards(replica, math.inf)
 
     async def watch(self, replicas: Callable[[], Iterable[Replica]], lag_ms_max: float) -> None:
         """Look for laggards twice in `lag_ms_max`, replica.lag.time.max.ms, until cancelled."""
@@ -140,7 +145,20 @@ class IsrChanges:
             is_as_before = result.partition.partition_epoch == proposal.partition_epoch
             if result.error_code == _INELIGIBLE or (not result.error_code and is_as_before):
                 replica.on_proposal_refused(proposal)  # nothing has changed: no newer record will come
+                self._propose_another(replica, proposal)
         return is_decided
+
+    def _propose_another(self, replica: Replica, refused: Proposal) -> None:
+        """A member may be another process by now, which has all there is: it fetches no more, so that nobody would look
+        at it again. What would be refused as before waits until something changes.
+        """
+        proposal = replica.wider_isr(self.eligible)
+        if proposal is None:
+            return
+        if proposal.isr == refused.isr:
+            replica.on_proposal_refused(proposal)
+        else:
+            self._propose(replica, proposal)
 
 
 def _message(replica: Replica, proposal: Proposal) -> IsrProposal:

@@ -37,7 +37,9 @@ class Follower:
     __slots__ = (
         "broker_epoch",
         "caught_up_ms",
+        "disk_refuses",
         "fetched_ms",
+        "has_deleted_records",
         "leader_end",
         "log_end_offset",
         "log_start_offset",
@@ -45,6 +47,8 @@ class Follower:
 
     def __init__(self, caught_up_ms: float) -> None:
         self.log_start_offset = UNKNOWN_OFFSET
+        self.has_deleted_records = False
+        """Whether its log began before the leader's at its last fetch."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch = UNKNOWN_EPOCH
         self.caught_up_ms = caught_up_ms
@@ -52,6 +56,8 @@ class Follower:
         self.fetched_ms = LONG_AGO
         self.leader_end = UNKNOWN_OFFSET
         """The leader's log end at its last fetch."""
+        self.disk_refuses = False
+        """Whether it says that its disk does not take what follows: it cannot catch up, whenever it last had all."""
 
     def on_fetch(self, offset: int, leader_end: int, broker_epoch: int, now_ms: float) -> None:
         """It has everything before `offset`, and fetches what follows."""
@@ -121,7 +127,7 @@ class LeaderState:
         """A leader epoch of this replica begins at `log_end_offset`; it may have led in the one before as well."""
         self._epoch_start = log_end_offset
         for follower in self._followers.values():
-            follower.caught_up_ms = LONG_AGO
+            follower.caught_up_ms, follower.disk_refuses = LONG_AGO, False
         self._take(record, caught_up_ms=now_ms)
 
     def on_truncated(self, log_end_offset: int) -> None:
@@ -216,8 +222,8 @@ class LeaderState:
         """Before which offset nobody has records who may come to lead; this replica's log begins at
         `log_start_offset`. -1 while it is not known of all.
 
-        Who is not there gets in sync before it leads, and hears by then where the log begins; but the controller may
-        elect one that is eligible (KIP-966) as it comes back, with what it has.
+        Who is not there gets in sync before it leads, and not before it has heard where the log begins; but the
+        controller may elect one that is eligible (KIP-966) as it comes back, with what it has.
         """
         candidates = eligible.keys() - self._offline | set(self._record.eligible_leader_replicas)
         others = (self._followers[node].log_start_offset for node in self._followers.keys() & candidates)
@@ -231,13 +237,15 @@ class LeaderState:
         offset: int,
         *,
         log_start_offset: int,
+        leader_start_offset: int,
         log_end_offset: int,
         broker_epoch: int,
         eligible: Mapping[int, int],
         now_ms: float,
+        disk_refuses: bool = False,
     ) -> bool:
         """`node` has everything from `log_start_offset` to before `offset`, where it fetches; False if the fetch is
-        to be refused. `log_end_offset` is the leader's.
+        to be refused. The leader's log begins at `leader_start_offset`, and ends at `log_end_offset`.
 
         That is one by nobody who has a replica, and one by a process that was since replaced: what it had may be gone
         with it (KAFKA-15221).
@@ -246,7 +254,12 @@ class LeaderState:
         if follower is None or broker_epoch < eligible.get(node, broker_epoch):
             return False
         follower.log_start_offset = log_start_offset
+        follower.has_deleted_records = log_start_offset < leader_start_offset
         follower.on_fetch(offset, log_end_offset, broker_epoch, now_ms)
+        follower.disk_refuses = disk_refuses
+        if disk_refuses and node in self._caught_up:
+            self._caught_up.discard(node)
+            self._look()
         if node not in self._maximal and follower.caught_up_ms == now_ms and self._may_join(node, eligible):
             self._caught_up.add(node)
             self._look()
@@ -261,7 +274,16 @@ class LeaderState:
             self._look()
 
     def _may_join(self, node: int, eligible: Mapping[int, int]) -> bool:
-        return node not in self._offline and eligible.get(node) == self._followers[node].broker_epoch
+        """Neither one whose disk refuses, nor one that would show what is deleted if it were elected now: it is told,
+        and fetches again.
+        """
+        follower = self._followers[node]
+        return (
+            node not in self._offline
+            and eligible.get(node) == follower.broker_epoch
+            and not follower.has_deleted_records
+            and not follower.disk_refuses
+        )
 
     def readable_from(self, offset: int, log_end_offset: int) -> Iterator[tuple[int, int, float]]:
         """(node, its log end, when it last had everything) of each in-sync follower that has a stream, and `offset`."""
@@ -306,7 +328,7 @@ class LeaderState:
     def shrink(
         self, *, log_end_offset: int, lag_ms_max: float, eligible: Mapping[int, int], now_ms: float
     ) -> Proposal | None:
-        """Propose to take those out of the ISR who have lagged for longer than `lag_ms_max`.
+        """Propose to take those out of the ISR who have lagged for longer than `lag_ms_max`, or whose disk refuses.
 
         For now and then, and when a node is fenced: the high watermark waits no longer for who cannot join.
         """
@@ -314,7 +336,7 @@ class LeaderState:
         for node, follower in self._followers.items():
             if follower.log_end_offset == log_end_offset:
                 follower.caught_up_ms = max(follower.caught_up_ms, now_ms)  # it need not fetch again to be so
-            elif now_ms - follower.caught_up_ms > lag_ms_max:
+            elif follower.disk_refuses or now_ms - follower.caught_up_ms > lag_ms_max:
                 lagging.add(node)
         gone = {node for node in self._caught_up if not self._may_join(node, eligible)}
         if not self._caught_up.isdisjoint(lagging | gone):

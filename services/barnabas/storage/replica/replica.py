@@ -196,8 +196,7 @@ class Replica:
 
     def on_open_failed(self) -> None:
         """The log cannot be opened now: the partition is offline."""
-        self.is_offline = True
-        self.error = STORAGE_ERROR
+        self.is_offline, self.error = True, STORAGE_ERROR
         self._unpark()
         self._reports.look_at(self)
 
@@ -356,17 +355,20 @@ class Replica:
 
     # -- its followers ------------------------------------------------------------------------------------------
 
-    def on_replicated(self, node: int, held: range, broker_epoch: int, eligible: Mapping[int, int]) -> bool:
+    def on_replicated(
+        self, node: int, held: range, broker_epoch: int, eligible: Mapping[int, int], disk_refuses: bool
+    ) -> bool:
         """The log of the follower `node` has the offsets `held`; False if it is none, or not any more."""
-        leader = self.leader
-        if leader is None or not leader.on_fetch(
-            node,
-            held.stop,
+        assert self.log is not None, "who follows it was refused before it had its log"
+        if self.leader is None or not self.leader.on_fetch(
+            *(node, held.stop),
             log_start_offset=held.start,
+            leader_start_offset=self.log.log_start_offset,
             log_end_offset=self._end_offset,
             broker_epoch=broker_epoch,
             eligible=eligible,
             now_ms=_loop_ms(),
+            disk_refuses=disk_refuses,
         ):
             return False
         self.advance_high_watermark()
@@ -385,8 +387,7 @@ class Replica:
 
     def wider_isr(self, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if a follower has come to be in sync."""
-        leader = self.leader
-        return None if leader is None else leader.expand_by_any(self.high_watermark, eligible)
+        return None if self.leader is None else self.leader.expand_by_any(self.high_watermark, eligible)
 
     def narrower_isr(self, lag_ms_max: float, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if followers have lagged too long; for now and then."""

@@ -241,7 +241,12 @@ class _Stream:
             position = replica.following.take_position()
             if position is not None:
                 positions.append(
-                    ReplicaPosition(topic_id=replica.topic_id, partition=replica.index, **position._asdict())
+                    ReplicaPosition(
+                        topic_id=replica.topic_id,
+                        partition=replica.index,
+                        disk_refuses=replica.following.disk_refuses,
+                        **position._asdict(),
+                    )
                 )
         return positions
 

@@ -172,13 +172,20 @@ class FollowerSession:
             return
         node, epoch = self._follower.node_id, self._follower.broker_epoch
         held = range(position.log_start_offset, position.fetch_offset)
-        if not replica.on_replicated(node, held, epoch, self._isr_changes.eligible):
+        eligible, disk_refuses = self._isr_changes.eligible, position.disk_refuses
+        if not replica.on_replicated(node, held, epoch, eligible, disk_refuses):
             self._refuse_with(asked, NOT_LEADER)
             return
         self._isr_changes.look_at(replica)
+        if disk_refuses:
+            self._isr_changes.look_for_refusing_disks(replica)
         assert replica.log is not None, "a leader has its log"
         if position.fetch_offset < replica.log.log_end_offset:
             self.on_growth(replica)
+        elif position.log_start_offset < replica.log.log_start_offset and asked.told != self._news_of(
+            replica
+        ):
+            self._tell(asked, position)  # it does not get in sync before
         elif asked.told != self._news_of(replica):
             self.on_news(replica)
 
@@ -243,8 +250,11 @@ class FollowerSession:
         for asked in news:
             position = asked.position
             if position is not None and asked.told != self._news_of(asked.replica):
-                self._said.append(ReplicaFetched(self._answer(asked, position)))
-                self._wake.set()
+                self._tell(asked, position)
+
+    def _tell(self, asked: _Asked, position: ReplicaPosition) -> None:
+        self._said.append(ReplicaFetched(self._answer(asked, position)))
+        self._wake.set()
 
     # -- what is said -------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+import pytest
 from gateway_harness import Gateway, decode_answer, request_frame
 
 from barnabas.gateway.clients.budget import ByteBudget
@@ -24,6 +25,9 @@ from barnabas.records.record import encode_batch
 
 PRODUCE: Final = 0
 VERSION: Final = 9
+
+EITHER_WAY: Final = pytest.mark.parametrize("forwards", [False, True], ids=["in tasks", "as they are read"])
+"""Where no batch is special it goes to its leader as it is read, until something is."""
 
 
 class Transport(asyncio.Transport):
@@ -50,9 +54,11 @@ class Preparing:
     `orders` has its partition 0 at node 1 and 1 at node 2; what they get is in `sent`, as (node, request).
     """
 
-    def __init__(self, *, prepares: bool = True, forwards: bool = False) -> None:
+    def __init__(self, *, prepares: bool = True, forwards: bool = False, is_idempotent: bool = True) -> None:
         """Unless it `prepares`, requests are handed over as they come: as they are read if it `forwards`."""
         self.prepares = prepares
+        self._producer_id = 7 if is_idempotent else -1
+        self.partitions_sent: list[tuple[int, list[int]]] = []
         self.sent: list[tuple[int, int]] = []
         self.appends: dict[tuple[int, int], asyncio.Future[Any]] = {}
         self.preparing: dict[int, asyncio.Future[None]] = {}
@@ -84,6 +90,7 @@ class Preparing:
         def send(request: Any, size_bytes: int = 0, timeout_seconds: float | None = None) -> Any:
             key = node, request.head.timeout_ms
             self.sent.append(key)
+            self.partitions_sent.append((node, [each.partition for each in request.partitions]))
             self.appends[key] = asyncio.get_running_loop().create_future()
             return self.appends[key]
 
@@ -103,7 +110,7 @@ class Preparing:
         return await HANDLERS[PRODUCE].handle(request)
 
     def receive(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
-        frames = [produce_frame(name, partitions, acks) for name in names]
+        frames = [produce_frame(name, partitions, acks, self._producer_id) for name in names]
         self.connection.data_received(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
 
     async def produce(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
@@ -134,8 +141,11 @@ def appended(offset: int, code: int = 0) -> AppendResult:
     return AppendResult(partitions=[PartitionAppendResult(error_code=code, base_offset=offset)])
 
 
-def produce_frame(name: int, partitions: tuple[int, ...], acks: int) -> bytes:
-    records = encode_batch([(0, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=name)
+def produce_frame(name: int, partitions: tuple[int, ...], acks: int, producer_id: int = 7) -> bytes:
+    epoch, sequence = (0, name) if producer_id >= 0 else (-1, -1)
+    records = encode_batch(
+        [(0, None, b"v", ())], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
     data = [{"index": index, "records": records} for index in partitions]
     body = {
         "acks": acks,

@@ -7,9 +7,19 @@ import uuid
 from typing import Any
 
 import pytest
-from gateway_harness import FakeStream, Gateway, request_frame, small_cluster, topic_id, topic_records
+from gateway_harness import (
+    LISTENER,
+    ONE_BROKER_LISTENER,
+    FakeStream,
+    Gateway,
+    request_frame,
+    small_cluster,
+    topic_id,
+    topic_records,
+)
 
 from barnabas.gateway.clients.connection import CloseConnection
+from barnabas.gateway.clients.listeners import Listener
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
@@ -170,6 +180,27 @@ async def test_produce_tells_the_new_leader() -> None:
     answer = await gateway.ask(PRODUCE, 10, produce_body({"orders": [1]}))
     leader = answer.responses[0].partition_responses[0].current_leader
     assert (leader.leader_id, leader.leader_epoch) == (2, 5)
+    assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(2, 9093)]
+
+
+@pytest.mark.parametrize(
+    ("listener", "partition", "is_sent_away"),
+    [(LISTENER, 1, True), (LISTENER, 0, False), (ONE_BROKER_LISTENER, 1, False)],
+    ids=["led elsewhere by now", "led here still", "one broker stands for all"],
+)
+async def test_a_broker_that_has_handed_over_sends_producers_to_who_leads(
+    listener: Listener, partition: int, is_sent_away: bool
+) -> None:
+    gateway = Gateway(listener=listener)
+    for node in (1, 2):
+        gateway.node(node, FakeStream(append_all))
+    gateway.parts.leads_no_more.set()
+    answer = await gateway.ask(PRODUCE, 10, produce_body({"orders": [partition]}))
+    told = answer.responses[0].partition_responses[0]
+    if not is_sent_away:
+        assert (told.error_code, told.base_offset) == (0, 70 + partition)
+        return
+    assert (told.error_code, told.current_leader.leader_id) == (ErrorCode.not_leader_or_follower, 2)
     assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(2, 9093)]
 
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import pytest
 from gateway_harness import FakeStream, Gateway, decode_answer, node_record, topic_records
-from produce_connection import PRODUCE, VERSION, Preparing, appended, produce_frame, settle
+from produce_connection import EITHER_WAY, PRODUCE, VERSION, Preparing, appended, produce_frame, settle
 
+from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import RefusalPace
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.held import Held
@@ -25,13 +26,11 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 
-EITHER_WAY: Final = pytest.mark.parametrize("forwards", [False, True], ids=["in tasks", "as they are read"])
-"""Where no batch is special it goes to its leader as it is read, until something is."""
-
 
 @pytest.fixture(autouse=True)
 def _no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody takes is refused without a pause."""
+    """What nobody takes is refused without a pause, and goes to nobody else (see `test_resends.py`)."""
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.0)
     monkeypatch.setattr(Held, "next_pause_seconds", lambda _: 0.0)
     monkeypatch.setattr(RefusalPace, "pause_seconds", lambda *_: 0.0)
 

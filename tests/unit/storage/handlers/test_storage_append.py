@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config, topic_records
 
+from barnabas.gateway import limits as gateway_limits
 from barnabas.kernel.errors import ErrorCode
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
@@ -296,3 +297,86 @@ async def test_losing_the_leadership_fails_what_waits(
     may_sync.set()
     assert result.partitions[0].error_code == int(ErrorCode.not_leader_or_follower)
     monkeypatch.undo()
+
+
+async def test_what_is_refused_unwritten_says_so_and_what_waits_when_leadership_goes_does_not(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first may be sent elsewhere if it has no sequence."""
+    topic = await node.create_topic()
+    elsewhere = await node.create_topic("elsewhere", leader=2, replicas=(2, 1))
+    assert (await node.append(elsewhere, batch(b"a"))).never_appended
+    node.apply(topic_config("events", flush_messages="1"))
+    may_sync = threading.Event()
+    monkeypatch.setattr(PartitionLog, "flush", lambda log: may_sync.wait(20) and log.recovery_point)
+    waits = node.send_append(topic, batch(b"a"))
+    while not node.appends.waiting:
+        await asyncio.sleep(0)
+    node.apply(*topic_records("events", topic, leader=2, leader_epoch=1, replicas=(2, 1)))
+    (refused,) = (await waits).partitions
+    may_sync.set()
+    assert (refused.error_code, refused.never_appended) == (ErrorCode.not_leader_or_follower, False)
+    monkeypatch.undo()
+
+
+async def test_before_a_hand_over_nothing_of_clients_is_taken_for_what_others_have_as_well(
+    node: StorageHarness,
+) -> None:
+    alone = await node.create_topic("alone")
+    shared = await node.create_topic("shared", replicas=(1, 2))
+    await node.appends.refuse_before_hand_over(1.0)
+    assert (await node.append(alone, batch(b"a"))).error_code == 0
+    for acks in (1, -1):
+        refused = await node.append(shared, batch(b"a"), acks=acks)
+        assert (refused.error_code, refused.never_appended) == (ErrorCode.not_leader_or_follower, True)
+        assert node.replica(shared).appending.append_at_once(memoryview(batch(b"a")), acks) is None
+    node.appends.go_on()
+    assert (await node.append(shared, batch(b"a"), acks=1)).base_offset == 0
+
+
+async def test_a_node_comes_to_rest_once_it_has_answered_what_it_took(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await node.create_topic()
+    node.apply(topic_config("events", flush_messages="1"))
+    may_sync, flush = threading.Event(), PartitionLog.flush
+    monkeypatch.setattr(PartitionLog, "flush", lambda log: may_sync.wait(20) and flush(log))
+    taken = node.send_append(topic, batch(b"a"))
+    while not node.appends.waiting:
+        await asyncio.sleep(0)
+    await node.appends.refuse_before_hand_over(0.01)
+    assert not taken.done(), "it waits no longer than it is told to"
+    resting = asyncio.ensure_future(node.appends.refuse_before_hand_over(20.0))
+    await asyncio.sleep(0.01)
+    assert not resting.done()
+    may_sync.set()
+    await resting
+    assert (await taken).partitions[0].error_code == 0
+
+
+async def test_before_a_hand_over_what_was_taken_is_copied(node: StorageHarness) -> None:
+    """Also what was acknowledged before anybody had it (acks=1). Nobody follows here, so the time runs out."""
+    topic = await node.create_topic(replicas=(1, 2))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await node.appends.refuse_before_hand_over(5.0)
+    assert loop.time() - began < 1.0, "there is nothing to be copied"
+    node.appends.go_on()
+    assert (await node.append(topic, batch(b"a"), acks=1)).error_code == 0
+    began = loop.time()
+    await node.appends.refuse_before_hand_over(0.2)
+    assert loop.time() - began >= 0.2
+
+
+async def test_a_node_that_has_handed_over_answers_until_nobody_asks(node: StorageHarness) -> None:
+    """Gateways that do not know yet who leads ask again within a shorter time than it waits for them."""
+    assert limits.UNASKED_SECONDS > 2 * gateway_limits.RESEND_PAUSE_SECONDS
+    topic = await node.create_topic()
+    await node.appends.stop(1.0)
+    waiting = asyncio.ensure_future(node.appends.wait_until_unasked())
+    for _ in range(8):
+        await asyncio.sleep(limits.UNASKED_SECONDS / 3)
+        assert (await node.append(topic, batch(b"a"))).never_appended
+        assert not waiting.done()
+    async with asyncio.timeout(5):
+        await waiting

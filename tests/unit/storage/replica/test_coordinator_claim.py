@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from storage_harness import StorageHarness, batch, coordinator_record, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.records.control import encode_marker
 
 OFFSETS = "__consumer_offsets"
@@ -97,6 +100,39 @@ async def test_ownership_is_decided_before_what_the_log_or_its_followers_refuse(
     assert await code(node, topic, epoch=EPOCH + 1) is ErrorCode.unknown_leader_epoch
     stranger = ("c1", "guessed")
     assert await code(node, topic, coordinator=stranger) is ErrorCode.cluster_authorization_failed
+
+
+async def test_what_a_former_owner_wrote_is_not_acknowledged_once_there_is_another(
+    node: StorageHarness,
+) -> None:
+    """The next one may have told by then what is committed, where its first write has to wait for replicas."""
+    topic, partition_epochs = uuid.uuid4(), itertools.count()
+
+    def owned(coordinator_id: str, coordinator_epoch: int, *isr: int) -> list[MetadataRecord]:
+        records = topic_records(
+            OFFSETS,
+            topic,
+            replicas=(1, 2),
+            internal=True,
+            leader_epoch=3,
+            coordinator_id=coordinator_id,
+            coordinator_epoch=coordinator_epoch,
+        )
+        records[0].partition.isr[:] = isr
+        records[0].partition.partition_epoch = next(partition_epochs)
+        return records
+
+    node.apply(*owned("c1", EPOCH, 1, 2))
+    await node.until_open()
+    sent = node.send_append(topic, batch(b"a"), coordinator=OWNER, coordinator_epoch=EPOCH)
+    while node.replica(topic).log.log_end_offset == 0:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+    node.apply(*owned("c2", EPOCH + 1, 1, 2))
+    node.apply(*owned("c2", EPOCH + 1, 1))
+    async with asyncio.timeout(2):
+        result = (await sent).partitions[0]
+    assert ErrorCode(result.error_code) is ErrorCode.not_coordinator
+    assert node.replica(topic).high_watermark == 1, "the next owner reads it, all the same"
 
 
 async def test_another_end_of_the_log_is_refused(node: StorageHarness, offsets: uuid.UUID) -> None:

@@ -157,6 +157,17 @@ def test_a_log_that_is_empty_takes_the_batch_in_whose_midst_the_leaders_begins()
     assert isinstance(following(later).on_answer(answer(5, 110), batch, later), Fail)
 
 
+@pytest.mark.parametrize(("leader_start", "is_deleted"), [(105, True), (106, True), (104, False)])
+def test_a_log_all_of_which_the_leader_has_deleted_begins_where_that_one_does(
+    leader_start: int, is_deleted: bool
+) -> None:
+    """The leader's first batch begins before that. Epochs told the two apart from its start on only."""
+    batch = encode_batch([(1, None, b"v", ())] * 10, base_offset=100)
+    log = ModelLog([1, 1], start=103)
+    step = following(log).on_answer(answer(5, 105, log_start_offset=leader_start), batch, log)
+    assert step == StartAt(leader_start) if is_deleted else isinstance(step, Fail)
+
+
 def test_of_a_diverging_answer_nothing_else_counts() -> None:
     """KAFKA-14704: its high watermark may be above what both have."""
     log = ModelLog([1, 1, 3, 3])

@@ -6,6 +6,7 @@ lists and arrive in any order, or not for a long time; metadata arrive more than
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -103,6 +104,7 @@ class Cluster:
             node,
             offset,
             log_start_offset=0,
+            leader_start_offset=0,
             log_end_offset=end,
             broker_epoch=epoch,
             eligible=self.view,
@@ -231,17 +233,68 @@ def leading(isr: tuple[int, ...], *, end: int = 5, needed: int = 1) -> LeaderSta
 
 
 def fetch(
-    leader: LeaderState, node: int, offset: int, *, end: int, now_ms: float = 1.0, start: int = 0
+    leader: LeaderState,
+    node: int,
+    offset: int,
+    *,
+    end: int,
+    now_ms: float = 1.0,
+    start: int = 0,
+    leader_start: int = 0,
+    disk_refuses: bool = False,
 ) -> bool:
     return leader.on_fetch(
         node,
         offset,
         log_start_offset=start,
+        leader_start_offset=leader_start,
         log_end_offset=end,
         broker_epoch=EPOCHS[node],
         eligible=EPOCHS,
         now_ms=now_ms,
+        disk_refuses=disk_refuses,
     )
+
+
+def lagging(leader: LeaderState, *, end: int, now_ms: float = 2.0) -> Proposal | None:
+    """Who lags, by nothing but what followers say of their disks."""
+    return leader.shrink(log_end_offset=end, lag_ms_max=math.inf, eligible=EPOCHS, now_ms=now_ms)
+
+
+def test_a_follower_whose_disk_refuses_is_taken_out_at_once_and_comes_back_with_all() -> None:
+    leader = leading((1, 2, 3))
+    for node in (2, 3):
+        fetch(leader, node, 5, end=5)
+    fetch(leader, 2, 9, end=9)
+    fetch(leader, 3, 5, end=9, disk_refuses=True)
+    proposal = lagging(leader, end=9)
+    assert proposal is not None
+    assert [node for node, _ in proposal.isr] == [1, 2]
+    assert leader.replicated(9) == 5, "it counts until the controller has said so"
+    leader.on_record(record((1, 2), partition_epoch=1))
+    assert leader.replicated(9) == 9
+    assert lagging(leader, end=9) is None
+    fetch(leader, 3, 9, end=9)
+    back = leader.expand(3, high_watermark=9, eligible=EPOCHS)
+    assert back is not None
+    assert [node for node, _ in back.isr] == [1, 2, 3]
+
+
+def test_nobody_waits_for_a_refusing_disk_that_was_about_to_come_in() -> None:
+    leader = leading((1, 2))
+    fetch(leader, 2, 5, end=5)
+    fetch(leader, 3, 5, end=5)
+    assert leader.waits_for(3)
+    fetch(leader, 3, 5, end=9, disk_refuses=True)
+    assert not leader.waits_for(3)
+    assert leader.expand(3, high_watermark=5, eligible=EPOCHS) is None
+
+
+def test_what_a_disk_refused_under_another_leader_epoch_says_nothing() -> None:
+    leader = leading((1, 2))
+    fetch(leader, 2, 5, end=9, disk_refuses=True)
+    leader.begin_epoch(record((1, 2), leader_epoch=1, partition_epoch=1), log_end_offset=9, now_ms=2.0)
+    assert lagging(leader, end=9) is None
 
 
 def test_a_leader_alone_in_the_isr_has_what_it_wrote_committed() -> None:
@@ -354,16 +407,40 @@ def test_the_low_watermark_waits_for_who_is_eligible_even_while_it_is_away() -> 
     assert leader.low_watermark(4, {1: 10, 3: 30}) == 4
 
 
+def test_who_has_records_that_are_deleted_does_not_join_before_it_has_heard_of_it() -> None:
+    """Elected in the next moment it would show them again, though their deletion was acknowledged."""
+    leader = leading((LEADER,))
+    assert fetch(leader, 2, 5, end=5, start=0, leader_start=3)
+    assert leader.expand(2, high_watermark=5, eligible=EPOCHS) is None
+    assert leader.replicated(5) == 5, "nobody waits for it"
+    assert fetch(leader, 2, 5, end=5, start=3, leader_start=3)
+    assert leader.expand(2, high_watermark=5, eligible=EPOCHS) is not None
+
+
 def test_one_that_was_replaced_is_refused_and_not_proposed() -> None:
     leader = leading((LEADER,))
     assert fetch(leader, 2, 5, end=5)
     restarted = {**EPOCHS, 2: 21}
     assert not leader.on_fetch(
-        2, 5, log_start_offset=0, log_end_offset=5, broker_epoch=20, eligible=restarted, now_ms=2.0
+        2,
+        5,
+        log_start_offset=0,
+        leader_start_offset=0,
+        log_end_offset=5,
+        broker_epoch=20,
+        eligible=restarted,
+        now_ms=2.0,
     )
     assert leader.expand(2, high_watermark=0, eligible=restarted) is None
     assert not leader.on_fetch(
-        9, 5, log_start_offset=0, log_end_offset=5, broker_epoch=1, eligible={9: 1}, now_ms=2.0
+        9,
+        5,
+        log_start_offset=0,
+        leader_start_offset=0,
+        log_end_offset=5,
+        broker_epoch=1,
+        eligible={9: 1},
+        now_ms=2.0,
     )
 
 

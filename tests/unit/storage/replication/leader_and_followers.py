@@ -83,6 +83,8 @@ class Stream:
         last_epoch: int = -1,
         leader_epoch: int = 0,
         log_start_offset: int = 0,
+        *,
+        disk_refuses: bool = False,
     ) -> None:
         """The follower has everything from `log_start_offset` to before `offset`."""
         position = ReplicaPosition(
@@ -91,6 +93,7 @@ class Stream:
             fetch_offset=offset,
             last_fetched_epoch=last_epoch,
             log_start_offset=log_start_offset,
+            disk_refuses=disk_refuses,
         )
         self._positions.put_nowait(ReplicaPositionsFrame(positions=[position]))
 
@@ -103,7 +106,9 @@ class Stream:
         return frame
 
     async def hear_one(self) -> ReplicaFetched:
-        (fetched,) = await self.hear()
+        """The next frame about one partition: its last answer, which says what news before it says as well."""
+        *news, fetched = await self.hear()
+        assert all(not each.records and not each.fields.error_code for each in news)
         return fetched
 
     async def hears_nothing(self, seconds: float = 0.02) -> bool:

@@ -143,3 +143,18 @@ async def test_a_follower_whose_own_retention_went_first_says_so(tmp_path: Path)
         followed.maybe_increment_log_start_offset(2)
         handler = DeleteRecordsHandler(nodes.running[1].harness.replicas)
         assert await delete(handler, nodes.topic_id, 1) == (0, 1)
+
+
+async def test_who_comes_back_hears_where_the_log_begins_before_it_is_in_sync(node: StorageHarness) -> None:
+    """At once, not with the next news: it waits for that to get in sync."""
+    topic_id = await filled(node)
+    replica = node.replica(topic_id)
+    assert replica.log is not None
+    replica.log.maybe_increment_log_start_offset(2)
+    async with Stream(streams_of(node), 2, EPOCHS[2]) as second:
+        second.at(topic_id, 2, 0, log_start_offset=0)
+        assert (await second.hear_one()).fields.log_start_offset == 2
+        assert replica.leader is not None
+        assert not replica.leader.waits_for(2)
+        second.at(topic_id, 2, 0, log_start_offset=2)
+        await until(lambda: replica.leader is not None and replica.leader.waits_for(2))

@@ -12,8 +12,9 @@ import pytest
 from leader_and_followers import node_record
 from scripted_leader import FOLLOWER, LEADER, Follower, epochs, fill, records, until
 
-from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
+from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.records.record import encode_batch
 from barnabas.storage.metrics import StorageCollector
@@ -274,8 +275,39 @@ async def test_a_full_disk_is_waited_out(follower: Follower, monkeypatch: pytest
         await until(lambda: lane.is_refusing)
         await until(lambda: len(stream.heard) > count)
         assert stream.last[:2] == (0, 2)
+        assert not stream.heard[-1].disk_refuses, "once is a hitch"
+        count = len(stream.heard)
+        stream.tell(records(2), high_watermark=3)
+        await until(lambda: len(stream.heard) > count)
+        assert stream.heard[-1].disk_refuses, "twice is to be said: nobody is to wait for it"
+        assert stream.last[:2] == (0, 2)
     assert not follower.replica(topic).is_offline
     await fill(follower, topic, stream, 2)
+    assert not stream.heard[-1].disk_refuses
+
+
+async def test_of_a_log_all_of_which_is_deleted_nothing_counts_as_committed(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be of another history than what is committed, and is there until the disk lets it go."""
+    topic = await follower.create(epoch=2)
+    stream = await follower.network.stream()
+    await stream.until_heard(2, 0)
+    stream.tell(records(0, 2, epoch=1), high_watermark=0, log_end_offset=10)
+    await stream.until_heard(2, 2)
+
+    def refused(*_: object) -> None:
+        raise KafkaError(ErrorCode.kafka_storage_error)
+
+    replica, count = follower.replica(topic), len(stream.heard)
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "truncate_fully_and_start_at", refused)
+        batch = encode_batch([(1, None, b"v", ())] * 10, base_offset=0)
+        stream.tell(batch, high_watermark=10, log_start_offset=2, log_end_offset=10)
+        await until(lambda: len(stream.heard) > count)
+        assert (stream.last[1], replica.high_watermark) == (2, 0)
+    stream.tell(batch, high_watermark=10, log_start_offset=2, log_end_offset=10)
+    await until(lambda: stream.last == (2, 2, -1, 2))
 
 
 async def test_a_truncation_that_stops_half_way_takes_the_replica_offline(

@@ -343,6 +343,23 @@ async def test_followers_that_lag_are_taken_out_and_quiet_ones_stay(
         assert [each.node_id for each in asked.partitions[0].isr] == [1, 2]
 
 
+async def test_a_follower_whose_disk_refuses_is_taken_out_at_once(
+    node: StorageHarness, handler: ReplicationHandler
+) -> None:
+    topic_id = await create_topic(node)
+    async with stream(handler, 2) as second, stream(handler, 3) as third:
+        second.at(topic_id, 0)
+        third.at(topic_id, 0)
+        await node.append(topic_id, batch(b"a"), acks=1)
+        await second.hear_one()
+        second.at(topic_id, 1, 0)
+        await third.hear_one()
+        third.at(topic_id, 0, disk_refuses=True)
+        assert (await third.hear_one()).records, "it goes on trying"
+        (asked,) = await proposals_of(node)
+        assert [each.node_id for each in asked.partitions[0].isr] == [1, 2]
+
+
 async def test_a_proposal_without_an_answer_is_sent_again_and_a_refused_one_is_not(
     node: StorageHarness, handler: ReplicationHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

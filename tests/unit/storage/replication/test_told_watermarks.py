@@ -57,6 +57,6 @@ async def test_it_is_told_where_no_records_went_with_it_after_all(node: StorageH
         replica = node.replica(topic_id)
         for follower in replica.followers:
             follower.on_growth(replica)  # as after a truncation: there is nothing behind its position
-        assert replica.on_replicated(2, range(1), EPOCHS[2], node.replicas.isr_changes.eligible)
+        assert replica.on_replicated(2, range(1), EPOCHS[2], node.replicas.isr_changes.eligible, False)
         await sent
         assert (await third.hear_one()).fields.high_watermark == 1

@@ -1,0 +1,216 @@
+"""What is sent on keeps its order, whenever it comes back and whenever its time is over."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from produce_connection import Preparing, settle
+from test_resends import EITHER_WAY, NOT_LEADER, OUT_OF_ORDER, A, B, C, D, answer, leads, name_of
+
+from barnabas.gateway import limits
+from barnabas.links.errors import Unreachable
+from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
+
+
+async def test_who_runs_out_of_time_behind_another_one_is_told() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(A, 60)
+    await answer(run, 0, NOT_LEADER)
+    await answer(run, 1, NOT_LEADER)
+    leads(run, -1, 2)
+    await asyncio.sleep(0.7)
+    assert run.answers() == [(NOT_LEADER, -1)] * 2
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("knows", ["before", "after"])
+async def test_what_was_sent_first_and_comes_back_last_goes_first(forwards: bool, knows: str) -> None:
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A, B)
+    if knows == "before":
+        leads(run, 2, 2)
+    await answer(run, 1, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 1.5)
+    if knows == "after":
+        leads(run, 2, 2)
+    await answer(run, 0, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    assert [name_of(run, each) for each in range(2, len(run.sent))] == [(2, A)]
+    await answer(run, 2)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    await answer(run, 3)
+    assert run.answers() == [(0, 2), (0, 3)]
+
+
+async def test_nothing_is_asked_again_while_what_came_before_it_is_under_way() -> None:
+    """The same node leads on: it would find a gap in the sequences."""
+    run = Preparing(prepares=False)
+    await run.produce(A, B)
+    await answer(run, 1, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    assert len(run.sent) == 2
+
+
+@EITHER_WAY
+async def test_nothing_overtakes_what_is_given_up(forwards: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A)
+    appends = run.gateway.node(2).appends
+    appends.send = run._stream(2)
+    monkeypatch.setattr(appends, "has_room", lambda _: False)
+    leads(run, 2, 2)
+    began = asyncio.get_running_loop().time()
+    await answer(run, 0, NOT_LEADER)
+    await run.produce(C)
+    asyncio.get_running_loop().call_at(
+        began + 0.045, monkeypatch.setattr, appends, "has_room", lambda _: True
+    )
+    await asyncio.sleep(0.1)
+    assert [name_of(run, each) for each in range(1, len(run.sent))] in ([], [(2, A)])
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("how", ["refused", "unreachable"])
+async def test_what_comes_back_when_its_time_is_over_opens_its_gap_at_once(
+    forwards: bool, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A)
+    leads(run, 2, 2)
+    await answer(run, 0, NOT_LEADER)
+    await asyncio.sleep(0.1)
+    leads(run, 1, 2)
+    if how == "refused":
+        part = PartitionAppendResult(error_code=NOT_LEADER, base_offset=-1)
+        run.appends[run.sent[1]].set_result(AppendResult(partitions=[part]))
+    else:
+        run.appends[run.sent[1]].set_exception(Unreachable("it broke"))
+    run.receive(D)
+    await settle()
+    await asyncio.sleep(0.03)
+    assert len(run.sent) == 2
+    assert run.answers() == [(NOT_LEADER, -1)] * 2
+
+
+async def test_other_news_do_not_have_it_sent_again() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(A)
+    await answer(run, 0, NOT_LEADER)
+    for _ in range(20):
+        leads(run, 1, 2)
+        await settle()
+        if len(run.sent) > 1:
+            await answer(run, len(run.sent) - 1, NOT_LEADER)
+    assert len(run.sent) == 1
+
+
+async def test_what_waited_has_that_much_less_time() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(A)
+    await answer(run, 0, NOT_LEADER)
+    leads(run, -1, 2)
+    await run.produce(C)
+    await asyncio.sleep(0.2)
+    leads(run, 2, 2)
+    await settle()
+    await answer(run, 1)
+    assert name_of(run, 2) == (2, C)
+    assert run.sent[2][1] <= C - 190
+
+
+@EITHER_WAY
+async def test_what_comes_between_the_news_and_the_refusal_is_sent_on_behind_it(forwards: bool) -> None:
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A)
+    leads(run, 2, 2)
+    await run.produce(B, C)
+    assert run.sent == [(1, A)]
+    await answer(run, 0, NOT_LEADER)
+    for number, name in enumerate((A, B, C), start=1):
+        await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 2)
+        assert name_of(run, number) == (2, name)
+        await answer(run, number)
+    assert run.answers() == [(0, 1), (0, 2), (0, 3)]
+
+
+@EITHER_WAY
+async def test_what_is_sent_on_does_not_fill_a_gap_behind_it(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes back first, and so its time is over first."""
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.2)
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A, B)
+    leads(run, -1, 2)
+    await answer(run, 1, NOT_LEADER)
+    await asyncio.sleep(0.15)
+    await answer(run, 0, NOT_LEADER)
+    await asyncio.sleep(0.1)
+    leads(run, 2, 2)
+    await settle()
+    await answer(run, 2)
+    await run.produce(C)
+    assert [name_of(run, each) for each in range(2, len(run.sent))] == [(2, A)]
+    assert run.answers() == [(0, 2), (NOT_LEADER, -1), (NOT_LEADER, -1)]
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("heard", ["first", "last"])
+async def test_what_came_too_early_is_sent_on_whenever_that_is_heard(forwards: bool, heard: str) -> None:
+    """Its answer may wait for another partition, or that of what came before it."""
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A, B)
+    if heard == "first":
+        await answer(run, 1, OUT_OF_ORDER)
+    await answer(run, 0, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 2)
+    await answer(run, 2)
+    if heard == "last":
+        await answer(run, 1, OUT_OF_ORDER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 2)
+    await answer(run, 3)
+    assert [name_of(run, 2), name_of(run, 3)] == [(1, A), (1, B)]
+    assert run.answers() == [(0, 2), (0, 3)]
+
+
+@EITHER_WAY
+async def test_an_error_of_sequence_is_told_where_what_came_before_it_was_taken(forwards: bool) -> None:
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A, B)
+    await answer(run, 1, OUT_OF_ORDER)
+    await answer(run, 0)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    await answer(run, 2, OUT_OF_ORDER)
+    assert run.answers() == [(0, 0), (OUT_OF_ORDER, -1)]
+
+
+async def test_what_has_no_time_left_goes_to_nobody() -> None:
+    """It would be written, and its producer told that its time was over."""
+    run = Preparing(prepares=False, is_idempotent=False)
+    await run.produce(A)
+    leads(run, -1, 2)
+    await answer(run, 0, NOT_LEADER, never_appended=True)
+    await run.produce(60, partitions=(1,))
+    await asyncio.sleep(0.1)
+    leads(run, 2, 2)
+    await settle()
+    await answer(run, 1)
+    assert run.sent[2:] == []
+    assert run.answers() == [(0, 1), (NOT_LEADER, -1)]
+
+
+async def test_what_is_behind_it_does_not_get_past_it() -> None:
+    run = Preparing(prepares=False)
+    await run.produce(A)
+    leads(run, -1, 2)
+    await answer(run, 0, NOT_LEADER)
+    await run.produce(60, C, partitions=(1,))
+    await asyncio.sleep(0.1)
+    leads(run, 2, 2)
+    await settle()
+    await answer(run, 1)
+    assert run.sent[2:] == []
+    assert run.answers() == [(0, 1), (NOT_LEADER, -1), (NOT_LEADER, -1)]
