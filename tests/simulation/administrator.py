@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from brief_topic import BRIEF
 from checks import image_of
 from fault_kinds import Fault
 from history import History, Place
 from kafka_client import RETRY_SECONDS, KafkaClient
 from kafka_connection import Disconnected
 from machines import Machine, NodeMachine
-from membership_plan import CANCEL, DELETE, DRAIN, ELECT, FOR_GOOD, REASSIGN
+from membership_plan import CANCEL, DELETE, DRAIN, ELECT, FOR_GOOD, MOVE, REASSIGN
 from world import World
 
 from barnabas.cli.balance.cluster_state import ClusterState, Node, Partition
@@ -28,6 +30,7 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import MetadataImage
 
 DELETE_RECORDS: Final = 21
+ALTER_REPLICA_LOG_DIRS: Final = 34
 ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
@@ -47,6 +50,19 @@ DELETE_AGAIN: Final = frozenset(
         ErrorCode.kafka_storage_error,
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.offset_out_of_range,  # of a leader that does not know yet how far the one before it was
+    }
+)
+
+MAY_NOT_MOVE: Final = frozenset(
+    {
+        ErrorCode.none,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.replica_not_available,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.invalid_replica_assignment,  # the node is being emptied, and cordoned
+        ErrorCode.request_timed_out,
+        ErrorCode.leader_not_available,
+        ErrorCode.unknown_server_error,
     }
 )
 
@@ -113,6 +129,8 @@ class Administrator:
             await self._delete()
         elif fault.kind == DRAIN:
             await self._drain(fault)
+        elif fault.kind == MOVE:
+            await self._move()
         del self._under_way[number]
 
     def unmet(self) -> list[str]:
@@ -188,6 +206,8 @@ class Administrator:
         self._say(f"{place} to {replicas}: {code.name}")
         if place not in self._places and code is ErrorCode.none:
             return  # what is a coordinator's grows by itself
+        if place.topic == BRIEF and code is ErrorCode.unknown_topic_or_partition:
+            return  # it has just been deleted
         possible = {replicas, *self._unanswered.get(place, ())}
         if code is ErrorCode.invalid_replica_assignment:
             self._wanted[place] = None  # a node is not registered (any more), or nobody could lead
@@ -198,6 +218,48 @@ class Administrator:
             self._world.violate(f"{place} cannot be reassigned to {replicas}: {code.name}")
         else:
             self._wanted[place] = None if None in possible else possible
+
+    # -- log directories ----------------------------------------------------------------------------------------
+
+    async def _move(self) -> None:
+        """Some replicas of each node go to its other log directory, or back before they are there."""
+        image = image_of(self._world)
+        wanted: dict[tuple[NodeMachine, str], list[Place]] = {}
+        for node in self._nodes:
+            for place in self._known_places(image):
+                record = _partition(image, place)
+                if node.node_id in record.replicas and self._chance.random() < 0.7:
+                    wanted.setdefault((node, self._place_to_be(node, record)), []).append(place)
+        async with asyncio.TaskGroup() as tasks:
+            for (node, path), places in wanted.items():
+                tasks.create_task(self._move_to(node, path, places), name="moves of a node")
+
+    def _place_to_be(self, node: NodeMachine, record: PartitionRecord) -> str:
+        replica = None if node.replicas is None else node.replicas.find(record.topic_id, record.partition)
+        if replica is None or replica.lane is None or self._chance.random() < 0.2:
+            return self._chance.choice(node.log_directories)
+        return next(path for path in node.log_directories if path != replica.lane.path)
+
+    async def _move_to(self, node: NodeMachine, path: str, places: Sequence[Place]) -> None:
+        """Asked once: who is away is not told later."""
+        rows = _topics(places, lambda _: {})
+        topics = [
+            {"name": each["name"], "partitions": [row["partition_index"] for row in each["partitions"]]}
+            for each in rows
+        ]
+        request = {"dirs": [{"path": path, "topics": topics}]}
+        try:
+            answer = await self.client.ask_broker(node.node_id, ALTER_REPLICA_LOG_DIRS, 2, request)
+        except (ConnectionError, Disconnected) as error:
+            self._say(f"no answer of {node.name} about its log directories: {error}")
+            return
+        for topic in answer.results:
+            for row in topic.partitions:
+                what = f"{topic.topic_name}-{row.partition_index} to {path} of {node.name}"
+                code = ErrorCode(row.error_code)
+                self._say(f"{what}: {code.name}")
+                if code not in MAY_NOT_MOVE:
+                    self._world.violate(f"{what} cannot move: {code.name}")
 
     # -- leaders ------------------------------------------------------------------------------------------------
 
@@ -411,6 +473,9 @@ def leftovers(nodes: Collection[NodeMachine], image: MetadataImage) -> list[str]
             if replica.name not in due or image.partition(replica.topic_id, replica.index) is None
         ]
         found += [
-            f"{node.name} still has {name} on its disk" for name in node.directories() if name not in due
+            f"{node.name} still has {path} on its disk"
+            for path in node.directories()
+            if (name := os.path.basename(path)) not in due
+            and (node.name, name) not in node.world.trace.undeleted
         ]
     return found

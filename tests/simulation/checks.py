@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from fault_plan import Plan
+from group_history import GroupHistory
+from groups import GROUP
 from history import History, Place
 from log_checks import Log, check_agreement, check_log
-from machines import NodeMachine
+from machines import CoordinatorMachine, NodeMachine
 from world import World
 
 from barnabas.messages.metadata_pb2 import MetadataRecord
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import crc_is_valid, iterate_headers
 from barnabas.records.record import decode_records
 from barnabas.storage.replica.replica import Replica
@@ -22,17 +24,27 @@ LOOK_SECONDS: Final = 0.01
 
 
 class Watch:
-    """Looks at the nodes again and again. Owner of who was seen to lead in which epoch."""
+    """Looks at the nodes and coordinators again and again. Owner of who was seen to lead in which epoch."""
 
-    def __init__(self, world: World, nodes: Sequence[NodeMachine]) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: Sequence[NodeMachine],
+        coordinators: Mapping[str, CoordinatorMachine],
+        group_history: GroupHistory,
+    ) -> None:
+        """`coordinators` by their ids."""
         self._world = world
         self._nodes = nodes
+        self._coordinators = coordinators
+        self._group_history = group_history
         self._leaders: dict[tuple[bytes, int, int], str] = {}
         self._starts: dict[Replica, int] = {}
 
     async def run(self) -> None:
         while True:
             self.look()
+            self._look_at_group()
             await asyncio.sleep(LOOK_SECONDS)
 
     def look(self) -> None:
@@ -62,6 +74,27 @@ class Watch:
                         f"{replica.name} at {node.name}: the high watermark {replica.high_watermark} is above the log "
                         f"end {opened.log_end_offset}"
                     )
+
+    def _look_at_group(self) -> None:
+        """Who owns the group, by the newest metadata that a node has, alone writes of it, and so knows every commit."""
+        replicas = (
+            each for node in self._nodes if node.replicas for each in node.replicas.by_partition.values()
+        )
+        records = (each.record for each in replicas if each.topic == GROUP_METADATA_TOPIC)
+        record = max(records, key=lambda each: each.partition_epoch, default=None)
+        owner = self._coordinators.get(record.coordinator_id) if record is not None else None
+        if record is None or owner is None or owner.coordinator is None:
+            return
+        runtime = owner.coordinator.partitions.runtime(record.partition)
+        if runtime is None or not runtime.is_loaded or runtime.coordinator_epoch != record.coordinator_epoch:
+            return
+        committed = runtime.shard.committed_offsets(GROUP)
+
+        def offset_of(place: Place) -> int:
+            found = committed.get(place.topic, {}).get(place.partition)
+            return 0 if found is None else found.offset
+
+        self._group_history.on_known(owner.name, offset_of)
 
 
 def describe_replicas(nodes: Sequence[NodeMachine]) -> Iterable[str]:
@@ -132,7 +165,9 @@ def read_log(world: World, node: str, replica: Replica) -> Log:
             for record in decode_records(batch):
                 if record.offset < offset:
                     continue
-                if record.offset != offset:
+                if record.offset != offset and not world.trace.is_gap(
+                    replica.name, range(offset, record.offset)
+                ):
                     world.violate(f"{replica.name} at {node}: offset {offset} is missing")
                 assert record.value is not None
                 found[record.offset] = record.value, header.partition_leader_epoch

@@ -116,7 +116,8 @@ class Reader:
             for found in decode_records(batch):
                 if found.offset < self.position:
                     continue
-                if found.offset != self.position:
+                missing = range(self.position, found.offset)
+                if missing and not self._world.trace.is_gap(str(self.place), missing):
                     self._world.violate(
                         f"{self.place}: offset {self.position} is missing, {found.offset} is there"
                     )

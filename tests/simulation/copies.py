@@ -107,10 +107,17 @@ def _is_trusted(node: NodeMachine, partition: PartitionRecord) -> bool:
 
 
 def _has(node: NodeMachine, partition: PartitionRecord) -> bool:
-    """Whether the node has all that is committed, and will say so: it has ended in order, or its process knows it."""
+    """Whether the node has all that is committed, and will say so: its process knows it, or knew it when it ended in
+    order. One that never heard of the metadata may have begun after a kill that no controller knows of yet, and one
+    that is stopping hands over to whoever is in sync as far as the controller knows.
+    """
     if not _is_trusted(node, partition):
         return False
-    if node.replicas is None:
-        return node.has_stopped_in_order
-    known = node.replicas.image.partition(partition.topic_id, partition.partition)
+    if node.replicas is not None and not node.is_stopping:
+        image = node.replicas.image
+    elif node.has_stopped_in_order and node.knew is not None:
+        image = node.knew
+    else:
+        return False
+    known = image.partition(partition.topic_id, partition.partition)
     return known is not None and node.node_id in (*known.isr, *known.eligible_leader_replicas)

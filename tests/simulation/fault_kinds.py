@@ -75,6 +75,16 @@ DEPOSED: Final = "deposed"
 """A coordinator does not hear the controllers, nor they it; nodes and gateways do."""
 COORDINATOR_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "break", "slow link", DEPOSED, DEPOSED)
 
+LATE_WRITE: Final = "late write"
+"""What the coordinator that owns the group's partition writes comes late. Meanwhile nobody hears it, nor it them, so
+that another one has taken the partition over and written."""
+
+REPEATED_WRITE: Final = "repeated write"
+"""What it writes comes late, behind the same, which it has sent again, and what it has written since."""
+
+ISLAND: Final = "island"
+"""It does not hear the controllers, nor do they hear it; nor does one gateway, whose clients go on with it."""
+
 CLIENTS: Final = "clients"
 """The machine that they are at. Nodes do not meet them where gateways are machines of their own, but these."""
 

@@ -18,7 +18,10 @@ from fault_kinds import (
     GATEWAY_FAULTS,
     GATEWAY_LINK_FAULTS,
     HAVE_A_PEER,
+    ISLAND,
+    LATE_WRITE,
     NODE_FAULTS,
+    REPEATED_WRITE,
     ROT,
     TOGETHER,
     TOGETHER_AMONG_NODES,
@@ -31,9 +34,11 @@ from membership_plan import (
     RECREATE,
     about_deletions,
     about_membership,
+    about_moves,
     about_rot,
     about_topics,
     joining_nodes,
+    log_directories,
 )
 
 ADMINISTERED_SEEDS: Final = (2, 3)
@@ -47,6 +52,8 @@ class Plan:
     nodes: int
     joining: int
     """Nodes that come later."""
+    log_directories: int
+    """Of each node, on disks of their own."""
     controllers: int
     gateways: int
     """With none, each node shares its process with one."""
@@ -82,8 +89,12 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         chance, nodes, controllers, loses_power=is_flushed, replicates=replication_factor > 1
     )
     is_administered = seed % 5 in ADMINISTERED_SEEDS
-    joining = -1
+    joining, directories = -1, 1
     if is_administered:
+        about_directories = random.Random(f"{seed}/plan/log directories/{replication_factor}")
+        directories = log_directories(about_directories)
+        if directories > 1:
+            faults += about_moves(about_directories, nodes, loses_power=is_flushed)
         about_members = random.Random(f"{seed}/plan/membership/{replication_factor}")
         joining = joining_nodes(about_members, nodes, replication_factor)
         faults += about_deletions(random.Random(f"{seed}/plan/deletions/{replication_factor}"), nodes)
@@ -104,10 +115,13 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     about_groups = random.Random(f"{seed}/plan/groups")
     coordinators = about_groups.choice((1, 2, 2))
     faults += _about_coordinators(about_groups, nodes, controllers, coordinators)
+    about_owners = random.Random(f"{seed}/plan/owners")
+    faults = _about_owners(about_owners, faults, gateways, coordinators, may_be_alone=not is_administered)
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
     return Plan(
         nodes=nodes,
         joining=max(0, joining),
+        log_directories=directories,
         controllers=controllers,
         gateways=gateways,
         coordinators=coordinators,
@@ -345,6 +359,28 @@ def _about_coordinators(
             peer = chance.choice([*peers, *peers, *others]) if kind in HAVE_A_PEER else ""
             faults.append(Fault(at, kind, target, seconds, peer, chance.random() < 0.7))
     return faults
+
+
+def _about_owners(
+    chance: random.Random, faults: list[Fault], gateways: int, coordinators: int, *, may_be_alone: bool
+) -> list[Fault]:
+    """`faults`, and something of the coordinator that owns the group comes late, or it owns the group no more and does
+    not know.
+
+    The target only says that it is a coordinator: which one is known when it happens.
+    """
+    if not gateways or chance.random() < 0.5:
+        return faults
+    kind = chance.choice((LATE_WRITE, ISLAND, REPEATED_WRITE) if coordinators > 1 else (REPEATED_WRITE,))
+    if kind == REPEATED_WRITE:
+        at, seconds = chance.uniform(0.5, FAULTS_SECONDS - 3.0), chance.uniform(0.3, 2.5)
+    else:
+        at, seconds = chance.uniform(0.5, 1.5), chance.uniform(5.0, 6.5)
+    peer = f"gateway-{chance.randint(1, gateways)}" if kind == ISLAND else ""
+    if chance.random() < 0.7 and may_be_alone:
+        # Nobody else starts or ends in between, so that the group has the same leader all the time.
+        faults = [each for each in faults if each.at > at + seconds]
+    return [*faults, Fault(at, kind, "coordinator-1", seconds, peer)]
 
 
 def _pair(chance: random.Random, nodes: int, *, loses_power: bool, replicates: bool) -> list[Fault]:

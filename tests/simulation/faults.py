@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from administrator import Administrator
 from brief_topic import BriefTopic
+from checks import image_of
 from consumers import Reader
 from copies import Copies
 from fault_kinds import CLIENTS, UNHEARD, Fault
 from history import TOPIC, History, Place
-from machines import LOG_DIRECTORY, STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
+from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
 from membership_plan import ADMINISTERED
+from virtual_disk import DiskHealth
+from virtual_network import LateMessage
 from world import World
+
+from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 ENDS_A_PROCESS: Final = frozenset({"kill", "stop", "power", "failing syncs", "failing disk"})
 
@@ -29,6 +35,9 @@ LANDS_SECONDS: Final = 0.1
 """After which what was on its way to the store is there, and known."""
 
 SOON_SECONDS: Final = 0.1
+
+OWNER_WAIT_SECONDS_MAX: Final = 3.0
+"""How long a coordinator is waited for that owns the group and writes."""
 
 
 class Faults:
@@ -55,6 +64,7 @@ class Faults:
         """Decisions that are made, and that nobody has heard of yet."""
         self._jumps = world.chance_of("clock jumps")
         self._rotting = world.chance_of("rot")
+        self._disks = world.chance_of("disks")
 
     async def run(self, plan: list[Fault], begins_at: float) -> None:
         """Let all of it happen, and return when it is over."""
@@ -111,7 +121,8 @@ class Faults:
         assert isinstance(machine, NodeMachine), fault.target
         if not await self._may_lose(fault, machine, loses=False):
             return
-        directories = [f"{LOG_DIRECTORY}/{name}" for name in machine.directories() if name.startswith(TOPIC)]
+        own = re.compile(rf"{TOPIC}-\d+")  # and nothing of a move
+        directories = [path for path in machine.directories() if own.fullmatch(os.path.basename(path))]
         path = machine.disk.rot(directories, self._rotting)
         if path is None:
             self._world.trace.say("fault", f"does not happen, for no segment is finished: {fault}")
@@ -210,6 +221,57 @@ class Faults:
     async def _unheard(self, fault: Fault, machine: Machine) -> None:
         await self._cut_off(fault, machine, [fault.peer, *self._others(machine, "controller-")])
 
+    async def _late_write(self, fault: Fault, _: Machine) -> None:
+        taken = await self._take_write(fault)
+        if taken is not None:
+            owner, late = taken
+            ways = [(owner, other) for other in self._machines if other != owner]
+            await self._cut_ways(fault, ways, is_both_ways=True)
+            await self._come_late(late)
+
+    async def _repeated_write(self, fault: Fault, _: Machine) -> None:
+        taken = await self._take_write(fault)
+        if taken is not None:
+            await asyncio.sleep(fault.seconds)
+            await self._come_late(taken[1])
+
+    async def _island(self, fault: Fault, _: Machine) -> None:
+        owner, _leader = self._owner()
+        machines = [self._machines[each] for each in (owner, fault.peer) if each]
+        ways = [(each.name, other) for each in machines for other in self._others(each, "controller-")]
+        await self._cut_ways(fault, ways, is_both_ways=True)
+
+    def _owner(self) -> tuple[str, str]:
+        """The coordinator that owns the group's partition, and the node that leads it; nobody where there is none."""
+        topic = image_of(self._world).topics.get(GROUP_METADATA_TOPIC)
+        if topic is None or topic.partitions[0].leader < 0:
+            return "", ""
+        return topic.partitions[0].coordinator_id, f"node-{topic.partitions[0].leader}"
+
+    async def _take_write(self, fault: Fault) -> tuple[str, LateMessage] | None:
+        """Who owns the group, and what it writes next."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OWNER_WAIT_SECONDS_MAX):
+                while not all(self._owner()):
+                    await asyncio.sleep(0.05)
+                owner, leader = self._owner()
+                late = await self._world.network.keep_back(owner, leader, "Append")
+                self._world.trace.say("fault", f"what {owner} writes to {leader} is kept back")
+                return owner, late
+        self._world.trace.say("fault", f"does not happen, for nothing is written: {fault}")
+        return None
+
+    async def _come_late(self, late: LateMessage) -> None:
+        """Whoever owns the group then begins again, with what the log says."""
+        self._world.trace.say(
+            "fault", "what was kept back comes" if late.deliver() else "nobody is there for it"
+        )
+        await asyncio.sleep(LANDS_SECONDS)
+        owner, _ = self._owner()
+        if owner:
+            self._machines[owner].kill()
+            self._machines[owner].start()
+
     def _peers(self, fault: Fault, machine: Machine) -> list[str]:
         gateways = [name for name, each in self._machines.items() if isinstance(each, GatewayMachine)]
         is_of_clients = fault.peer == CLIENTS and not isinstance(machine, GatewayMachine)
@@ -219,9 +281,12 @@ class Faults:
         return [name for name in self._machines if name.startswith(kinds) and name != machine.name]
 
     async def _cut_off(self, fault: Fault, machine: Machine, peers: list[str]) -> None:
-        ways = [(machine.name, peer) for peer in peers]
-        if fault.is_both_ways or fault.kind in ("zombie", UNHEARD):
-            ways += [(peer, machine.name) for peer in peers]
+        is_both_ways = fault.is_both_ways or fault.kind in ("zombie", UNHEARD)
+        await self._cut_ways(fault, [(machine.name, peer) for peer in peers], is_both_ways=is_both_ways)
+
+    async def _cut_ways(self, fault: Fault, ways: list[tuple[str, str]], *, is_both_ways: bool) -> None:
+        if is_both_ways:
+            ways = ways + [(peer, name) for name, peer in ways]
         for way in ways:
             self._world.network.cut(*way)
         await asyncio.sleep(fault.seconds)
@@ -273,22 +338,29 @@ class Faults:
         machine.disk.slowness = 1.0
 
     async def _full_disk(self, fault: Fault, machine: Machine) -> None:
-        machine.disk.is_full = True
+        health = self._one_disk(machine)
+        health.is_full = True
         await asyncio.sleep(fault.seconds)
-        machine.disk.is_full = False
+        health.is_full = False
 
     async def _failing_syncs(self, fault: Fault, machine: Machine) -> None:
+        await self._fail(fault, machine, writes=False)
+
+    async def _failing_disk(self, fault: Fault, machine: Machine) -> None:
+        await self._fail(fault, machine, writes=True)
+
+    async def _fail(self, fault: Fault, machine: Machine, *, writes: bool) -> None:
         """What a disk failed to sync stays offline until the node is started again."""
-        machine.disk.fails_syncs = True
+        health = self._one_disk(machine)
+        health.fails_syncs, health.fails_writes = True, writes
         await asyncio.sleep(fault.seconds)
-        machine.disk.fails_syncs = False
+        health.fails_syncs = health.fails_writes = False
         machine.kill()
         machine.start()
 
-    async def _failing_disk(self, fault: Fault, machine: Machine) -> None:
-        machine.disk.fails_writes = True
-        await self._failing_syncs(fault, machine)
-        machine.disk.fails_writes = False
+    def _one_disk(self, machine: Machine) -> DiskHealth:
+        healths = machine.disk.healths
+        return healths[0] if len(healths) == 1 else self._disks.choice(healths)
 
     async def _clock(self, fault: Fault, machine: Machine) -> None:
         """By less than an hour: records from further ahead are refused (message.timestamp.after.max.ms)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -95,6 +95,16 @@ class GroupHistory:
             known.unknown = {
                 each: generation for each, generation in known.unknown.items() if generation >= asked.newest
             }
+
+    def on_known(self, owner: str, offset_of: Callable[[Place], int]) -> None:
+        """What the coordinator that owns the group would tell now whoever asks."""
+        for place, known in self._committed.items():
+            offset = offset_of(place)
+            if offset < known.offset and offset not in known.unknown:
+                self._world.violate(
+                    f"LOST: {owner} owns the group and knows that {offset} is committed of {place}, {known.offset} was "
+                    f"acknowledged"
+                )
 
     def _of(self, place: Place) -> _Committed:
         return self._committed.setdefault(place, _Committed())

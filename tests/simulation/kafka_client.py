@@ -160,6 +160,14 @@ class KafkaClient:
         made = await self.connection(address)
         return await made.send(api_key, version, body, REQUEST_SECONDS_MAX)
 
+    async def ask_broker(self, broker: int, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
+        """The answer of this one. Raises ConnectionError, Disconnected."""
+        address = self._brokers.get(broker)
+        if address is None:
+            raise ConnectionError(f"broker {broker} is not known")
+        made = await self.connection(address)
+        return await made.send(api_key, version, body, REQUEST_SECONDS_MAX)
+
     async def ask(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
         """The answer of whoever gives one in the end."""
         while True:

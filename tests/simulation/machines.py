@@ -1,4 +1,4 @@
-"""Machines, each with one disk and one process: started, killed, frozen, without power, and started again."""
+"""Machines, each with its disks and one process: started, killed, frozen, without power, and started again."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from barnabas.controller.config import ControllerConfig
 from barnabas.controller.store.protocol import Operation, Put, StoreError
 from barnabas.coordinator import service as coordinator_service
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.gateway import service as gateway_service
 from barnabas.gateway.config import GatewayConfig
 from barnabas.host import service as host_service
@@ -33,6 +34,7 @@ from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.network import Network
 from barnabas.log.checkpoints.partition_metadata import read_topic_id
 from barnabas.log.checkpoints.stray import SUFFIX as STRAY
+from barnabas.metadata.image import MetadataImage
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage import service as storage_service
 from barnabas.storage.config import StorageConfig
@@ -67,12 +69,12 @@ class MachineClock:
 
 
 class Machine:
-    """Owner of one machine: its disk, its clock, and the process that runs on it, if one does."""
+    """Owner of one machine: its disks, its clock, and the process that runs on it, if one does."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, more_disks: Sequence[str] = ()) -> None:
         self.world = world
         self.name = name
-        self.disk = VirtualDisk()
+        self.disk = VirtualDisk(more_disks)
         self.clock = MachineClock(world)
         self.life: Life | None = None
         self.context: ServiceContext | None = None
@@ -179,9 +181,9 @@ class Machine:
         self.disk.lose_power(self._chance)
 
     def replace_disk(self) -> None:
-        """By an empty one; no process runs."""
+        """By an empty one, with all that there are; no process runs."""
         self.say("has an empty disk")
-        self.disk = VirtualDisk()
+        self.disk = VirtualDisk(self.disk.more)
 
     def stop(self) -> None:
         """Ask the process to end in order."""
@@ -209,7 +211,9 @@ KAFKA_PORT: Final = 9092
 COORDINATOR_PORT: Final = 9089
 STORE: Final = "store"
 
-LOG_DIRECTORY: Final = "/data/log"
+LOG_DIRECTORIES: Final = ("/data/log", "/more/log")
+"""Of a node that has two; the second is on a disk of its own."""
+SECOND_DISK: Final = "/more"
 
 
 def controller_addresses(count: int) -> tuple[str, ...]:
@@ -267,11 +271,16 @@ class ControllerMachine(Machine):
 class NodeMachine(Machine):
     """A machine with a storage node."""
 
-    def __init__(self, world: World, node_id: int, controllers: int, settings: dict[str, str]) -> None:
-        super().__init__(world, f"node-{node_id}")
+    def __init__(
+        self, world: World, node_id: int, controllers: int, settings: dict[str, str], log_directories: int
+    ) -> None:
+        super().__init__(world, f"node-{node_id}", (SECOND_DISK,) if log_directories > 1 else ())
+        self.log_directories = LOG_DIRECTORIES[:log_directories]
         self._settings = settings
         self.node_id = node_id
         self.replicas: Replicas | None = None
+        self.knew: MetadataImage | None = None
+        """The metadata as its last process knew them when it ended; None if it knew none."""
         self._controllers = controllers
 
     async def serve(self, context: ServiceContext) -> None:
@@ -287,7 +296,7 @@ class NodeMachine(Machine):
     def _storage_config(self) -> StorageConfig:
         return StorageConfig(
             node_id=self.node_id,
-            log_dirs=(LOG_DIRECTORY,),
+            log_dirs=self.log_directories,
             listen_address=f"{self.name}:{NODE_PORT}",
             controllers=controller_addresses(self._controllers),
             http_address="",
@@ -298,14 +307,30 @@ class NodeMachine(Machine):
         )
 
     def directories(self) -> list[str]:
-        """Those of partitions on its disk, by the partitions' names, but for what is set aside as stray, or left alone
-        because the power went before the topic's id was on the disk.
+        """The paths of those of partitions on its disks, but for what is set aside as stray, or left alone because the
+        power went before the topic's id was on the disk.
         """
         files = self.disk.files
-        names = [name for name in files.list_directories(LOG_DIRECTORY) if not name.endswith(STRAY)]
-        return [name for name in names if read_topic_id(files, f"{LOG_DIRECTORY}/{name}") is not None]
+        found = []
+        for path in self.log_directories:
+            with contextlib.suppress(FileNotFoundError):  # the disk is new
+                found += [f"{path}/{name}" for name in files.list_directories(path)]
+        return [path for path in found if not path.endswith(STRAY) and read_topic_id(files, path) is not None]
+
+    @property
+    def needs_a_start(self) -> bool:
+        """Whether something of it is offline until it is started again, as who operates it is told. With one log
+        directory alone its process ends instead, or a fault that ends starts it.
+        """
+        if self.replicas is None or len(self.log_directories) == 1:
+            return False
+        return bool(self.replicas.offline_directories) or any(
+            replica.is_offline for replica in self.replicas.by_partition.values()
+        )
 
     def _end(self, *, silently: bool) -> None:
+        if self.life is not None:
+            self.knew = None if self.replicas is None else self.replicas.image
         self.replicas = None
         super()._end(silently=silently)
 
@@ -356,8 +381,13 @@ class CoordinatorMachine(Machine):
     def __init__(self, world: World, number: int, controllers: int) -> None:
         super().__init__(world, f"coordinator-{number}")
         self._controllers = controllers
+        self.coordinator: GroupCoordinator | None = None
 
     async def serve(self, context: ServiceContext) -> None:
+        def make(*arguments: Any) -> GroupCoordinator:
+            self.coordinator = GroupCoordinator(*arguments)
+            return self.coordinator
+
         config = CoordinatorConfig(
             coordinator_id=self.name,
             listen_address=f"{self.name}:{COORDINATOR_PORT}",
@@ -366,7 +396,11 @@ class CoordinatorMachine(Machine):
             group_initial_rebalance_delay_ms=100,
             group_min_session_timeout_ms=500,
         )
-        await coordinator_service.serve(config, context)
+        await coordinator_service.serve(config, context, make_coordinator=make)
+
+    def _end(self, *, silently: bool) -> None:
+        self.coordinator = None
+        super()._end(silently=silently)
 
 
 class ClientMachine(Machine):

@@ -19,6 +19,9 @@ CANCEL: Final = "cancel"
 ELECT: Final = "elect"
 """Preferred leaders shall lead."""
 
+MOVE: Final = "move"
+"""Replicas of nodes with two log directories shall be in one of them."""
+
 DELETE: Final = "delete"
 """The first records of some partitions are deleted."""
 
@@ -34,7 +37,7 @@ DRAIN: Final = "drain"
 FOR_GOOD: Final = 100.0
 """Seconds that a drained node stays away which does not come back: longer than any run."""
 
-ADMINISTERED: Final = frozenset({REASSIGN, CANCEL, ELECT, DELETE, DRAIN})
+ADMINISTERED: Final = frozenset({REASSIGN, CANCEL, ELECT, DELETE, DRAIN, MOVE})
 
 _BESIDE: Final = (
     "kill",
@@ -99,6 +102,31 @@ def about_deletions(chance: random.Random, nodes: int) -> list[Fault]:
             began = min(max(0.1, at + chance.gauss(0.1, 0.4)), FAULTS_SECONDS - 0.2)
             seconds = chance.choice((0.05, 0.3, 1.5)) * chance.uniform(0.5, 1.5)
             faults.append(Fault(began, kind, f"node-{chance.randint(1, nodes)}", seconds, is_both_ways=True))
+    return faults
+
+
+def log_directories(chance: random.Random) -> int:
+    """How many each node of a run has."""
+    return chance.choice((1, 2))
+
+
+def about_moves(chance: random.Random, nodes: int, *, loses_power: bool) -> list[Fault]:
+    """Replicas go from one log directory to the other, and something ends or fails in the midst of it, or when what
+    they have left is about to be removed.
+    """
+    faults = []
+    kinds = ("kill", "kill", "kill", "stop", "pause", "slow disk", "full disk")
+    if loses_power:
+        kinds = (*kinds, "power", "power", "power", "failing syncs")
+    for _ in range(chance.choice((2, 3, 5))):
+        at = chance.uniform(0.2, FAULTS_SECONDS - 1.0)
+        faults.append(_act(chance, MOVE, at))
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            then = at + chance.choice((chance.uniform(-0.02, 0.1), chance.uniform(0.9, 1.2)))
+            seconds = chance.choice((0.05, 0.3, 1.0)) * chance.uniform(0.5, 1.5)
+            faults.append(
+                Fault(max(0.1, then), chance.choice(kinds), f"node-{chance.randint(1, nodes)}", seconds)
+            )
     return faults
 
 

@@ -53,8 +53,9 @@ class Search:
 
     def on_result(self, result: Result) -> None:
         self.tried.add(result.seed)
-        if result.violations:
-            self.found[result.seed] = result.violations[0]
+        plant = PLANTED[self.name]
+        if plant.is_found_by(result.violations):
+            self.found[result.seed] = next(each for each in result.violations if plant.is_found_by([each]))
 
     def row(self, seeds: list[int]) -> str:
         if not self.found:

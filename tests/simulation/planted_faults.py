@@ -7,9 +7,10 @@ loudly where the code it is about has moved.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from planted_in_membership import (
@@ -18,6 +19,7 @@ from planted_in_membership import (
     nothing_is_removed,
     only_what_is_new,
     sometimes_behind_the_next,
+    what_was_copied_before,
 )
 
 from barnabas.controller import writer
@@ -36,6 +38,8 @@ from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.appender import LogAppender
+from barnabas.log.moving.future_log import FutureLog
+from barnabas.log.moving.settling import Settling
 from barnabas.log.opening import loader
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo
@@ -47,6 +51,7 @@ from barnabas.metadata.image import NO_LEADER
 from barnabas.storage.fetching import reading
 from barnabas.storage.handlers.append import AppendHandler, _AppendOperation
 from barnabas.storage.replica.appending import Appending
+from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
 from barnabas.storage.replica.durability import Durability
 from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState
@@ -64,8 +69,13 @@ class Plant(NamedTuple):
     seed: int
     """One that finds it."""
     replication_factor: int = 1
+    finds: str = ""
+    """What a violation has to say for it to be found: other violations are by chance."""
     also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
     """What else is replaced: some of what can go wrong is kept from it in two places."""
+
+    def is_found_by(self, violations: Iterable[str]) -> bool:
+        return any(self.finds in each for each in violations)
 
 
 def _sometimes_not_written(write: Any) -> Any:
@@ -272,6 +282,20 @@ def _leads_or_not(client_code: Any) -> Any:
     return instead
 
 
+def _never_refused(_: Any) -> Any:
+    return lambda *_, **__: None
+
+
+def _of_any_epoch(check: Any) -> Any:
+    """One might think that the epoch is for nothing: who claims it, and which process, is checked by the metadata."""
+
+    def instead(self: CoordinatorClaim, partition: Any, *, internal: bool) -> None:
+        claim = dataclasses.replace(self, coordinator_epoch=partition.coordinator_epoch)
+        check(claim, partition, internal=internal)
+
+    return instead
+
+
 def _the_first_again(allocate: Any) -> Any:
     async def instead(self: ProducerIds) -> int:
         producer_id = int(await allocate(self))
@@ -290,6 +314,9 @@ def _whoever_is_done(send_answers: Any) -> Any:
 
     return instead
 
+
+OWNER_KNOWS_LESS: Final = "owns the group and knows that"
+"""What is said where a coordinator does not know all commits that were acknowledged."""
 
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
@@ -344,15 +371,41 @@ PLANTED: Final[dict[str, Plant]] = {
             (Appending, "begin_epoch", lambda _: lambda _self, _leader_epoch: None),
         ),
     ),
-    "acknowledge-what-others-decided": Plant(Replica, "_fail_appends", _still_wait, 8, 3),
+    "acknowledge-what-others-decided": Plant(
+        Replica, "_fail_appends", _still_wait, 23, 3, finds="was acknowledged to"
+    ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 16, 3),
+    "ignore-the-coordinator-epoch": Plant(
+        CoordinatorClaim, "check_owner", _of_any_epoch, 14, finds="is refused with unknown_server_error"
+    ),
+    "former-coordinator-writes": Plant(
+        CoordinatorClaim,
+        "check_owner",
+        _never_refused,
+        25,
+        finds=OWNER_KNOWS_LESS,
+        # What it could write all the same would not be acknowledged.
+        also=((_AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
+    ),
+    "write-wherever-the-log-ends": Plant(
+        CoordinatorClaim, "check_log_end", _never_refused, 3, finds=OWNER_KNOWS_LESS
+    ),
+    # Each of the two keeps out what comes from a former coordinator when the next one has written.
+    "take-what-a-former-coordinator-wrote": Plant(
+        CoordinatorClaim,
+        "check_owner",
+        _never_refused,
+        109,
+        finds=OWNER_KNOWS_LESS,
+        also=((CoordinatorClaim, "check_log_end", _never_refused),),
+    ),
     "gateway-takes-a-refusal-for-an-answer": Plant(produce, "client_code", _leads_or_not, 0, 3),
     "gateway-forgets-what-it-refused": Plant(
         SequenceGaps,
         "is_behind",
-        lambda _: lambda _self, _produce, _refused=(): False,
-        46,
+        lambda _: lambda _self, _produce, _refused=(), **_: False,
+        83,
         3,
         # What is not refused at once is told to the leader, which would refuse it.
         also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
@@ -365,10 +418,14 @@ PLANTED: Final[dict[str, Plant]] = {
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 2, 3
     ),
-    "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 13, 3),
+    "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 17, 3, finds="on its disk"),
     "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 47, 3),
     "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 13, 3),
     "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 3, 3),
+    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 18, 3),
+    "keep-what-a-move-has-left": Plant(
+        Settling, "_is_found", lambda _: lambda _self, _key, _topic_id: False, 8, 3
+    ),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.gateway.clients.fetch_sessions import FetchSession
+from barnabas.log.moving.future_log import FutureLog
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.replica.replicas import Replicas
 
@@ -75,5 +76,15 @@ def only_what_is_new(update: Any) -> Any:
 
     def instead(self: FetchSession, changed: Any, forgotten: Any) -> None:
         update(self, [each for each in changed if each.key not in self.partitions], forgotten)
+
+    return instead
+
+
+def what_was_copied_before(_: Any) -> Any:
+    """When appends wait, all has been copied, one might think: three times it was seen that nothing was left."""
+
+    def instead(self: FutureLog, _bytes_max: int) -> None:
+        self._log.maybe_increment_log_start_offset(self._current.log_start_offset)
+        self._log.take_over(self._current)
 
     return instead

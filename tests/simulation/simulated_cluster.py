@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ class SimulatedCluster:
             settings["log.flush.interval.messages"] = "1"  # of __consumer_offsets, too
         make_node = NodeMachine if plan.gateways else BrokerMachine
         self.nodes = [
-            make_node(world, number + 1, plan.controllers, settings)
+            make_node(world, number + 1, plan.controllers, settings, plan.log_directories)
             for number in range(plan.nodes + plan.joining)
         ]
         for each in self.nodes[plan.nodes :]:
@@ -120,7 +121,9 @@ class SimulatedCluster:
         world = self.world
         for machine in self.machines.values():
             machine.start()
-        watch = world.loop.create_task(Watch(world, self.nodes).run(), name="watch")
+        coordinators = {each.name: each for each in self.coordinators}
+        watching = Watch(world, self.nodes, coordinators, self.group_history).run()
+        watch = world.loop.create_task(watching, name="watch")
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
                 await self._topics_are_there.wait()
@@ -154,12 +157,19 @@ class SimulatedCluster:
         try:
             async with asyncio.timeout(RECOVERY_SECONDS_MAX):
                 while self._unmet():
+                    self._start_what_needs_it()
                     await asyncio.sleep(0.05)
         except TimeoutError:
             unmet = self._unmet()
             for line in describe_replicas(self.nodes):
                 self.world.trace.say("check", line)
             self.world.violate(f"{RECOVERY_SECONDS_MAX} s after the last fault: {unmet}")
+
+    def _start_what_needs_it(self) -> None:
+        for node in self.nodes:
+            if node.needs_a_start:
+                node.kill()
+                node.start()
 
     def _unmet(self) -> list[str]:
         """What is still missing before everything serves."""
@@ -319,6 +329,8 @@ def run_seed(
     world = World(seed, keeps_trace=keeps_trace)
     cluster = SimulatedCluster(world, plan)
     world.run(cluster.tell())
+    gc.unfreeze()  # services take what they have built for what stays, but each world ends
+    gc.collect()
     read = sum(len(each) for each in cluster.history.read.values())
     return Outcome(
         seed,

@@ -140,12 +140,26 @@ def test_a_full_disk_takes_nothing_new() -> None:
     disk = VirtualDisk()
     files = ProcessFiles(disk, Life("process"))
     fd = files.open("/file", os.O_RDWR | os.O_CREAT)
-    disk.is_full = True
+    disk.healths[-1].is_full = True
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         files.pwrite(fd, b"more", 0)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         files.open("/another", os.O_RDWR | os.O_CREAT)
     files.open("/file", os.O_RDWR | os.O_CREAT)
+
+
+def test_a_disk_that_fails_leaves_the_others_alone() -> None:
+    disk = VirtualDisk(("/more",))
+    files = ProcessFiles(disk, Life("process"))
+    paths = ("/file", "/more/file")
+    first, second = (files.open(path, os.O_RDWR | os.O_CREAT) for path in paths)
+    failing, _ = disk.healths
+    failing.fails_syncs = failing.is_full = True
+    for refused in (lambda: files.fsync(second), lambda: files.pwrite(second, b"x", 0)):
+        with pytest.raises(OSError, match="Errno"):
+            refused()
+    files.pwrite(first, b"x", 0)
+    files.fsync(first)
 
 
 def test_only_an_address_without_a_process_refuses_connections() -> None:
@@ -217,6 +231,44 @@ def test_sockets_bring_bytes_in_their_order_and_late_where_the_way_was_cut() -> 
         await asyncio.sleep(1)
         assert server.data.endswith(b"late")
         assert server.is_lost
+
+    async def both() -> None:
+        await loop.create_task(serve(), context=serving.context)
+        await loop.create_task(ask(), context=asking.context)
+
+    loop.run_until_complete(both())
+
+
+def test_a_message_that_is_kept_back_comes_behind_what_was_sent_later() -> None:
+    loop, network = VirtualLoop(), VirtualNetwork(random.Random(1), Trace())
+    serving, asking = Life("serving"), Life("asking")
+    heard: list[Heard] = []
+
+    def accept() -> Heard:
+        heard.append(Heard())
+        return heard[-1]
+
+    async def serve() -> None:
+        port = await listen(network, accept, "serving:9092", starts_serving=False)
+        await port.start_serving()
+
+    async def ask() -> None:
+        first, second = Heard(), Heard()
+        await connect(network, "serving:9092", first)
+        keeping = loop.create_task(network.keep_back("asking", "serving", ""))
+        await asyncio.sleep(0)
+        first.transport.write(b"late")
+        late = await keeping
+        await asyncio.sleep(1)
+        assert first.is_lost
+        await connect(network, "serving:9092", second)
+        second.transport.write(b"again")
+        await asyncio.sleep(10)
+        assert [(each.data, each.is_lost) for each in heard] == [(b"", False), (b"again", False)]
+        assert late.deliver()
+        await asyncio.sleep(5)
+        assert [(each.data, each.is_lost) for each in heard] == [(b"late", True), (b"again", False)]
+        assert not late.deliver(), "nobody is there any more"
 
     async def both() -> None:
         await loop.create_task(serve(), context=serving.context)

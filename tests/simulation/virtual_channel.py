@@ -197,7 +197,7 @@ class VirtualCall:
         self._metadata = tuple(metadata or ())
         self._end: ClientEnd | None = None
         self._number = 0
-        self._up = Stream()
+        self._up = Stream(self.name)
         self._unsent: list[tuple[str, Any, int]] = []
         self._incoming: deque[bytes] = deque()
         self._has_headers = False

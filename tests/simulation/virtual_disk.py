@@ -1,6 +1,6 @@
-"""A machine's disk, and what of it one process has open.
+"""A machine's disks, and what of them one process has open.
 
-The disk outlives its processes. One that was killed has written what it had written, and nothing after; its files are
+Disks outlive processes. One that was killed has written what it had written, and nothing after; its files are
 closed and its locks are free, as the kernel does it. Who loses power loses what was not synced (`MemoryFiles`).
 """
 
@@ -26,15 +26,33 @@ KNOWN: Final = frozenset(name for name in vars(MemoryFiles) if not name.startswi
 }
 
 
-class VirtualDisk:
-    """Owner of one machine's files and of how its disk does."""
+class DiskHealth:
+    """Owner of how one disk does."""
 
-    def __init__(self) -> None:
-        self.files = MemoryFiles()
+    def __init__(self, path: str) -> None:
+        self.path = path
+        """Where it is mounted."""
         self.is_full = False
         self.fails_syncs = False
         self.fails_writes = False
+
+
+class VirtualDisk:
+    """Owner of one machine's files and of how its disks do: one, and one at each of the paths `more`."""
+
+    def __init__(self, more: Sequence[str] = ()) -> None:
+        self.files = MemoryFiles(more)
+        self.more = more
+        self.healths = [DiskHealth(path) for path in (*more, "/")]
+        """The one that has all that the others have not is the last."""
         self.slowness = 1.0
+        """Of all of them: the threads that wait for them are the process's."""
+
+    def health_of(self, path: str) -> DiskHealth:
+        """Of the disk that a path is on."""
+        return next(
+            (each for each in self.healths[:-1] if path.startswith(each.path + "/")), self.healths[-1]
+        )
 
     def lose_power(self, chance: random.Random) -> None:
         self.files.lose_power(chance)
@@ -68,7 +86,7 @@ class ProcessFiles:
     def __init__(self, disk: VirtualDisk, life: Life) -> None:
         self._disk = disk
         self._life = life
-        self._open: dict[int, None] = {}
+        self._open: dict[int, DiskHealth] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name not in KNOWN:
@@ -78,32 +96,40 @@ class ProcessFiles:
         return call
 
     def _guarded(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        disk, life, needs_room, syncs = self._disk, self._life, name in NEEDS_ROOM, name in SYNCS
+        life, needs_room, syncs = self._life, name in NEEDS_ROOM, name in SYNCS
 
         def call(*arguments: Any) -> Any:
             if life.is_ended:
                 raise _error(errno.EIO)
-            if disk.is_full and needs_room:
-                raise _error(errno.ENOSPC)
-            if (disk.fails_syncs and syncs) or (disk.fails_writes and needs_room):
-                raise _error(errno.EIO)
+            if needs_room or syncs:
+                health = self._health_of(arguments[0])
+                if health.is_full and needs_room:
+                    raise _error(errno.ENOSPC)
+                if (health.fails_syncs and syncs) or (health.fails_writes and needs_room):
+                    raise _error(errno.EIO)
             return real(*arguments)
 
         return call
 
+    def _health_of(self, file: str | int) -> DiskHealth:
+        if isinstance(file, str):
+            return self._disk.health_of(file)
+        return self._open.get(file) or self._disk.healths[-1]  # of one that is closed nothing is asked
+
     def open(self, path: str, flags: int, mode: int = 0o644, /) -> int:
         if self._life.is_ended:
             raise _error(errno.EIO)
-        if self._disk.is_full and flags & os.O_CREAT and not self._exists(path):
+        health = self._disk.health_of(path)
+        if health.is_full and flags & os.O_CREAT and not self._exists(path):
             raise _error(errno.ENOSPC)
-        if self._disk.fails_writes and flags & os.O_CREAT and not self._exists(path):
+        if health.fails_writes and flags & os.O_CREAT and not self._exists(path):
             raise _error(errno.EIO)
         fd = self._disk.files.open(path, flags, mode)
-        self._open[fd] = None
+        self._open[fd] = health
         return fd
 
     def close(self, fd: int, /) -> None:
-        if self._open.pop(fd, self) is None:
+        if self._open.pop(fd, None) is not None:
             self._disk.files.close(fd)
 
     def _exists(self, path: str) -> bool:

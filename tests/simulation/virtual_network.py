@@ -4,7 +4,8 @@ What goes over it is bytes: nobody shares an object with a peer. Messages of one
 they were sent, those of different streams in any order. A way between two machines may be cut in one direction or in
 both: what is sent meanwhile is stuck, as in a kernel's buffers, and either arrives when the way is open again or goes
 with its connection, which is given up after a while by whoever hears nothing. Of what is under way when a connection
-breaks, chance decides how much still arrives.
+breaks, chance decides how much still arrives. One message may be kept back until long after its sender has lost the
+connection, as by a proxy on the way.
 """
 
 from __future__ import annotations
@@ -66,10 +67,12 @@ class Listener(Protocol):
 class Stream:
     """When the last message of one stream, in one direction, arrives: the next one does not overtake it."""
 
-    __slots__ = ("arrives_at",)
+    __slots__ = ("arrives_at", "call")
 
-    def __init__(self) -> None:
+    def __init__(self, call: str = "") -> None:
+        """`call` is the name of the call that it is of, if of one."""
         self.arrives_at = 0.0
+        self.call = call
 
 
 class Connection:
@@ -97,6 +100,8 @@ class Connection:
     def send(self, direction: int, stream: Stream, size_bytes: int, arrive: Arrive, *message: Any) -> None:
         """Have `arrive(*message)` called in the other process, unless the connection breaks before."""
         if self.is_broken:
+            return
+        if size_bytes and self.network.keeps_back(self, direction, stream, arrive, message):
             return
         if self.network.is_cut(*self.way(direction)):
             self._stuck.append((direction, stream, size_bytes, arrive, message))
@@ -146,11 +151,16 @@ class Connection:
         """The client gives it up, and the server so much later: what is stuck until then may come, behind what the
         client sends on another connection.
         """
-        loop, end = asyncio.get_running_loop(), self.ends[0]
+        self.lose_client(reason)
+        loop = asyncio.get_running_loop()
+        loop.call_later(server_seconds, self.break_off, reason, context=self.network.trace.context)
+
+    def lose_client(self, reason: str) -> None:
+        """The client's end is gone, and the server does not know."""
+        end = self.ends[0]
         self.is_left, self.ends[0] = True, None
         if end is not None:
-            loop.call_soon(end.on_broken, reason, context=self.lives[0].context)
-        loop.call_later(server_seconds, self.break_off, reason, context=self.network.trace.context)
+            asyncio.get_running_loop().call_soon(end.on_broken, reason, context=self.lives[0].context)
 
     @property
     def may_be_left(self) -> bool:
@@ -159,6 +169,31 @@ class Connection:
 
     def touches(self, host: str) -> bool:
         return host in self.hosts
+
+
+class LateMessage:
+    """Owner of a message that is kept back. Whoever sent it has lost the connection; the receiver has not."""
+
+    def __init__(self, connection: Connection, arrive: Arrive, message: tuple[Any, ...]) -> None:
+        self._connection = connection
+        self._arrive = arrive
+        self._message = message
+
+    def deliver(self) -> bool:
+        """Have it arrive now; False where nobody is there any more to whom it was sent."""
+        connection = self._connection
+        receiver = connection.lives[1]
+        if connection.is_broken or receiver.is_ended:
+            return False
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._arrive, *self._message, context=receiver.context)
+        loop.call_later(
+            LATE_SECONDS_MAX,
+            connection.break_off,
+            "no answer to keep-alive: the client is gone",
+            context=connection.network.trace.context,
+        )
+        return True
 
 
 class VirtualNetwork:
@@ -174,6 +209,8 @@ class VirtualNetwork:
         self._slow: dict[tuple[str, str], float] = {}
         self.slowness = 1.0
         """Of all ways."""
+        self._kept_back: dict[tuple[str, str, str], asyncio.Future[LateMessage]] = {}
+        """Who waits for the next message of a call on a way."""
 
     def seconds(self, sender: str, receiver: str) -> float:
         """How long a message takes, this time."""
@@ -204,6 +241,29 @@ class VirtualNetwork:
 
     def slow_down(self, sender: str, receiver: str, factor: float) -> None:
         self._slow[sender, receiver] = factor
+
+    async def keep_back(self, client: str, server: str, call: str) -> LateMessage:
+        """The next message that `client` sends in a call of that name, taken off the way. Its connection breaks for
+        the client; the server hears nothing of it, nor of anything else that happens to the client.
+        """
+        way = client, server, call
+        self._kept_back[way] = kept = asyncio.get_running_loop().create_future()
+        try:
+            return await kept
+        finally:
+            del self._kept_back[way]
+
+    def keeps_back(
+        self, connection: Connection, direction: int, stream: Stream, arrive: Arrive, message: tuple[Any, ...]
+    ) -> bool:
+        """Whether somebody waits for this one, who gets it."""
+        kept = self._kept_back.get((*connection.hosts, stream.call)) if self._kept_back else None
+        if kept is None or kept.done() or direction != TO_SERVER:
+            return False
+        self.forget(connection)
+        connection.lose_client("connection reset")
+        kept.set_result(LateMessage(connection, arrive, message))
+        return True
 
     def _await_life(self, connection: Connection, reason: str) -> None:
         """Give the connection up unless its ends hear of one another in time."""
