@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, cast
 
 from virtual_loop import OWNER, Life
@@ -29,11 +30,23 @@ END_OF_FILE: Final = b""
 MakeProtocol = Callable[[], asyncio.Protocol]
 
 
+TCP_ESTABLISHED: Final = b"\1"
+TCP_CLOSE_WAIT: Final = b"\10"
+
+
 class VirtualSocket:
     """What is asked of a socket itself."""
 
+    def __init__(self, unread: Collection[bytes]) -> None:
+        self._unread = unread
+
     def setsockopt(self, *_: int) -> None:
         """It has no options."""
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        """Of TCP_INFO the first byte, its state."""
+        assert (level, option, size) == (socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+        return TCP_CLOSE_WAIT if END_OF_FILE in self._unread else TCP_ESTABLISHED
 
 
 class VirtualTransport(asyncio.Transport):
@@ -87,7 +100,7 @@ class VirtualTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         own, peer = self._connection.hosts[self._side], self._connection.hosts[1 - self._side]
-        return {"socket": VirtualSocket(), "peername": (peer, 0), "sockname": (own, 0)}.get(name, default)
+        return {"socket": VirtualSocket(self._unread), "peername": (peer, 0), "sockname": (own, 0)}.get(name, default)
 
     def is_closing(self) -> bool:
         return self._is_closing

@@ -15,7 +15,7 @@ from barnabas.gateway.clients.budget import ByteBudget
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
 from barnabas.gateway.clients.held import Reason
 from barnabas.gateway.clients.later import Forwarded, Later, Pieces
-from barnabas.gateway.clients.reading_pause import ReadingPause
+from barnabas.gateway.clients.reading_pause import ReadingPause, peer_has_ended
 from barnabas.gateway.clients.slot import Frame, Slot
 from barnabas.gateway.clients.turns import Turn, Turns
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
@@ -185,9 +185,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether the gateway waits for the client, not the client for it."""
-        if not self._writable:
-            return True
-        return not self._slots and not self._frames and self._reading.reason is None
+        return not self._writable or not (self._slots or self._frames or self._reading.reason)
 
     @property
     def silent_seconds(self) -> float:
@@ -475,7 +473,9 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _on_mute(self) -> None:
-        """The client is muted, or no longer."""
+        """It is muted, or no longer. What a client has given up meanwhile, it may have sent again to somebody else."""
+        if not self._client.held.is_muted and peer_has_ended(self._transport):
+            self.close()
         self._start_requests()
         self._pause_or_resume()
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Mapping
 from time import perf_counter
+from typing import Final
 
 from barnabas.gateway.clients.held import Reason
 from barnabas.kernel.pauses import PauseTimes
+
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+"""Linux's; elsewhere nobody knows of a peer's end before everything was read."""
+_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8
+
+
+def peer_has_ended(transport: asyncio.Transport) -> bool:
+    """Whether the peer sends nothing more, though what it has sent may still lie in the socket."""
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    if sock is None or _TCP_INFO is None:
+        return False
+    (state,) = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)
+    return state in (_TCP_CLOSE, _TCP_CLOSE_WAIT)
 
 
 class ReadingPause:

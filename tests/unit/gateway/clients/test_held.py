@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
 from test_connection import OTHER, PRODUCE, Served
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients import connection as connection_module
 from barnabas.gateway.clients import held as held_module
 from barnabas.gateway.clients.held import Held, Reason
+from barnabas.gateway.clients.reading_pause import peer_has_ended
 
 
 class Timer:
@@ -110,6 +113,50 @@ async def test_nothing_is_answered_at_once_while_muted(passing: Time) -> None:
     passing.go_on(1.0)
     await served.settle()
     assert served.started == ["b"]
+
+
+async def test_who_ends_while_muted_is_not_heard_any_more(
+    passing: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it sent then, it has sent again to somebody else, and the log may since have forgotten its sequences."""
+    served, ended = Served(), False
+    monkeypatch.setattr(connection_module, "peer_has_ended", lambda transport: ended)
+    served.client.held.mute(1.0)
+    await served.send(PRODUCE, "was under way in the socket")
+    ended = True
+    passing.go_on(1.0)
+    await served.settle()
+    assert (served.started, served.transport.closed, served.transport.paused) == ([], True, True)
+
+
+def test_the_end_of_a_peer_is_seen_behind_what_it_sent() -> None:
+    async def look() -> tuple[bool, int]:
+        loop, accepted, read = asyncio.get_running_loop(), asyncio.Queue[asyncio.Transport](), list[bytes]()
+
+        class Paused(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                accepted.put_nowait(cast(asyncio.Transport, transport))
+
+            def data_received(self, data: bytes) -> None:
+                read.append(data)
+
+        async with await loop.create_server(Paused, "127.0.0.1", 0) as server:
+            with socket.create_connection(server.sockets[0].getsockname()) as client:
+                transport = await accepted.get()
+                while not read:
+                    client.sendall(b"first")
+                    await asyncio.sleep(0.001)
+                transport.pause_reading()
+                read.clear()
+                client.sendall(b"second")
+                before = peer_has_ended(transport)
+            while not peer_has_ended(transport):
+                await asyncio.sleep(0.001)
+            heard = len(read)
+            transport.abort()
+            return before, heard
+
+    assert asyncio.run(look()) == uvloop.run(look()) == (False, 0)
 
 
 @pytest.mark.parametrize("times", [(3.0, 1.0), (1.0, 3.0), (3.0, 3.0)])
