@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import threading
@@ -55,33 +56,82 @@ def wait_until_named(ports: Mapping[int, int], seconds_max: float) -> None:
 
 
 def _metadata(port: int, topics: list[str]) -> Any:
-    from kio.schema.metadata.v4.response import MetadataResponse
+    with socket.create_connection(("127.0.0.1", port), 1) as sock:
+        return _ask_metadata(sock, topics)
+
+
+def _ask_metadata(sock: socket.socket, topics: list[str]) -> Any:
+    from kio.schema.metadata.v7.response import MetadataResponse
     from kio.serial import entity_reader
 
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
-    with socket.create_connection(("127.0.0.1", port), 1) as sock:
-        sock.settimeout(ANSWER_SECONDS_MAX)
-        sock.sendall(frame(3, 4, struct.pack(">i", len(topics)) + names + b"\0"))
-        answer, _ = entity_reader(MetadataResponse)(read_answer(sock), 8)
+    sock.settimeout(ANSWER_SECONDS_MAX)
+    sock.sendall(frame(3, 7, struct.pack(">i", len(topics)) + names + b"\0"))
+    answer, _ = entity_reader(MetadataResponse)(read_answer(sock), 8)
     return answer
+
+
+class _LivingBrokers:
+    """The brokers to which there is a connection, as clients keep them; owns those connections.
+
+    Of a broker that was killed nobody asks anything again: its port may be listened at while it is started, and answer
+    only then.
+    """
+
+    def __init__(self, ports: Mapping[int, int], topic: str) -> None:
+        self._topic = topic
+        self._sockets = {
+            broker: socket.create_connection(("127.0.0.1", port), 1) for broker, port in ports.items()
+        }
+
+    def leader(self) -> int:
+        """Who leads partition 0, by whoever has heard the newest. Raises ConnectionError when no broker is left."""
+        named: list[tuple[int, int]] = []
+        for broker, sock in list(self._sockets.items()):
+            try:
+                (topic,) = _ask_metadata(sock, [self._topic]).topics
+                (partition,) = topic.partitions
+            except OSError:
+                self._sockets.pop(broker).close()
+            else:
+                named.append((partition.leader_epoch, partition.leader_id))
+        if not named:
+            raise ConnectionError("no broker answers any more")
+        return max(named)[1]
+
+    def close(self) -> None:
+        for sock in self._sockets.values():
+            sock.close()
 
 
 def pause(ports: Mapping[int, int], topic: str, kill: Callable[[int], None]) -> float:
     """Seconds from the last acknowledgement (acks=all) of partition 0 before its leader was killed to the first after.
 
-    One record is in flight; whatever fails is sent again every 5 ms, to the leader that any living broker names.
+    One record is in flight; whatever fails is sent again every 5 ms, to the leader that the living brokers name, also
+    while the former one is still waited for: so clients do it.
     """
-    request = produce_request(topic)
-    leader = _leader(ports, topic, None)
+    living = _LivingBrokers(ports, topic)
+    try:
+        return _pause(living, ports, produce_request(topic), kill)
+    finally:
+        living.close()
+
+
+def _pause(
+    living: _LivingBrokers, ports: Mapping[int, int], request: bytes, kill: Callable[[int], None]
+) -> float:
     killer: threading.Thread | None = None
     has_failed = False
     last = started = time.perf_counter()
     while time.perf_counter() - started < SECONDS_MAX:
+        leader = living.leader()
         try:
             with socket.create_connection(("127.0.0.1", ports[leader]), 1) as sock:
-                sock.settimeout(ANSWER_SECONDS_MAX)
                 while True:
                     sock.sendall(request)
+                    while not select.select([sock], [], [], RETRY_SECONDS)[0]:
+                        if living.leader() != leader:
+                            raise ConnectionError("another broker leads")
                     if produce_error(read_answer(sock)):
                         break
                     now = time.perf_counter()
@@ -92,12 +142,11 @@ def pause(ports: Mapping[int, int], topic: str, kill: Callable[[int], None]) -> 
                     if killer is None and now - started > BEFORE_SECONDS:
                         killer = threading.Thread(target=kill, args=(leader,))
                         killer.start()
-        except OSError:
-            pass
+        except (KeyError, OSError):
+            pass  # nobody leads; or what was asked of the leader failed
         has_failed = killer is not None
         time.sleep(RETRY_SECONDS)
-        leader = _leader(ports, topic, leader)
-    raise TimeoutError(f"{topic} took no records for {SECONDS_MAX:.0f} s")
+    raise TimeoutError(f"nothing was acknowledged for {SECONDS_MAX:.0f} s")
 
 
 def acknowledged(ports: Mapping[int, int], topic: str, seconds_max: float) -> None:
@@ -105,7 +154,7 @@ def acknowledged(ports: Mapping[int, int], topic: str, seconds_max: float) -> No
     request = produce_request(topic)
     deadline = time.perf_counter() + seconds_max
     while time.perf_counter() < deadline:
-        leader = _leader(ports, topic, None)
+        leader = _leader(ports, topic)
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", ports[leader]), 1) as sock:
             sock.settimeout(ANSWER_SECONDS_MAX)
             sock.sendall(request)
@@ -170,8 +219,8 @@ def _taken(port: int, partitions: Mapping[str, list[int]]) -> set[tuple[str, int
     }
 
 
-def _leader(ports: Mapping[int, int], topic: str, known: int | None) -> int:
-    """Who leads partition 0, by the first broker that answers; `known` where nobody says."""
+def _leader(ports: Mapping[int, int], topic: str) -> int:
+    """Who leads partition 0, by the first broker that answers."""
     deadline = time.perf_counter() + SECONDS_MAX
     while time.perf_counter() < deadline:
         for port in ports.values():
@@ -179,8 +228,6 @@ def _leader(ports: Mapping[int, int], topic: str, known: int | None) -> int:
                 leader = partitions_of(port, [topic])[topic, 0].leader
                 if leader in ports:
                     return leader
-        if known is not None:
-            return known
         time.sleep(RETRY_SECONDS)
     raise TimeoutError(f"nobody leads {topic}")
 
