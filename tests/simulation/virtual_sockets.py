@@ -100,7 +100,9 @@ class VirtualTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         own, peer = self._connection.hosts[self._side], self._connection.hosts[1 - self._side]
-        return {"socket": VirtualSocket(self._unread), "peername": (peer, 0), "sockname": (own, 0)}.get(name, default)
+        return {"socket": VirtualSocket(self._unread), "peername": (peer, 0), "sockname": (own, 0)}.get(
+            name, default
+        )
 
     def is_closing(self) -> bool:
         return self._is_closing

@@ -19,7 +19,7 @@ Partition = tuple[bytes, int]
 class _Send:
     """What went to one node, and what is to be done with its result."""
 
-    __slots__ = ("metadata", "node", "order", "partitions", "settle")
+    __slots__ = ("is_sent_on", "metadata", "node", "order", "partitions", "settle")
 
     def __init__(
         self,
@@ -27,7 +27,8 @@ class _Send:
         node: object,
         metadata: object,
         partitions: Iterable[Any],
-        order: int | None,
+        order: int,
+        is_sent_on: bool,
     ) -> None:
         self.settle = settle
         self.node = node
@@ -35,6 +36,7 @@ class _Send:
         """The metadata by which it was sent there."""
         self.partitions = partitions
         self.order = order
+        self.is_sent_on = is_sent_on
 
 
 class Unsettled:
@@ -50,12 +52,14 @@ class Unsettled:
         node: object,
         metadata: object,
         partitions: Iterable[Any],
-        order: int | None = None,
+        order: int,
+        *,
+        is_sent_on: bool = False,
     ) -> None:
         """`settle` is to be called once, when there is a `result`: by who waits for it, or by who comes after it.
-        `order`: see `are_before`; None for what is sent on.
+        `order` is its place among all that was handed over, also of what is sent on.
         """
-        self._sends[result] = _Send(settle, node, metadata, partitions, order)
+        self._sends[result] = _Send(settle, node, metadata, partitions, order, is_sent_on)
 
     def settle(self, result: asyncio.Future[Any]) -> None:
         """It is there; somebody may have settled it already."""
@@ -85,9 +89,15 @@ class Unsettled:
         wanted = set(_keys(partitions))
         return any(not wanted.isdisjoint(_keys(send.partitions)) for send in moved)
 
-    def are_before(self, partitions: Iterable[Any], order: int) -> bool:
-        """Whether batches for one of `partitions` that were handed over before `order` have not come back."""
-        before = [send for send in self._sends.values() if send.order is not None and send.order < order]
+    def are_before(self, partitions: Iterable[Any], order: int, *, counts_sent_on: bool) -> bool:
+        """Whether batches for one of `partitions` that were handed over before `order` have not come back, or, if that
+        `counts_sent_on`, not from who they were sent on to.
+        """
+        before = [
+            send
+            for send in self._sends.values()
+            if send.order < order and (counts_sent_on or not send.is_sent_on)
+        ]
         if not before:
             return False
         wanted = set(_keys(partitions))

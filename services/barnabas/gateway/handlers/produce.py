@@ -266,7 +266,7 @@ class _Produce:
             self._resends[request].refused.update(zip(places, partitions, strict=True))
             return self._follow(request)
         if resend is not None:
-            is_behind = is_behind or unsettled.are_before(partitions, order)
+            is_behind = is_behind or unsettled.are_before(partitions, order, counts_sent_on=False)
         if is_behind or not stream.has_room(size_bytes):
             # Certainly not written: the client is to look for the leader again.
             self._fail(places, request, NOBODY_LEADS, resend)
@@ -277,7 +277,7 @@ class _Produce:
         result = stream.send(request, size_bytes, seconds)
         settle = partial(self.settle, result, request, places, image, order, resend)
         if any(map(is_sequenced, request.records)):
-            unsettled.add(result, settle, stream, image, partitions, None if resend else order)
+            unsettled.add(result, settle, stream, image, partitions, order, is_sent_on=resend is not None)
             settle = partial(unsettled.settle, result)
         finishing = self._finish(result, settle)
         return self._held(finishing) if stream.is_full else finishing
@@ -397,15 +397,15 @@ class _Produce:
             # Perhaps written: a code after which idempotent producers send again under the same sequence.
             self._fail(places, request, ErrorCode.request_timed_out, resend)
         else:
-            has_failed = False
+            is_sent_on = resend is not None
             for place, sent, got, records in zip(
                 places, request.partitions, partitions, request.records, strict=True
             ):
                 code = self._code(place, client_code(got.error_code))
-                has_failed = has_failed or bool(code)
-                if self._may_be_sent_on(code, got, records, resend) or (
-                    resend is None and self._came_too_early(code, sent, order)
-                ):
+                is_early = self._came_too_early(code, sent, order, is_sent_on=is_sent_on)
+                if is_early:
+                    code = NOBODY_LEADS  # so that it comes again, with us or with its client
+                if self._may_be_sent_on(code, got, records, resend):
                     resend = resend or self._resend(result, place, image, order)
                     if resend is not None:
                         resend.refused[place] = sent
@@ -416,12 +416,10 @@ class _Produce:
                     got.base_offset,
                     got.log_append_time_ms,
                     got.log_start_offset,
-                    got.error_message or None,
+                    None if is_early else got.error_message or None,
                     self._current_leader(sent.topic_id, sent.partition) if code in LEADER_ERRORS else None,
                     [(error.batch_index, error.message) for error in got.record_errors] if code else (),
                 )
-            if not has_failed:
-                return
         self._open_gaps(places)
 
     def _code(self, place: Place, code: ErrorCode) -> ErrorCode:
@@ -444,11 +442,17 @@ class _Produce:
             return False
         return code is NOBODY_LEADS and (got.never_appended or is_sequenced(records))
 
-    def _came_too_early(self, code: ErrorCode, sent: PartitionAppend, order: int) -> bool:
-        """Before what is to come first, which was sent on since; or may be, as nobody has heard yet what came of it."""
-        resends, unsettled = self._request.client.resends, self._request.client.unsettled
-        may_have = resends.may_come_too_early(order) or unsettled.are_before((sent,), order)
-        return code is ErrorCode.out_of_order_sequence_number and may_have
+    def _came_too_early(
+        self, code: ErrorCode, sent: PartitionAppend, order: int, *, is_sent_on: bool
+    ) -> bool:
+        """Before what is to come first, which was sent on since; or may be, as nobody has heard yet what came of it:
+        also of what was sent on, if others go on by now.
+        """
+        client = self._request.client
+        return code is ErrorCode.out_of_order_sequence_number and (
+            client.unsettled.are_before((sent,), order, counts_sent_on=True)
+            or (not is_sent_on and client.resends.may_come_too_early(order))
+        )
 
     def _resend(self, result: object, place: Place, image: MetadataImage, order: int) -> Resend | None:
         """For what `result` refuses at `place`: to be sent on. None where the client is to be told at once.

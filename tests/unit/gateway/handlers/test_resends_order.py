@@ -9,6 +9,7 @@ from produce_connection import Preparing, settle
 from test_resends import EITHER_WAY, NOT_LEADER, OUT_OF_ORDER, A, B, C, D, answer, leads, name_of
 
 from barnabas.gateway import limits
+from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
 from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 
@@ -214,3 +215,73 @@ async def test_what_is_behind_it_does_not_get_past_it() -> None:
     await answer(run, 1)
     assert run.sent[2:] == []
     assert run.answers() == [(0, 1), (NOT_LEADER, -1), (NOT_LEADER, -1)]
+
+
+@EITHER_WAY
+async def test_what_came_before_one_that_others_no_longer_wait_for_is_no_error_of_sequence(
+    forwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new leader refused the first as it did not lead yet, took the second for the next, and says that first."""
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A)
+    leads(run, 2, 2)
+    await answer(run, 0, NOT_LEADER)
+    await run.produce(B)
+    await asyncio.sleep(0.1)
+    assert [name_of(run, each) for each in (1, 2)] == [(2, A), (2, B)]
+    await answer(run, 2, OUT_OF_ORDER)
+    await answer(run, 1, NOT_LEADER)
+    await asyncio.sleep(0.1)
+    assert run.answers() == [(NOT_LEADER, -1)] * 2
+
+
+async def test_what_was_sent_on_too_early_is_no_error_of_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is not waited for any longer when the second is sent on behind it."""
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.1)
+    run = Preparing(prepares=False)
+    await run.produce(A, B)
+    leads(run, 2, 2)
+    await answer(run, 0, NOT_LEADER)
+    await asyncio.sleep(0.05)
+    await answer(run, 1, NOT_LEADER)
+    await asyncio.sleep(0.07)
+    assert [name_of(run, each) for each in (2, 3)] == [(2, A), (2, B)]
+    await answer(run, 3, OUT_OF_ORDER)
+    await answer(run, 2, NOT_LEADER)
+    await asyncio.sleep(0.1)
+    assert run.answers() == [(NOT_LEADER, -1)] * 2
+
+
+async def test_each_part_of_a_request_may_have_come_too_early() -> None:
+    run = Preparing(prepares=False)
+    leads(run, 1, 1)
+    await run.produce(A, B, partitions=(0, 1))
+    refused = [PartitionAppendResult(error_code=code, base_offset=-1) for code in (NOT_LEADER, OUT_OF_ORDER)]
+    first = [PartitionAppendResult(error_code=NOT_LEADER, base_offset=-1) for _ in range(2)]
+    run.appends[run.sent[0]].set_result(AppendResult(partitions=first))
+    await settle()
+    run.appends[run.sent[1]].set_result(AppendResult(partitions=refused))
+    await settle()
+    leads(run, 2, 2)
+    for number, name in ((2, A), (3, B)):
+        await settle()
+        assert (name_of(run, number), run.partitions_sent[number]) == ((2, name), (2, [0, 1]))
+        taken = [PartitionAppendResult(base_offset=number)] * 2
+        run.appends[run.sent[number]].set_result(AppendResult(partitions=taken))
+    await settle()
+    assert run.answers() == [(0, 2), (0, 3)]
+
+
+async def test_while_another_partition_lacks_something_it_comes_again_by_its_client() -> None:
+    """The gap is none of its own, and yet nothing is sent on past it."""
+    run = Preparing(prepares=False)
+    leads(run, 1, 1)
+    await run.produce(A, B, C)
+    await run.produce(D, partitions=(1,))
+    await answer(run, 3, ErrorCode.kafka_storage_error)
+    await answer(run, 1, OUT_OF_ORDER)
+    await answer(run, 0, NOT_LEADER)
+    await answer(run, 2, OUT_OF_ORDER)
+    codes = [NOT_LEADER] * 3 + [ErrorCode.kafka_storage_error]
+    assert run.answers() == [(code, -1) for code in codes]
