@@ -69,7 +69,8 @@ async def test_nothing_overtakes_what_is_given_up(forwards: bool, monkeypatch: p
         began + 0.045, monkeypatch.setattr, appends, "has_room", lambda _: True
     )
     await asyncio.sleep(0.1)
-    assert [name_of(run, each) for each in range(1, len(run.sent))] in ([], [(2, A)])
+    sent = [name_of(run, each) for each in range(1, len(run.sent))]
+    assert sent in ([], [(2, A)], [(2, A), (2, C)])
 
 
 @EITHER_WAY
