@@ -62,8 +62,8 @@ class _Throttled:
 class TemporaryThrottles:
     """Owns what topics and brokers had before they were given other throttles. A context manager.
 
-    However the context ends, by Ctrl-C and by one of `ENDINGS` too, all of it is put back. Raises Refused where that
-    cannot be done and nothing else went wrong.
+    However the context ends, by Ctrl-C and by one of `ENDINGS` too, all of it is put back; only Ctrl-C breaks that off.
+    Raises Refused where it cannot be done and nothing else went wrong.
     """
 
     def __init__(self, administration: Administration) -> None:
@@ -78,6 +78,9 @@ class TemporaryThrottles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for number in self._handlers:
+            # A terminal that is closed says so twice, by its shell and by itself.
+            signal.signal(number, signal.SIG_IGN)
         try:
             left = list(self._put_back())
         except KeyboardInterrupt:

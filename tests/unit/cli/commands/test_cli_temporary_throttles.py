@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -162,6 +163,27 @@ def test_a_closed_terminal_and_a_kill_put_it_back_too(
     assert ended.value.code == 128 + number
     assert own(settings) == BEFORE
     assert signal.getsignal(number) is handler
+
+
+@pytest.mark.parametrize("ends_by", [None, signal.SIGHUP])
+def test_a_signal_while_it_is_put_back_does_not_leave_the_rest(
+    run: Run, settings: AdministeredSettings, ends_by: signal.Signals | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell tells its commands that the terminal is closed, and then the kernel does."""
+    change = settings._altered
+
+    def doing(_: AdministeredSettings) -> None:
+        def told_again(asked: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGHUP)
+            return change(asked)
+
+        monkeypatch.setattr(settings, "_altered", told_again)
+        if ends_by is not None:
+            os.kill(os.getpid(), ends_by)
+
+    with contextlib.nullcontext() if ends_by is None else pytest.raises(SystemExit):
+        run(settings, 7000, False, doing)
+    assert own(settings) == BEFORE
 
 
 def test_what_was_set_in_part_is_put_back(settings: AdministeredSettings, run: Run) -> None:
