@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _SYNCFS: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 """`syncfs(2)`, which the standard library does not offer; the interpreter lets other threads run meanwhile."""
 
+NAME_BYTES_MAX: Final = 255
+"""Longest name in a directory (Linux's NAME_MAX)."""
+
 
 class FileStatus(Protocol):
     """What is asked of a file's `os.stat_result`."""

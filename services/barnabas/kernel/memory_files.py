@@ -15,14 +15,13 @@ import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.kernel.files import NAME_BYTES_MAX
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
-
-NAME_BYTES_MAX: Final = 255
-"""Longest name in a directory."""
 
 BLOCK_BYTES: Final = 4096
 BLOCKS: Final = 2**20

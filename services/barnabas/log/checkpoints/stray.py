@@ -12,14 +12,12 @@ import re
 import uuid
 from typing import Final, NamedTuple
 
-from barnabas.kernel.files import Files
+from barnabas.kernel.files import NAME_BYTES_MAX, Files
 from barnabas.log.segments.segment import LOG_SUFFIX, file_name
 from barnabas.log.small_files import is_directory, read_whole, remove_quietly, write_atomically
 
 SUFFIX: Final = "-stray"
 FILE_NAME: Final = "stray.properties"
-NAME_BYTES_MAX: Final = 255
-"""Longest name of a directory; the topic's part is cut off where it would be longer, as in Kafka."""
 
 _NAME: Final = re.compile(rf"^(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[0-9a-f]{{32}}){SUFFIX}$")
 
@@ -45,7 +43,9 @@ class StrayFacts(NamedTuple):
 
 
 def stray_name(topic: str, key: StrayKey) -> str:
-    """The name of the directory of a partition that is set aside."""
+    """The name of the directory of a partition that is set aside. The topic's part is cut off where it would be too
+    long, as in Kafka.
+    """
     rest = f"-{key.partition}.{key.topic_id.hex}{SUFFIX}"
     return topic[: NAME_BYTES_MAX - len(rest)] + rest
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from barnabas.kernel.files import Files
+from barnabas.kernel.files import NAME_BYTES_MAX, Files
 from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
@@ -23,13 +23,10 @@ from barnabas.log.deleted_directories import deleted_name
 from barnabas.log.small_files import sync_directory
 
 SUFFIX: Final = "-moving"
-NAME_BYTES_MAX: Final = 255
-"""Longest name of a directory."""
 
 _NAME: Final = re.compile(
-    rf"^(?P<topic>.+)-(?P<partition>\d+)\.(?P<home>[0-9a-f]{{32}})(?:\.(?P<start>\d+))?{SUFFIX}$"
+    rf"^(?P<topic>.+)-(?P<partition>\d+)\.(?P<home>[0-9a-f]{{32}})\.(?P<start>\d+){SUFFIX}$"
 )
-"""Without an offset the log begins where its first segment does."""
 
 
 class LeftDirectory(NamedTuple):
@@ -63,7 +60,7 @@ def find_left(names: Iterable[str]) -> list[LeftDirectory]:
             match[0],
             (match["topic"], int(match["partition"])),
             uuid.UUID(hex=match["home"]),
-            int(match["start"] or 0),
+            int(match["start"]),
         )
         for match in matches
         if match is not None

@@ -207,7 +207,7 @@ def test_a_directory_that_may_have_something_is_not_called_empty(tmp_path: Path,
     elif what == "missing":
         place.rename(tmp_path / "elsewhere")
     else:
-        place.rename(tmp_path / "b" / f"t-0.{uuid.uuid4().hex}-moving")
+        place.rename(tmp_path / "b" / f"t-0.{uuid.uuid4().hex}.0-moving")
         (tmp_path / "c").write_text("no directory")
     second = open_all("a", "b", *(["c"] if what == "left" else []))
     assert (
