@@ -21,25 +21,20 @@ from barnabas.metadata.effective import ConfigSource
 _TOPICS_A_REQUEST: Final = 200
 
 
-def broker_values(
-    administration: Administration, node: Node, names: Sequence[str], *, from_all: bool = True
-) -> dict[str, str]:
-    """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say.
-
-    Not `from_all`: only what was set for this very broker, not what it has from its file or as all brokers do.
-    """
+def broker_values(administration: Administration, node: Node, names: Sequence[str]) -> dict[str, str]:
+    """Which of these settings a broker has, asked at the broker itself, as Kafka wants it; none if it does not say."""
     name = str(node.node_id)
-    source = None if from_all else ConfigSource.DYNAMIC_BROKER_CONFIG.value
     try:
-        return _read_configs(administration, BROKER_RESOURCE, [name], names, node, source=source).get(
-            name, {}
-        )
+        return _read_configs(administration, BROKER_RESOURCE, [name], names, node).get(name, {})
     except Unanswered:
         return {}
 
 
 def own_broker_values(administration: Administration, node: Node, names: Sequence[str]) -> dict[str, str]:
-    """Which of these settings were set for this very broker. Raises Refused where nobody says so."""
+    """Which of these settings were set for this very broker: not what it has from its file, or as all brokers do.
+
+    Raises Refused where nobody says so.
+    """
     name = str(node.node_id)
     source = ConfigSource.DYNAMIC_BROKER_CONFIG.value
     found = _read_configs(administration, BROKER_RESOURCE, [name], names, node, source=source)

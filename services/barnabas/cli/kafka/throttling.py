@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from barnabas.cli.balance.cluster_state import ClusterState, Reassignment
+from barnabas.cli.balance.cluster_state import ClusterState, Node, Reassignment
 from barnabas.cli.balance.health import MOVES_RATE, Throttle
 from barnabas.cli.kafka.administration import Administration
 from barnabas.cli.kafka.config_values import (
-    broker_values,
     change_broker,
     change_topic,
+    own_broker_values,
     topic_values,
 )
+from barnabas.cli.refusal import Refused
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -77,10 +78,15 @@ def read_move_rates(administration: Administration, state: ClusterState) -> dict
 def _own_settings(
     administration: Administration, state: ClusterState, names: Sequence[str]
 ) -> dict[int, dict[str, str]]:
-    """By node: which of these settings were set for it alone."""
-    return administration.ask_each(
-        state.nodes, lambda node: broker_values(administration, node, names, from_all=False)
-    )
+    """By node: which of these settings were set for it alone; none where it does not say."""
+
+    def ask(node: Node) -> dict[str, str]:
+        try:
+            return own_broker_values(administration, node, names)
+        except Refused:
+            return {}
+
+    return administration.ask_each(state.nodes, ask)
 
 
 def remove_throttles(administration: Administration, state: ClusterState) -> int:
