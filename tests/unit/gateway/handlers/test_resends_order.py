@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from produce_connection import Preparing, settle
-from test_resends import EITHER_WAY, NOT_LEADER, OUT_OF_ORDER, A, B, C, D, answer, leads, name_of
+from produce_connection import EITHER_WAY, Preparing, settle
+from resent import NOT_LEADER, OUT_OF_ORDER, A, B, C, D, answer, leads, name_of
 
 from barnabas.gateway import limits
 from barnabas.kernel.errors import ErrorCode
