@@ -401,7 +401,7 @@ class StorageNode:
             log.warning("this node stops although others do not lead yet what it leads")
 
     async def _leads_for_others(self, subscription: MetadataSubscription, request: HandOverRequest) -> bool:
-        """Ask for it, at rest; returns whether it is to be asked for again."""
+        """Ask for it once nothing of clients is under way; returns whether it is to be asked for again."""
         # Also after the hand-over: what nobody else can lead this node goes on leading until it is gone.
         going_on = asyncio.get_running_loop().call_later(
             limits.HAND_OVER_REFUSAL_SECONDS_MAX, self.appends.go_on

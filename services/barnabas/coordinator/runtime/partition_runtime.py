@@ -292,8 +292,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             end = await self._log.append(self.partition, self.coordinator_epoch, barrier, None)
         except KafkaError as refused:
             if refused.code in NOT_TAKEN and not self.is_loaded:
-                # The leader knows our epoch, so that nobody else writes, or is told that what was written before is
-                # committed if it is only now: what is committed can be told.
+                # The leader knows our epoch: nobody else writes any more, and who has written before is not told of
+                # what is committed from now on. So what is committed now can be told.
                 await self._read(await self._log.committed_end(self.partition), PartitionState.READ_ONLY)
             raise
         self._log_end = end + 1
