@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from barnabas.gateway import limits, service
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.config import GatewayConfig
+from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.service import serve
 from barnabas.kernel.service import ServiceContext, system_environment
 from barnabas.links.controller_link import ControllerService
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
 from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.rpc.network import GrpcNetwork
+from jumping_time import jumping_time
 
 
 class FakeController:
@@ -64,3 +68,22 @@ async def test_what_is_under_way_at_a_stop_hears_of_the_metadata(
     finally:
         await server.stop(0)
     assert heard.is_set()
+
+
+@pytest.mark.parametrize(
+    ("gateways", "has_connections", "is_told"), [(2, True, True), (1, True, False), (2, False, False)]
+)
+async def test_a_broker_that_stops_tells_producers_who_leads_if_they_can_go_elsewhere(
+    gateways: int, has_connections: bool, is_told: bool
+) -> None:
+    parts = SimpleNamespace(
+        metadata=SimpleNamespace(image=SimpleNamespace(gateways=range(gateways))),
+        leads_no_more=asyncio.Event(),
+    )
+    sockets = SimpleNamespace(has_connections=has_connections)
+    with jumping_time():
+        began = asyncio.get_running_loop().time()
+        await service._send_producers_away(cast(GatewayParts, parts), cast(Sockets, sockets))
+        waited = asyncio.get_running_loop().time() - began
+    assert parts.leads_no_more.is_set() == is_told
+    assert waited == pytest.approx(limits.SENDING_AWAY_SECONDS if is_told else 0.0)

@@ -9,11 +9,14 @@ from produce_connection import EITHER_WAY, Preparing, settle
 from resent import NOT_LEADER, OUT_OF_ORDER, A, B, C, answer, leads, name_of
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients.sequence_gaps import IN_FLIGHT_MAX
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 from barnabas.metadata.image import topic_key
+
+pytestmark = pytest.mark.usefixtures("time_jumps")
 
 
 @EITHER_WAY
@@ -127,7 +130,8 @@ async def test_the_time_that_has_passed_counts() -> None:
     await run.produce(A)
     await answer(run, 0, NOT_LEADER)
     await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 2)
-    assert A - 1_000 < run.sent[1][1] <= A - limits.RESEND_PAUSE_SECONDS * 1000
+    passed_ms = limits.RESEND_PAUSE_SECONDS * 1000
+    assert A - 2 * passed_ms < run.sent[1][1] <= A - passed_ms + 1, "in whole milliseconds"
 
 
 async def test_a_request_has_its_answer_in_its_own_time() -> None:
@@ -154,6 +158,35 @@ async def test_the_new_leader_fails(failure: Exception, code: ErrorCode | None) 
     if code is None:
         await answer(run, 2)
     assert run.answers() == [(0, 2) if code is None else (code, -1)]
+
+
+async def test_what_comes_behind_a_refused_batch_is_refused_at_once() -> None:
+    """Also where its leader has gone: the client knows where its forerunner is."""
+    run = Preparing(prepares=False)
+    await run.produce(A, B)
+    await answer(run, 0, ErrorCode.kafka_storage_error)
+    await answer(run, 1, NOT_LEADER)
+    assert run.answers() == [(ErrorCode.kafka_storage_error, -1), (NOT_LEADER, -1)]
+    leads(run, 2, 2)
+    await asyncio.sleep(limits.RESEND_SECONDS_MAX)
+    assert len(run.sent) == 2
+
+
+async def test_what_is_out_of_order_behind_an_old_gap_is_not_sent_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told what its forerunner was told, that nobody leads; also the last one for which the gap is kept."""
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)
+    run = Preparing(prepares=False)
+    await run.produce(A)
+    await answer(run, 0, NOT_LEADER)
+    leads(run, -1, 2)
+    await asyncio.sleep(limits.SEQUENCE_GAP_SECONDS + 1)
+    leads(run, 1, 2)
+    for number in range(1, IN_FLIGHT_MAX + 1):
+        await run.produce(B)
+        await answer(run, number, OUT_OF_ORDER)
+        await asyncio.sleep(0.1)
+    assert len(run.sent) == 1 + IN_FLIGHT_MAX
+    assert run.answers() == [(NOT_LEADER, -1)] * (1 + IN_FLIGHT_MAX)
 
 
 async def test_those_behind_do_not_wait_for_a_new_leader_that_does_not_answer(

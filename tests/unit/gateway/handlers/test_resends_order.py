@@ -13,6 +13,8 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
 from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 
+pytestmark = pytest.mark.usefixtures("time_jumps")
+
 
 async def test_who_runs_out_of_time_behind_another_one_is_told() -> None:
     run = Preparing(prepares=False)
