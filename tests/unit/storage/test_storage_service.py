@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -20,6 +21,7 @@ from barnabas.kernel.service import ServiceContext, StartError, system_environme
 from barnabas.links.controller_link import ControllerService
 from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from barnabas.log.checkpoints.clean_shutdown import CleanShutdown
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import (
     HandOverRequest,
@@ -397,6 +399,47 @@ async def test_each_time_that_it_asks_it_is_at_rest(
         context.stopping.set()
         await running
     assert steps[:4] == ["at rest", "goes on", "at rest", "goes on"]
+
+
+async def test_what_was_to_end_a_rest_does_not_end_the_next_one(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = rests_of_appends(monkeypatch)
+    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 0.6)
+    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 0.3)
+    async with controller(config.controllers[0], replicated=True):
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        context.stopping.set()
+        await running
+    assert all(step != after for step, after in itertools.pairwise(steps))
+
+
+@pytest.mark.parametrize("replicated", [False, True])
+async def test_a_node_that_has_handed_over_ends_its_streams_when_nobody_asks_any_more(
+    config: StorageConfig, monkeypatch: pytest.MonkeyPatch, replicated: bool
+) -> None:
+    """Who asks until then is told to go to the next leader. Where nobody else could lead, nobody is waited for."""
+    steps: list[str] = []
+    wait, marker = AppendHandler.wait_until_unasked, LogDirectories.marker
+
+    async def waiting(appends: AppendHandler) -> None:
+        await wait(appends)
+        steps.append("nobody asks")
+
+    def closing(directories: LogDirectories, *arguments: Any) -> CleanShutdown:
+        steps.append("streams ended")
+        return marker(directories, *arguments)
+
+    monkeypatch.setattr(AppendHandler, "wait_until_unasked", waiting)
+    monkeypatch.setattr(LogDirectories, "marker", closing)
+    async with controller(config.controllers[0], replicated=replicated) as fake:
+        fake.others_can_lead = False
+        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
+        running = await run_until_ready(config, context)
+        context.stopping.set()
+        await running
+    assert steps == [*(["nobody asks"] if replicated else []), "streams ended"]
 
 
 async def test_the_end_of_a_directory_takes_no_longer_than_is_left_of_the_stop(

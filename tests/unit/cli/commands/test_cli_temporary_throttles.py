@@ -21,6 +21,7 @@ from barnabas.cli.commands.log_dir_moves import MoveFlags
 from barnabas.cli.kafka import cluster_reading, directory_moves, reassigning
 from barnabas.cli.kafka.directory_moves import MovesOutcome
 from barnabas.cli.kafka.reassigner import Outcome
+from barnabas.cli.kafka.temporary_throttles import TemporaryThrottles
 from barnabas.cli.kafka.throttling import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -122,6 +123,14 @@ def own(settings: AdministeredSettings) -> dict[tuple[int, str], dict[str, str]]
 def assert_throttled(settings: AdministeredSettings) -> None:
     rates = {name: settings.of[BROKER_RESOURCE, "1"][name] for name in (LEADER_RATE, MOVES_RATE)}
     assert sorted(rates.values()) in (["222", "7000"], ["111", "7000"]), rates
+
+
+def test_what_a_command_sets_in_several_rounds_was_not_set_before(settings: AdministeredSettings) -> None:
+    with TemporaryThrottles(settings) as throttles:
+        for rate in (7000, 8000):
+            throttles.throttle_reassignments(STATE, [MOVING], rate)
+            assert settings.of[BROKER_RESOURCE, "1"][LEADER_RATE] == str(rate)
+    assert own(settings) == BEFORE
 
 
 @pytest.mark.parametrize("is_joined", [False, True])

@@ -203,6 +203,15 @@ def test_nothing_is_left_to_one_that_is_stopping_alone() -> None:
     assert result.error_code == 0
 
 
+def test_one_that_is_stopping_and_leads_may_be_left_alone() -> None:
+    """Nobody else can lead: it goes on to, whether the others are replicas or not."""
+    image = cluster((1, 2))
+    image = stopping(image.apply(fence_node(image, 1).records, image.revision + 1), 2)
+    assert (epochs(image)[0], state(image)) == (2, ([1, 2], [], [], [2]))
+    image = begun(image, [2])
+    assert (epochs(image)[0], state(image)) == (2, ([2], [], [], [2]))
+
+
 def test_a_move_cannot_be_given_up_where_one_that_is_stopping_would_be_left_alone() -> None:
     image, _ = in_sync(begun(cluster((1, 2)), [2, 3, 4]), 1, 2, 3)
     image = stopping(image, 2)

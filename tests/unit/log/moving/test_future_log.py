@@ -18,6 +18,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving import future_log
 from barnabas.log.moving.future_directory import (
+    MoveFacts,
     create_future,
     future_name,
     parse_future_name,
@@ -337,6 +338,19 @@ def test_what_is_taken_back_before_all_is_cleared_up_is_not_vouched_for() -> Non
     adopt_moved(move.files, again, find_moved(move.files, "/b", again.partitions_on_disk()))
     assert again.recovery_points["t", 0] <= cut
     assert "moved.properties" not in move.files.listdir("/b/t-0")
+
+
+def test_how_far_it_is_compacted_is_on_the_disk_with_the_other_checkpoints() -> None:
+    """The file that said so is removed then."""
+    move, key = Move(), ("u", 0)
+    move.files.makedirs("/b/u-0")
+    move.home.adopt(
+        key, MoveFacts(recovery_point=5, log_start_offset=0, high_watermark=5, first_dirty_offset=3)
+    )
+    move.home.write_checkpoints()
+    move.home.abandon()
+    again = LogDirectory.open("/b", "c", 1, move.environment)
+    assert (again.recovery_points[key], again.cleaner_offsets[key]) == (5, 3)
 
 
 class NothingReachesTheDisk(random.Random):

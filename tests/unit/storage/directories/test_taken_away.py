@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 from test_moved_partitions import KEY, PATHS, Node, ending, prepared, read
 
+from barnabas.kernel.errors import KafkaError
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
+from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.storage.directories.log_directories import DirectoryOffline
 
@@ -96,17 +100,31 @@ def test_what_a_move_before_could_not_clear_up_brings_nothing_deleted_back(
 
 
 def test_what_cannot_be_brought_back_as_it_was_is_not_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no room to say where it begins."""
-    node = left_behind(monkeypatch)
-    node.directories.close({KEY: node.log.log_end_offset})
-    monkeypatch.setattr("test_moved_partitions.PATHS", WITHOUT_HOME)
-    node.files.full = PATHS[0]
-    with pytest.raises(DirectoryOffline):
-        node.open()
-    node.directories.abandon()
-    node.files.full = ""
-    node.open()
-    check_is_back(node)
+    """There is no room to say where it begins, or none to open the directory."""
+    bring_back, refused = LogDirectory.bring_back, list[KafkaError]()
+
+    def bringing(directory: LogDirectory, key: PartitionKey, name: str, log_start_offset: int) -> None:
+        try:
+            bring_back(directory, key, name, log_start_offset)
+        except KafkaError as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(LogDirectory, "bring_back", bringing)
+    for at in range(12):
+        node = left_behind(monkeypatch)
+        node.directories.close({KEY: node.log.log_end_offset})
+        with monkeypatch.context() as patch:
+            patch.setattr("test_moved_partitions.PATHS", WITHOUT_HOME)
+            node.files.full, node.files.full_from = PATHS[0], node.files.changes + at
+            with contextlib.suppress(DirectoryOffline):
+                node.open()
+                check_is_back(node)
+            node.directories.abandon()
+            node.files.full = ""
+            node.open()
+            check_is_back(node)
+    assert refused, "it was begun"
 
 
 def test_a_full_disk_lets_its_partitions_go() -> None:

@@ -368,13 +368,17 @@ async def test_before_a_hand_over_what_was_taken_is_copied(node: StorageHarness)
     assert loop.time() - began >= 0.2
 
 
-async def test_a_node_that_has_handed_over_answers_until_nobody_asks(node: StorageHarness) -> None:
+async def test_a_node_that_has_handed_over_answers_until_nobody_asks(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Gateways that do not know yet who leads ask again within a shorter time than it waits for them."""
     assert limits.UNASKED_SECONDS > 2 * gateway_limits.RESEND_PAUSE_SECONDS
+    monkeypatch.setattr(limits, "UNASKED_SECONDS", 0.6)
+    monkeypatch.setattr(limits, "UNASKED_SECONDS_MAX", 60.0)
     topic = await node.create_topic()
     await node.appends.stop(1.0)
     waiting = asyncio.ensure_future(node.appends.wait_until_unasked())
-    for _ in range(8):
+    for _ in range(4):
         await asyncio.sleep(limits.UNASKED_SECONDS / 3)
         assert (await node.append(topic, batch(b"a"))).never_appended
         assert not waiting.done()
