@@ -3,156 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import threading
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from storage_harness import CLUSTER_ID, batch, topic_records
+from served_node import NODE_EPOCH, TOPIC, append_one, controller, run_until_ready
+from storage_harness import CLUSTER_ID, batch
 
 from barnabas.kernel import service as kernel_service
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import ServiceContext, StartError, system_environment
-from barnabas.links.controller_link import ControllerService
-from barnabas.links.errors import Refusal, Refused
 from barnabas.log.checkpoints.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
-from barnabas.log.checkpoints.clean_shutdown import CleanShutdown
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.messages.controller_pb2 import (
-    HandOverRequest,
-    HandOverResponse,
-    MetadataDelta,
-    WatchRequest,
-)
-from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord, NodeRecord
 from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.storage import limits, service
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.log_directories import LogDirectories
-from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.service import serve
-
-TOPIC = uuid.UUID(int=7)
-NODE_EPOCH = 40
-
-
-class FakeController:
-    """Registers whoever comes, and streams one snapshot with one topic."""
-
-    def __init__(
-        self, *, refuse: bool = False, silent: bool = False, replicated: bool = False, ahead: bool = False
-    ) -> None:
-        self.refuse = refuse
-        self.goes_on = asyncio.Event()
-        """Set once the node that comes is in sync; until then another one leads (`ahead`)."""
-        if not ahead:
-            self.goes_on.set()
-        self.silent = silent
-        self.replicas = (1, 2) if replicated else (1,)
-        self.hand_overs = 0
-        self.answers_hand_overs = True
-        self.others_can_lead = True
-        self.registered: list[WatchRequest] = []
-
-    async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
-        records = [MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=CLUSTER_ID))]
-        if request.HasField("node"):
-            if self.refuse:
-                raise Refused(Refusal.NEVER_ACCEPTED, "node 1 belongs to another cluster")
-            self.registered.append(request)
-            if self.silent:
-                await asyncio.Event().wait()
-            known = NodeRecord()
-            known.CopyFrom(request.node)
-            known.node_epoch = NODE_EPOCH + len(self.registered)
-            records.append(MetadataRecord(key="nodes/1", node=known))
-            records += self._topic()
-        yield MetadataDelta(revision=1, snapshot=True, records=records)
-        if request.HasField("node"):
-            await self.goes_on.wait()
-            yield MetadataDelta(revision=2, records=self._topic())
-        await asyncio.Event().wait()
-
-    def _topic(self) -> list[MetadataRecord]:
-        if self.goes_on.is_set():
-            return topic_records("events", TOPIC, 2, replicas=self.replicas)
-        records = topic_records("events", TOPIC, 2, replicas=(1, 2), leader=2)
-        for record in records[:2]:
-            record.partition.isr[:] = [2]
-        return records
-
-    async def HandOver(self, _: HandOverRequest) -> HandOverResponse:
-        """Somebody could lead what the node leads, and does not come to; or nobody could."""
-        self.hand_overs += 1
-        if not self.answers_hand_overs:
-            await asyncio.Event().wait()
-        return HandOverResponse(led_partitions=1 if self.others_can_lead else 0)
-
-
-@contextlib.asynccontextmanager
-async def controller(address: str, **options: bool) -> AsyncIterator[FakeController]:
-    fake, server = FakeController(**options), GrpcNetwork().listen(address)
-    await server.serve_controller(cast(ControllerService, fake))  # it answers these two alone
-    try:
-        yield fake
-    finally:
-        await server.stop(0)
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> StorageConfig:
-    return StorageConfig(
-        node_id=1,
-        log_dirs=(str(tmp_path / "data"),),
-        listen_address=f"unix:{tmp_path}/n",
-        controllers=(f"unix:{tmp_path}/c",),
-        broker_rack="east",
-    )
-
-
-async def append_one(address: str, acks: int = -1) -> int:
-    connection = GrpcNetwork().connect_storage(address)
-    item = PartitionAppend(topic_id=TOPIC.bytes, partition=1, leader_epoch=0, records=batch(b"a"))
-    result = await connection.appends.send(AppendRequest(partitions=[item], acks=acks, timeout_ms=5_000))
-    await connection.close()
-    assert result.partitions[0].error_code == 0
-    return result.partitions[0].base_offset
-
-
-def rests_of_appends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What becomes of the node's appends, as it does."""
-    rests: list[str] = []
-    refuse_before_hand_over, go_on = AppendHandler.refuse_before_hand_over, AppendHandler.go_on
-
-    async def resting(appends: AppendHandler, seconds_max: float) -> None:
-        rests.append("at rest")
-        await refuse_before_hand_over(appends, seconds_max)
-
-    def going_on(appends: AppendHandler) -> None:
-        rests.append("goes on")
-        go_on(appends)
-
-    monkeypatch.setattr(AppendHandler, "refuse_before_hand_over", resting)
-    monkeypatch.setattr(AppendHandler, "go_on", going_on)
-    return rests
-
-
-async def run_until_ready(
-    config: StorageConfig, context: ServiceContext, offer: service.Offer | None = None
-) -> asyncio.Task[None]:
-    running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context, offer=offer))
-    async with asyncio.timeout(20):
-        while not context.health.is_ready():
-            assert not running.done()
-            await asyncio.sleep(0)
-    return running
 
 
 async def test_start_serve_stop_and_start_again(config: StorageConfig, tmp_path: Path) -> None:
@@ -322,124 +194,6 @@ async def test_an_unreadable_directory_is_a_start_error(config: StorageConfig, t
     with pytest.raises(StartError, match=r"meta\.properties"):
         await serve(config, ServiceContext("storage", system_environment(network=GrpcNetwork())))
     assert [each.name for each in (tmp_path / "data").iterdir()] == ["meta.properties"]
-
-
-async def test_a_hand_over_that_has_had_its_time_is_not_begun_again(
-    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker's gateway asks for it before it ends, and the node once more."""
-    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 0.2)
-    offered: list[service.HandOver] = []
-
-    @contextlib.asynccontextmanager
-    async def offer(_: object, __: object, hand_over: service.HandOver) -> AsyncIterator[None]:
-        offered.append(hand_over)
-        yield
-
-    async with controller(config.controllers[0], replicated=True) as fake:
-        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
-        running = await run_until_ready(config, context, offer)
-        await offered[0]()
-        asked = fake.hand_overs
-        assert asked > 0
-        context.stopping.set()
-        await running
-    assert fake.hand_overs == asked
-
-
-@pytest.mark.parametrize("answers", [False, True], ids=["does not answer", "finds nobody"])
-async def test_a_controller_that_does_not_hand_over_keeps_no_client_waiting(
-    config: StorageConfig, monkeypatch: pytest.MonkeyPatch, answers: bool
-) -> None:
-    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 60.0 if answers else 0.2)
-    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 1.0)
-    rests = rests_of_appends(monkeypatch)
-    async with controller(config.controllers[0], replicated=True) as fake:
-        fake.answers_hand_overs = answers
-        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
-        running = await run_until_ready(config, context)
-        context.stopping.set()
-        while len(rests) < 2:
-            assert not running.done()
-            await asyncio.sleep(0.01)
-        await running
-    assert rests[:2] == ["at rest", "goes on"]
-
-
-async def test_what_nobody_else_can_lead_is_led_on(
-    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 0.2)
-    offered: list[service.HandOver] = []
-
-    @contextlib.asynccontextmanager
-    async def offer(_: object, __: object, hand_over: service.HandOver) -> AsyncIterator[None]:
-        offered.append(hand_over)
-        yield
-
-    async with controller(config.controllers[0], replicated=True) as fake:
-        fake.others_can_lead = False
-        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
-        running = await run_until_ready(config, context, offer)
-        await offered[0]()
-        await asyncio.sleep(0.3)
-        assert await append_one(config.listen_address, acks=1) == 0
-        context.stopping.set()
-        await running
-
-
-async def test_each_time_that_it_asks_it_is_at_rest(
-    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = rests_of_appends(monkeypatch)
-    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 0.5)
-    async with controller(config.controllers[0], replicated=True):
-        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
-        running = await run_until_ready(config, context)
-        context.stopping.set()
-        await running
-    assert steps[:4] == ["at rest", "goes on", "at rest", "goes on"]
-
-
-async def test_what_was_to_end_a_rest_does_not_end_the_next_one(
-    config: StorageConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = rests_of_appends(monkeypatch)
-    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 0.6)
-    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 0.3)
-    async with controller(config.controllers[0], replicated=True):
-        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
-        running = await run_until_ready(config, context)
-        context.stopping.set()
-        await running
-    assert all(step != after for step, after in itertools.pairwise(steps))
-
-
-@pytest.mark.parametrize("replicated", [False, True])
-async def test_a_node_that_has_handed_over_ends_its_streams_when_nobody_asks_any_more(
-    config: StorageConfig, monkeypatch: pytest.MonkeyPatch, replicated: bool
-) -> None:
-    """Who asks until then is told to go to the next leader. Where nobody else could lead, nobody is waited for."""
-    steps: list[str] = []
-    wait, marker = AppendHandler.wait_until_unasked, LogDirectories.marker
-
-    async def waiting(appends: AppendHandler) -> None:
-        await wait(appends)
-        steps.append("nobody asks")
-
-    def closing(directories: LogDirectories, *arguments: Any) -> CleanShutdown:
-        steps.append("streams ended")
-        return marker(directories, *arguments)
-
-    monkeypatch.setattr(AppendHandler, "wait_until_unasked", waiting)
-    monkeypatch.setattr(LogDirectories, "marker", closing)
-    async with controller(config.controllers[0], replicated=replicated) as fake:
-        fake.others_can_lead = False
-        context = ServiceContext("storage", system_environment(network=GrpcNetwork()))
-        running = await run_until_ready(config, context)
-        context.stopping.set()
-        await running
-    assert steps == [*(["nobody asks"] if replicated else []), "streams ended"]
 
 
 async def test_the_end_of_a_directory_takes_no_longer_than_is_left_of_the_stop(
