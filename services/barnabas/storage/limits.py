@@ -163,6 +163,9 @@ UNSEEN_PIECES_MAX: Final = 1_000
 CLEANING_PAUSE_SECONDS_MAX: Final = 0.25
 """The longest that the thread waits at a time to keep to its rate, so that it soon sees that the node stops."""
 
+CLEANING_PAUSE_SECONDS_MIN: Final = 0.001
+"""Less than this it may be ahead of its rate: where there is no limit it always is, by next to nothing."""
+
 CLEANING_BACKOFF_MS_MIN: Final = 100
 """The shortest rest between two looks for dirty logs, whatever the setting says."""
 

@@ -208,7 +208,7 @@ class _Pace:
         time.sleep(0)
         while not self._stopping.is_set():
             ahead = self._bytes / self._bytes_per_second - (machine_seconds() - self._began)
-            if ahead <= 0:
+            if ahead < limits.CLEANING_PAUSE_SECONDS_MIN:
                 return
             self._stopping.wait(min(ahead, limits.CLEANING_PAUSE_SECONDS_MAX))
         raise CleaningAbortedError("the node stops")

@@ -17,6 +17,7 @@ from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import config_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
+from barnabas.storage.upkeep import cleaning as upkeep_cleaning
 from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector
 
 
@@ -99,6 +100,21 @@ async def test_a_log_that_cannot_be_cleaned_is_left_alone(
         "barnabas_storage_cleaner_runs_total 1.0",
     ):
         assert line in text
+
+
+async def test_without_a_limit_it_waits_for_nothing(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no time passes from one batch to the next, as far as the clock can tell."""
+    monkeypatch.setattr(upkeep_cleaning, "machine_seconds", lambda: 5.0)
+    topic = await fill(node, "events", b"aaab")
+    cleaning = make_cleaning(node)
+    try:
+        async with asyncio.timeout(20):
+            await cleaning.clean_dirtiest()
+    finally:
+        cleaning._stopping.set()
+    assert await offsets(node, topic) == [2, 3]
 
 
 async def test_it_runs_by_itself_at_the_clusters_pace_and_stops(node: StorageHarness) -> None:
