@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from barnabas.coordinator.runtime.core.decision import Decision, Waiter
+from barnabas.coordinator.runtime.core.producers import PLAIN, BatchHead, LogProducer
 
 RecordT = TypeVar("RecordT")
 RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
@@ -47,6 +48,10 @@ ShardT = TypeVar("ShardT", bound=Shard[Any])
 DecisionT = TypeVar("DecisionT", bound=Decision[Any])
 
 
+def _plain(_: object) -> BatchHead:
+    return PLAIN
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[ShardT, DecisionT, RecordT]):
     """One kind of coordinator."""
@@ -73,3 +78,9 @@ class Kind(Generic[ShardT, DecisionT, RecordT]):
     """The log takes writes again, after a time in which it took none and deadlines were not handled."""
     count: Callable[[DecisionT], None]
     """Have the metrics count what a decision led to."""
+    head: Callable[[RecordT], BatchHead] = _plain
+    """Under which producer a record is written. `decode_batch` is to say so in the records that it makes of the batch:
+    markers are records too, and a kind that writes nothing under producers can leave them out."""
+    on_producers: Callable[[ShardT, Sequence[LogProducer]], None] | None = None
+    """The log has been replayed, before `on_loaded`: what its leader knows of producers, which may be more than the
+    records say that compaction left. None where no record is written under a producer."""
