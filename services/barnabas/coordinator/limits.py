@@ -49,6 +49,21 @@ MEMBER_ID_PREFIX_MAX: Final = 255
 """How many characters of a client id or group.instance.id a new member id starts with: the id must fit into a
 string of the record, whatever the client sends."""
 
+TRANSACTION_RECORD_BYTES_MAX: Final = 1000 * 1024
+"""The largest transaction that is written, for the same reason: what would make it larger is refused with
+TRANSACTION_ABORTABLE, so that the producer can abort and go on."""
+
+TRANSACTION_PARTITIONS_MAX: Final = 20_000
+"""Partitions in one transaction: its record, with all of them, is written anew for each that is added. What would make
+it more is refused likewise."""
+
+TRANSACTIONAL_IDS_MAX: Final = 20_000
+"""Transactional ids that are known in one partition, about 1 KiB of memory each. Another one is refused with
+POLICY_VIOLATION until others have not been used for transactional.id.expiration.ms."""
+
+EXPIRED_IDS_AT_ONCE: Final = 1_000
+"""Transactional ids that are forgotten before the event loop gets a turn."""
+
 LAG_INTERVAL_SECONDS: Final = 1.0
 """Lag is not measured again sooner, however often the metrics are asked for."""
 
@@ -73,6 +88,6 @@ if it had so much left: clients send heartbeats every 3 s by default."""
 STOP_GRACE_SECONDS: Final = 0.5
 """How long calls may still be answered once the service is to stop."""
 
-assert GROUP_RECORD_BYTES_MAX + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
+assert max(GROUP_RECORD_BYTES_MAX, TRANSACTION_RECORD_BYTES_MAX) + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX
