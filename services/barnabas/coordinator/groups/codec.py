@@ -7,11 +7,10 @@ Kafka ever wrote.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from io import BytesIO
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.serial.errors import DecodeError
 
 from barnabas.coordinator.groups import schema
@@ -26,6 +25,7 @@ from barnabas.coordinator.groups.core.records import (
     StoredMember,
 )
 from barnabas.coordinator.runtime.kind import UnreadableRecord
+from barnabas.coordinator.runtime.record_schema import VERSION, write_versioned
 from barnabas.records.batch import crc_is_valid, parse_header
 from barnabas.records.record import decode_records
 
@@ -34,7 +34,6 @@ OFFSET_VALUE_VERSION_WRITTEN: Final = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION_WRITTEN: Final = 3
 
-_VERSION: Final = struct.Struct(">h")
 _OFFSET_VALUES: Final[Mapping[int, type[Any]]] = {
     0: schema.OffsetCommitValueV0,
     1: schema.OffsetCommitValueV1,
@@ -56,11 +55,13 @@ def encode_record(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
     if isinstance(record, OffsetRecord):
         key = schema.OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
         value = None if record.value is None else _encode_offset(record.value)
-        return _write(OFFSET_KEY_VERSION_WRITTEN, key), value
-    group_key = _write(schema.GROUP_METADATA_KEY_VERSION, schema.GroupMetadataKey(group=record.group_id))
+        return write_versioned(OFFSET_KEY_VERSION_WRITTEN, key), value
+    group_key = write_versioned(
+        schema.GROUP_METADATA_KEY_VERSION, schema.GroupMetadataKey(group=record.group_id)
+    )
     if record.value is None:
         return group_key, None
-    return group_key, _write(GROUP_VALUE_VERSION_WRITTEN, _group_entity(record.value))
+    return group_key, write_versioned(GROUP_VALUE_VERSION_WRITTEN, _group_entity(record.value))
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
@@ -68,16 +69,16 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupLogRecord | No
 
     Raises UnreadableRecord where the kind is known and the rest is not.
     """
-    if key is None or len(key) < _VERSION.size:
+    if key is None or len(key) < VERSION.size:
         return None
-    (key_version,) = _VERSION.unpack_from(key)
+    (key_version,) = VERSION.unpack_from(key)
     try:
         if key_version in schema.OFFSET_COMMIT_KEY_VERSIONS:
-            offset_key, _ = entity_reader(schema.OffsetCommitKey)(key, _VERSION.size)
+            offset_key, _ = entity_reader(schema.OffsetCommitKey)(key, VERSION.size)
             committed = None if value is None else _offset_of(_read(_OFFSET_VALUES, value))
             return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)
         if key_version == schema.GROUP_METADATA_KEY_VERSION:
-            group_key, _ = entity_reader(schema.GroupMetadataKey)(key, _VERSION.size)
+            group_key, _ = entity_reader(schema.GroupMetadataKey)(key, VERSION.size)
             stored = None if value is None else _group_of(_read(_GROUP_VALUES, value))
             return GroupRecord(group_key.group, stored)
     except (DecodeError, UnicodeDecodeError, KeyError, struct.error) as error:
@@ -99,20 +100,12 @@ def decode_batch(batch: memoryview) -> Iterator[GroupLogRecord]:
             yield decoded
 
 
-def _write(version: int, entity: Any) -> bytes:
-    buffer = BytesIO()
-    buffer.write(_VERSION.pack(version))
-    write: Callable[[BytesIO, Any], None] = entity_writer(type(entity))
-    write(buffer, entity)
-    return buffer.getvalue()
-
-
 def _read(versions: Mapping[int, type[Any]], value: bytes) -> Any:
-    (version,) = _VERSION.unpack_from(value)
+    (version,) = VERSION.unpack_from(value)
     entity_type = versions.get(version)
     if entity_type is None:
         raise UnreadableRecord(f"value version {version} is newer than this coordinator")
-    entity, _ = entity_reader(entity_type)(value, _VERSION.size)
+    entity, _ = entity_reader(entity_type)(value, VERSION.size)
     return entity
 
 
@@ -124,14 +117,14 @@ def _encode_offset(value: OffsetAndMetadata) -> bytes:
             commit_timestamp=value.commit_timestamp_ms,
             expire_timestamp=value.expire_timestamp_ms,
         )
-        return _write(OFFSET_VALUE_VERSION_WITH_EXPIRY, with_expiry)
+        return write_versioned(OFFSET_VALUE_VERSION_WITH_EXPIRY, with_expiry)
     entity = schema.OffsetCommitValue(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
         metadata=value.metadata,
         commit_timestamp=value.commit_timestamp_ms,
     )
-    return _write(OFFSET_VALUE_VERSION_WRITTEN, entity)
+    return write_versioned(OFFSET_VALUE_VERSION_WRITTEN, entity)
 
 
 def _offset_of(entity: Any) -> OffsetAndMetadata:

@@ -1,6 +1,5 @@
 """What the records of every kind of coordinator have in common: Kafka's types after a version, by kio's codecs."""
 
-# kio reads the annotations of what is built on this, so they must not be strings; here they may.
 from __future__ import annotations
 
 import struct

@@ -11,10 +11,10 @@ from barnabas.coordinator.groups.core.records import (
     TIMESTAMP_MS_MAX,
     OffsetAndMetadata,
     OffsetRecord,
-    fits_record,
 )
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
+from barnabas.coordinator.runtime.core.record_strings import fits_record
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import (
     OffsetCommitPartition,

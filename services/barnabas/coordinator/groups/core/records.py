@@ -13,16 +13,6 @@ NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 TIMESTAMP_MS_MAX: Final = 2**63 - 1
 
-STRING_BYTES_MAX: Final = 32_767
-"""Bytes of UTF-8 that a text in a record can have. Newer requests carry longer ones."""
-
-_CHARACTER_BYTES_MAX: Final = 4
-
-
-def fits_record(text: str) -> bool:
-    """Whether a record can have `text`."""
-    return len(text) <= STRING_BYTES_MAX // _CHARACTER_BYTES_MAX or len(text.encode()) <= STRING_BYTES_MAX
-
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
-from barnabas.coordinator.groups.core.records import STRING_BYTES_MAX, fits_record
+from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.answers import join_error
 from barnabas.coordinator.groups.core.join import handle_join
-from barnabas.coordinator.groups.core.records import STRING_BYTES_MAX, fits_record
 from barnabas.coordinator.groups.handlers import Handler, check_group_id
+from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
 
