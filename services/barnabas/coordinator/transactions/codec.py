@@ -6,11 +6,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kio.serial import entity_reader
-from kio.serial.errors import DecodeError
-
 from barnabas.coordinator.runtime.kind import UnreadableRecord
-from barnabas.coordinator.runtime.record_schema import VERSION, write_versioned
+from barnabas.coordinator.runtime.record_reader import RecordReader
+from barnabas.coordinator.runtime.record_schema import write_versioned
 from barnabas.coordinator.transactions import schema
 from barnabas.coordinator.transactions.core.records import TransactionRecord, by_topic
 from barnabas.coordinator.transactions.core.states import STATE_IDS, TransactionState
@@ -26,11 +24,16 @@ from barnabas.records.record import decode_records
 log = get_logger("coordinator.transactions")
 
 VALUE_VERSION_MAX: Final = 1
-_VALUES: Final[Mapping[int, type[Any]]] = {
-    0: schema.TransactionLogValueV0,
-    1: schema.TransactionLogValueV1,
-}
+
 _STATES: Final = {number: state for state, number in STATE_IDS.items()}
+_HEAD: Final = struct.Struct(">qhib")
+"""Of a value: producer id, epoch, timeout, state."""
+_TIMES: Final = struct.Struct(">qq")
+"""Of a value, after the partitions: last update, start."""
+_PREVIOUS_PRODUCER_ID: Final = (0, struct.Struct(">q"), NO_PRODUCER_ID)
+_NEXT_PRODUCER_ID: Final = (1, struct.Struct(">q"), NO_PRODUCER_ID)
+_CLIENT_VERSION: Final = (2, struct.Struct(">h"), 0)
+"""Number, layout and default of the tagged fields that are read."""
 
 
 class UnknownVersion(Exception):
@@ -47,16 +50,13 @@ def encode_record(record: TransactionRecord, transaction_version: int) -> tuple[
 def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord:
     """The record. Raises UnknownVersion for what is to be left alone, as Kafka does, and UnreadableRecord where the
     version is known and the rest is not."""
-    try:
-        if key is None:
-            raise UnreadableRecord("a record without a key")
-        (key_version,) = VERSION.unpack_from(key)
-        if key_version != schema.TRANSACTION_KEY_VERSION:
-            raise UnknownVersion(f"key version {key_version}")
-        transactional_id = entity_reader(schema.TransactionLogKey)(key, VERSION.size)[0].transactional_id
-        return TransactionRecord(transactional_id, None if value is None else _decode_value(value))
-    except (DecodeError, UnicodeDecodeError, KeyError, struct.error) as error:
-        raise UnreadableRecord(f"a record of __transaction_state: {error!r}") from error
+    if key is None:
+        raise UnreadableRecord("a record of __transaction_state without a key")
+    reader = RecordReader(key)
+    key_version = reader.int16()
+    if key_version != schema.TRANSACTION_KEY_VERSION:
+        raise UnknownVersion(f"key version {key_version}")
+    return TransactionRecord(reader.string(), None if value is None else _decode_value(value))
 
 
 def decode_batch(batch: memoryview) -> Iterator[TransactionRecord]:
@@ -109,24 +109,40 @@ def _encode_value(transaction: Transaction, transaction_version: int) -> bytes:
 
 
 def _decode_value(value: bytes) -> Transaction:
-    (version,) = VERSION.unpack_from(value)
-    entity_type = _VALUES.get(version)
-    if entity_type is None:
+    reader = RecordReader(value)
+    version = reader.int16()
+    if not 0 <= version <= VALUE_VERSION_MAX:
         raise UnknownVersion(f"value version {version}")
-    entity, _ = entity_reader(entity_type)(value, VERSION.size)
+    reader.is_flexible = version >= 1
+    producer_id, epoch, timeout_ms, status = reader.unpack(_HEAD)
+    if status not in _STATES:
+        raise UnreadableRecord(f"a transaction in the state {status}, which is never written")
+    partitions: set[TopicPartition] = set()
+    for _ in range(reader.array_length()):
+        topic = reader.string()
+        partitions.update(TopicPartition(topic, number) for number in reader.int32s())
+        reader.tagged()
+    last_update_ms, start_ms = reader.unpack(_TIMES)
+    tagged = reader.tagged()
     return Transaction(
-        producer_id=entity.producer_id,
-        producer_epoch=entity.producer_epoch,
-        timeout_ms=entity.transaction_timeout_ms,
-        state=_STATES[entity.transaction_status],
-        last_update_ms=entity.transaction_last_update_timestamp_ms,
-        start_ms=entity.transaction_start_timestamp_ms,
-        partitions=frozenset(
-            TopicPartition(topic.topic, partition)
-            for topic in entity.transaction_partitions or ()
-            for partition in topic.partition_ids
-        ),
-        previous_producer_id=getattr(entity, "previous_producer_id", NO_PRODUCER_ID),
-        next_producer_id=getattr(entity, "next_producer_id", NO_PRODUCER_ID),
-        client_version=getattr(entity, "client_transaction_version", 0),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        timeout_ms=timeout_ms,
+        state=_STATES[status],
+        last_update_ms=last_update_ms,
+        start_ms=start_ms,
+        partitions=frozenset(partitions),
+        previous_producer_id=_tagged(tagged, *_PREVIOUS_PRODUCER_ID),
+        next_producer_id=_tagged(tagged, *_NEXT_PRODUCER_ID),
+        client_version=_tagged(tagged, *_CLIENT_VERSION),
     )
+
+
+def _tagged(fields: Mapping[int, bytes], tag: int, layout: struct.Struct, default: int) -> int:
+    field = fields.get(tag)
+    if field is None:
+        return default
+    if len(field) != layout.size:
+        raise UnreadableRecord(f"the tagged field {tag} has {len(field)} bytes")
+    value: int = layout.unpack(field)[0]
+    return value

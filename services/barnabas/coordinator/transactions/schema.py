@@ -1,8 +1,8 @@
-"""Kafka's record schemas of __transaction_state, as plain typed data for kio's codecs.
+"""Kafka's record schemas of __transaction_state, as plain typed data for kio's writers.
 
 Every key and value starts with its version as an int16, then the fields below (Kafka's TransactionLogKey and
-TransactionLogValue; from version 1 on, values are flexible and have tagged fields). `codec` turns them into the state
-machine's own records.
+TransactionLogValue; from version 1 on, values are flexible and have tagged fields). Kafka also has a tagged field 3,
+NextProducerEpoch (KIP-939), which nothing writes. `codec` makes them of the state machine's own records.
 """
 
 # kio reads the annotations themselves, so they must not be strings: no `from __future__ import annotations` here.
@@ -12,7 +12,7 @@ from typing import ClassVar
 from kio.static.constants import EntityType
 
 from barnabas.coordinator.runtime.record_schema import Data, wire
-from barnabas.coordinator.transactions.core.transaction import NO_EPOCH, NO_PRODUCER_ID
+from barnabas.coordinator.transactions.core.transaction import NO_PRODUCER_ID
 
 TRANSACTION_KEY_VERSION = 0
 
@@ -61,8 +61,6 @@ class TransactionLogValueV1(Data):
     previous_producer_id: int = wire("int64", tag=0, default=NO_PRODUCER_ID)
     next_producer_id: int = wire("int64", tag=1, default=NO_PRODUCER_ID)
     producer_epoch: int = wire("int16")
-    next_producer_epoch: int = wire("int16", tag=3, default=NO_EPOCH)
-    """For transactions that another system decides (KIP-939): nothing writes it yet."""
     transaction_timeout_ms: int = wire("int32")
     transaction_status: int = wire("int8")
     transaction_partitions: tuple[PartitionsSchemaV1, ...] | None

@@ -29,6 +29,9 @@ def handle_add_partitions(
     added = frozenset(_partitions(item))
     transaction = shard.transactions.get(item.transactional_id)
     code = _refusal(transaction, item)
+    if transaction is not None and transaction.state in PREPARED:
+        # Whatever else is to be said: the client may have heard of the end, and come under the id that follows.
+        code = ErrorCode.concurrent_transactions
     if code is ErrorCode.none:
         assert transaction is not None
         is_ongoing = transaction.state is TransactionState.ONGOING

@@ -28,13 +28,11 @@ from barnabas.messages.transactions_pb2 import EndTxnRequest, EndTxnResponse
 _COMMIT: Final = True
 _ABORT: Final = False
 
-_AGAIN: Final[Mapping[tuple[TransactionState, bool], ErrorCode]] = {
-    (TransactionState.PREPARE_COMMIT, _COMMIT): ErrorCode.concurrent_transactions,
-    (TransactionState.PREPARE_ABORT, _ABORT): ErrorCode.concurrent_transactions,
-    (TransactionState.COMPLETE_COMMIT, _COMMIT): ErrorCode.none,
-    (TransactionState.COMPLETE_ABORT, _ABORT): ErrorCode.none,
+_RESULTS: Final[Mapping[TransactionState, bool]] = {
+    TransactionState.COMPLETE_COMMIT: _COMMIT,
+    TransactionState.COMPLETE_ABORT: _ABORT,
 }
-"""What a client hears that asks again for an end that is decided; whatever is not listed is INVALID_TXN_STATE."""
+"""The end that a client may ask for again."""
 
 
 def handle_end_txn(
@@ -104,6 +102,8 @@ def _end(transaction: Transaction, request: EndTxnRequest, decision: Decision) -
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
     if transaction.producer_epoch != request.producer_epoch:
         raise KafkaError(ErrorCode.producer_fenced)
+    if transaction.state in PREPARED:
+        raise KafkaError(ErrorCode.concurrent_transactions)
     if transaction.state is TransactionState.ONGOING:
         return transaction.ended(request.committed, decision.now_ms)
     return _as_decided(transaction, request.committed)
@@ -118,17 +118,20 @@ def _end_with_bump(
 ) -> Transaction:
     """By the rules of version 2; `transaction` itself where it has that end already. Raises KafkaError."""
     state, epoch = transaction.state, transaction.producer_epoch
-    is_again_over_id = (
+    if state in PREPARED:
+        # First of all: the client may have heard of the end, and come under the id and epoch that follow (KAFKA-18464).
+        raise KafkaError(ErrorCode.concurrent_transactions)
+    is_over_id = (
         request.producer_id == transaction.previous_producer_id
         and request.producer_epoch == EXHAUSTED_EPOCH
         and epoch == 0
     )
-    is_again = is_again_over_id or epoch == request.producer_epoch + 1
-    if transaction.producer_id != request.producer_id and not is_again_over_id:
+    is_again = state in COMPLETED and (is_over_id or epoch == request.producer_epoch + 1)
+    if transaction.producer_id != request.producer_id and not is_over_id:
         raise KafkaError(ErrorCode.invalid_producer_id_mapping)
-    if not _has_valid_epoch(transaction, request, is_again):
+    if epoch != request.producer_epoch and not is_again:
         raise KafkaError(ErrorCode.producer_fenced)
-    if state in PREPARED or (state in COMPLETED and is_again):
+    if is_again:
         return _as_decided(transaction, request.committed)
     if request.committed and state is not TransactionState.ONGOING:
         raise KafkaError(ErrorCode.invalid_txn_state, "there is nothing to commit")
@@ -140,18 +143,9 @@ def _end_with_bump(
     return transaction.ended_with_bump(request.committed, next_producer_id, decision.now_ms)
 
 
-def _has_valid_epoch(transaction: Transaction, request: EndTxnRequest, is_again: bool) -> bool:
-    """Whether the client's epoch is the present one or, where an end may have been decided already, the one before."""
-    if transaction.state in PREPARED:
-        return transaction.producer_epoch == request.producer_epoch + 1
-    is_current = transaction.producer_epoch == request.producer_epoch
-    return is_current or (transaction.state in COMPLETED and is_again)
-
-
 def _as_decided(transaction: Transaction, committed: bool) -> Transaction:
-    code = _AGAIN.get((transaction.state, committed), ErrorCode.invalid_txn_state)
-    if code is not ErrorCode.none:
-        raise KafkaError(code)
+    if _RESULTS.get(transaction.state) is not committed:
+        raise KafkaError(ErrorCode.invalid_txn_state)
     return transaction
 
 

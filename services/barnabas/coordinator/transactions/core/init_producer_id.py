@@ -88,12 +88,13 @@ def _next(
         if len(shard.transactions) >= limits.TRANSACTIONAL_IDS_MAX:
             raise KafkaError(ErrorCode.policy_violation, "too many transactional ids are known")
         return new_transaction(draw_producer_id(), request.transaction_timeout_ms, decision.now_ms)
+    if transaction.state in PREPARED:
+        # First of all: the client may know the id and epoch that follow.
+        raise KafkaError(ErrorCode.concurrent_transactions)
     if not _may_have(transaction, request):
         raise KafkaError(ErrorCode.producer_fenced)
     if transaction.state is TransactionState.ONGOING:
         abort_by_broker(shard, request.transactional_id, transaction, decision, draw_producer_id)
-        raise KafkaError(ErrorCode.concurrent_transactions)
-    if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.concurrent_transactions)
     return _started(transaction, request, decision.now_ms, draw_producer_id)
 
