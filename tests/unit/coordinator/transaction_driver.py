@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.limits import TRANSACTION_RECORD_BYTES_MAX
 from barnabas.coordinator.runtime.core.decision import Waiter
 from barnabas.coordinator.transactions.codec import decode_record, encode_record
@@ -18,6 +17,7 @@ from barnabas.coordinator.transactions.core.decision import Decision
 from barnabas.coordinator.transactions.core.end_txn import handle_end_txn
 from barnabas.coordinator.transactions.core.init_producer_id import handle_init_producer_id
 from barnabas.coordinator.transactions.core.records import TransactionRecord
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.shard import EndedTransaction, TransactionShard
 from barnabas.coordinator.transactions.core.states import TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
@@ -91,8 +91,8 @@ class Write:
 class TransactionDriver:
     """One shard, its log as bytes, and what is on its way into it. A decision is committed at once unless `holds`."""
 
-    def __init__(self, config: CoordinatorConfig | None = None, *, version: int = 2) -> None:
-        self.config = config or CoordinatorConfig()
+    def __init__(self, config: TransactionSettings | None = None, *, version: int = 2) -> None:
+        self.config = config or TransactionSettings()
         self.clock = ManualClock()
         self.version = version
         """The finalized transaction.version."""

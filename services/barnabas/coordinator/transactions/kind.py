@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.kind import Kind
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
 from barnabas.coordinator.transactions.codec import decode_batch, encode_record
 from barnabas.coordinator.transactions.core.deadlines import on_loaded, on_resumed, on_time, start_afresh
 from barnabas.coordinator.transactions.core.decision import Decision
 from barnabas.coordinator.transactions.core.records import TransactionRecord
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.shard import TransactionShard
 from barnabas.metadata.image import TRANSACTION_STATE_TOPIC
 
@@ -20,7 +20,7 @@ TransactionRuntime: TypeAlias = PartitionRuntime[TransactionShard, Decision, Tra
 
 
 def transactions_kind(
-    config: CoordinatorConfig,
+    config: TransactionSettings,
     transaction_version: Callable[[], int],
     draw_producer_id: Callable[[], int],
     on_ready_to_mark: Callable[[], None],

@@ -14,8 +14,8 @@ from transaction_driver import (
 )
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.core.init_producer_id import check_init_producer_id
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.states import COMPLETED, PREPARED, TransactionState
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.transactions_pb2 import InitProducerIdRequest
@@ -54,7 +54,7 @@ def test_what_is_checked_before_anything_else(
     )
     said = None
     try:
-        check_init_producer_id(request, CoordinatorConfig())
+        check_init_producer_id(request, TransactionSettings())
     except KafkaError as error:
         said = error.code
     assert said == code

@@ -11,13 +11,13 @@ from transaction_driver import (
     a_transaction,
 )
 
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.core.describe import describe
 from barnabas.coordinator.transactions.core.list_transactions import (
     TransactionFilter,
     list_transactions,
     unknown_states,
 )
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.states import PREPARED, TransactionState
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.transactions_pb2 import ListTransactionsRequest, TransactionDescription
@@ -124,7 +124,7 @@ def test_each_is_told_with_its_producer_and_state(driver: TransactionDriver) -> 
 
 
 def test_only_what_is_committed_is_listed() -> None:
-    driver = TransactionDriver(CoordinatorConfig(transactional_id_expiration_ms=1_000))
+    driver = TransactionDriver(TransactionSettings(transactional_id_expiration_ms=1_000))
     driver.given(a_transaction(TransactionState.EMPTY, now_ms=driver.clock.now_ms()), "old")
     driver.holds = True
     driver.skip(driver.config.transaction_remove_expired_transaction_cleanup_interval_ms)
@@ -176,7 +176,7 @@ def test_what_nobody_knows() -> None:
 
 
 def test_only_what_is_committed_is_described() -> None:
-    driver = TransactionDriver(CoordinatorConfig(transactional_id_expiration_ms=1_000))
+    driver = TransactionDriver(TransactionSettings(transactional_id_expiration_ms=1_000))
     driver.given(a_transaction(TransactionState.EMPTY, now_ms=driver.clock.now_ms()))
     driver.holds = True
     driver.add("t-0")
@@ -186,7 +186,7 @@ def test_only_what_is_committed_is_described() -> None:
 
 
 def test_an_id_is_described_until_it_is_forgotten() -> None:
-    driver = TransactionDriver(CoordinatorConfig(transactional_id_expiration_ms=1_000))
+    driver = TransactionDriver(TransactionSettings(transactional_id_expiration_ms=1_000))
     driver.given(a_transaction(TransactionState.EMPTY, now_ms=driver.clock.now_ms()))
     driver.holds = True
     driver.skip(driver.config.transaction_remove_expired_transaction_cleanup_interval_ms)

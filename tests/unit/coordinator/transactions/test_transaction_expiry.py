@@ -6,12 +6,12 @@ import pytest
 from transaction_driver import ID, NEW_PRODUCER, PRODUCER, STATES, TransactionDriver, a_transaction
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.states import COMPLETED, TransactionState
 
 EXPIRES = {TransactionState.EMPTY, *COMPLETED}
 INTERVAL_MS = 3_600_000
-OFTEN = CoordinatorConfig(
+OFTEN = TransactionSettings(
     transactional_id_expiration_ms=5_000, transaction_remove_expired_transaction_cleanup_interval_ms=1
 )
 
@@ -110,7 +110,7 @@ def test_many_are_forgotten_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 def test_many_that_are_exactly_some_do_not_end_in_a_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "EXPIRED_IDS_AT_ONCE", 2)
     driver = TransactionDriver(
-        CoordinatorConfig(
+        TransactionSettings(
             transactional_id_expiration_ms=5_000,
             transaction_remove_expired_transaction_cleanup_interval_ms=1_000,
         )

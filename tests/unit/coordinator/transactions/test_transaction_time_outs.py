@@ -16,13 +16,13 @@ from transaction_driver import (
 )
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.states import TransactionState
 from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS
 
 ONGOING = TransactionState.ONGOING
 INTERVAL_MS = 10_000
-OFTEN = CoordinatorConfig(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
+OFTEN = TransactionSettings(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
 """Looks every millisecond."""
 
 

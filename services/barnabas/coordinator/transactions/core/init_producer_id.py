@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
 from barnabas.coordinator.transactions.core.decision import Decision, Waiter
 from barnabas.coordinator.transactions.core.end_txn import abort_by_broker
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.shard import TransactionShard
 from barnabas.coordinator.transactions.core.states import PREPARED, TransactionState
 from barnabas.coordinator.transactions.core.transaction import (
@@ -26,7 +26,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.transactions_pb2 import InitProducerIdRequest, InitProducerIdResponse
 
 
-def check_init_producer_id(request: InitProducerIdRequest, config: CoordinatorConfig) -> None:
+def check_init_producer_id(request: InitProducerIdRequest, config: TransactionSettings) -> None:
     """What needs no look at the transactional id, in Kafka's order: to be asked before who its coordinator is.
 
     Raises KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.core.records import TransactionRecord
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.states import PREPARED, TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
 
@@ -47,7 +47,7 @@ class TransactionShard:
 
     def __init__(
         self,
-        config: CoordinatorConfig,
+        config: TransactionSettings,
         transaction_version: Callable[[], int],
         on_ready_to_mark: Callable[[], None] = lambda: None,
     ) -> None:
