@@ -234,6 +234,11 @@ class TransactionDriver:
         )
         return self.answer(self.ask(handle_end_txn, request, self.draw))
 
+    @property
+    def next_waiter(self) -> int:
+        """Names the next call."""
+        return self._asked + 1
+
     def ask(self, handle: Callable[..., None], request: Message, *more: object) -> int:
         self._asked += 1
         waiter = Waiter(self._asked)
