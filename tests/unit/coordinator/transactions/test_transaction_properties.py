@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from transaction_driver import PRODUCER, TransactionDriver, a_transaction
 
-from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.codec import decode_record
 from barnabas.coordinator.transactions.core.completion import on_marked
 from barnabas.coordinator.transactions.core.records import TransactionRecord
+from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.shard import EndedTransaction, TransactionShard
 from barnabas.coordinator.transactions.core.states import COMPLETED, PREPARED, TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
@@ -67,7 +67,7 @@ class Producer:
 class TransactionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.driver = TransactionDriver(CoordinatorConfig(transactional_id_expiration_ms=600_000))
+        self.driver = TransactionDriver(TransactionSettings(transactional_id_expiration_ms=600_000))
         self.driver.holds = True
         self.producers = [Producer(name) for name in (*NAMES, *NAMES)]
         self.asked: list[EndedTransaction] = []
