@@ -44,11 +44,15 @@ async def grow_when_nodes_join(writer: MetadataWriter, defaults: ClusterDefaults
         if not due.records:
             continue
         try:
-            grown = (await writer.submit(decide)).begun
+            growth = await writer.submit(decide)
         except TooManyRequests as error:
             log.info("internal topics grow later", reason=str(error))
             seen = None
             continue
-        for topic, count in Counter(each.topic for each in grown).items():
-            nodes = sorted({node for each in grown if each.topic == topic for node in each.replicas})
+        for topic, count in Counter(each.topic for each in growth.begun).items():
+            nodes = sorted({node for each in growth.begun if each.topic == topic for node in each.replicas})
             log.info("an internal topic gets further replicas", topic=topic, partitions=count, nodes=nodes)
+        for topic, count in Counter(each.topic for each in growth.given_up).items():
+            log.info(
+                "replicas of an internal topic are not waited for any more", topic=topic, partitions=count
+            )

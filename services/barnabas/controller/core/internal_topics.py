@@ -26,6 +26,8 @@ class Growth(NamedTuple):
     """What a look at the internal topics led to. Each wish names all replicas that its partition is to have."""
 
     begun: tuple[PartitionReassignment, ...]
+    given_up: tuple[PartitionReassignment, ...]
+    """Their partitions have the replicas again that they had before."""
     refused: tuple[tuple[PartitionReassignment, str], ...]
     """With the reason: nothing came of it."""
 
@@ -41,36 +43,39 @@ def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: 
 
     A replica whose node was unregistered is none any more: another one takes its place. Nothing else is moved or
     removed, the order of the replicas stays, and so does who leads. A partition that nobody leads, or that is being
-    reassigned, is left alone, unless a node that it is to get was unregistered: that would never end. One whose new
-    replicas wait for a node that is away takes up no place, nor does one for which nothing can be begun.
+    reassigned, is left alone, unless a node that it is to get was unregistered: that would never end. It gets another
+    node, or if there is none the reassignment is given up. One whose new replicas wait for a node that is away takes up
+    no place, nor does one for which nothing can be begun.
     """
     takers = _takers(image)
     growing = 0
-    short: list[tuple[str, PartitionRecord, list[int]]] = []
+    waiting: list[tuple[str, PartitionRecord]] = []
     held: Counter[int] = Counter()
     for name in sorted(INTERNAL_TOPICS):
         topic = image.topics.get(name)
         may_grow = _chosen(name, defaults) == NOT_SET
         for partition in () if topic is None else topic.partitions:
             held.update(partition.replicas)
-            kept = _kept(image, partition)
             if _is_moving(image, partition):
                 growing += partition.leader != NO_LEADER and takers.keys() >= set(partition.adding_replicas)
-            elif (
-                may_grow
-                and 0 < len(kept) < REPLICAS
-                and partition.leader != NO_LEADER
-                and takers.keys() - kept
-            ):
-                short.append((name, partition, kept))
+            elif may_grow and partition.leader != NO_LEADER:
+                waiting.append((name, partition))
     records: list[MetadataRecord] = []
     begun: list[PartitionReassignment] = []
+    given_up: list[PartitionReassignment] = []
     refused: list[tuple[PartitionReassignment, str]] = []
-    for name, partition, kept in short:
+    for name, partition in waiting:
         if len(begun) + growing >= most:
             break
-        added = _further(image.nodes, takers.values(), kept, held)
-        wish = PartitionReassignment(topic=name, partition=partition.partition, replicas=[*kept, *added])
+        kept = _kept(image, partition)
+        added = _further(image.nodes, takers.values(), kept, held) if kept else []
+        if not added and not partition.adding_replicas:
+            continue
+        wish = PartitionReassignment(topic=name, partition=partition.partition)
+        if added:
+            wish.replicas[:] = [*kept, *added]
+        else:
+            wish.cancel = True
         request = AlterPartitionReassignmentsRequest(partitions=[wish], allow_replication_factor_change=True)
         decision = alter_partition_reassignments(image, request)
         (result,) = decision.response.results
@@ -79,8 +84,8 @@ def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: 
             continue
         held.update(added)
         records += decision.records
-        begun.append(wish)
-    return Decision(tuple(records), Growth(tuple(begun), tuple(refused)))
+        (begun if added else given_up).append(wish)
+    return Decision(tuple(records), Growth(tuple(begun), tuple(given_up), tuple(refused)))
 
 
 def _is_moving(image: MetadataImage, partition: PartitionRecord) -> bool:

@@ -60,7 +60,7 @@ def grown(
     image: MetadataImage, defaults: ClusterDefaults = DEFAULTS, most: int = MOST
 ) -> tuple[MetadataImage, tuple[pb.PartitionReassignment, ...]]:
     decision = grow_internal_topics(image, defaults, most)
-    assert len(decision.records) == len(decision.response.begun)
+    assert len(decision.records) == len(decision.response.begun) + len(decision.response.given_up)
     assert not decision.response.refused
     return after(image, decision), decision.response.begun
 
@@ -239,12 +239,63 @@ def test_growth_towards_a_node_that_was_unregistered_goes_elsewhere() -> None:
     image, _ = created(joined(MetadataImage(), 1))
     image, _ = grown(joined(image, 2), most=PARTITIONS)
     image = forgotten(image, 2)
-    assert grown(image)[1] == ()
     image, begun = grown(joined(image, 3), most=PARTITIONS)
     assert len(begun) == PARTITIONS
     assert {tuple(each.replicas) for each in partitions_of(image)} == {(1, 3)}
     image = copied(image)
     assert {tuple(each.isr) for each in partitions_of(image)} == {(1, 3)}
+
+
+def is_moving(partition: md.PartitionRecord) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def test_it_is_given_up_where_no_other_node_is_there() -> None:
+    image, _ = created(joined(MetadataImage(), 1))
+    image, _ = grown(joined(image, 2), most=PARTITIONS)
+    image, begun = grown(forgotten(image, 2), most=PARTITIONS)
+    assert begun == ()
+    for partition in partitions_of(image):
+        assert (list(partition.replicas), list(partition.isr), partition.leader) == ([1], [1], 1)
+        assert not is_moving(partition)
+    assert not grow_internal_topics(image, DEFAULTS, PARTITIONS).records
+
+
+def moved(image: MetadataImage, *replicas: int) -> MetadataImage:
+    wish = pb.PartitionReassignment(topic=GROUP_METADATA_TOPIC, partition=0, replicas=replicas)
+    request = pb.AlterPartitionReassignmentsRequest(partitions=[wish], allow_replication_factor_change=True)
+    decision = alter_partition_reassignments(image, request)
+    assert not decision.response.results[0].error_code
+    return after(image, decision)
+
+
+def test_what_was_to_be_replaced_by_a_node_that_was_unregistered_stays() -> None:
+    image, _ = created(joined(MetadataImage(), 1, 2))
+    image = forgotten(moved(joined(image, 3), 1, 3), 3)
+    image = after(image, fence_node(image, 2))  # it takes nothing, but is a replica
+    assert is_moving(partitions_of(image)[0])
+    decision = grow_internal_topics(image, DEFAULTS, MOST)
+    assert [each.partition for each in decision.response.given_up] == [0]
+    image = after(image, decision)
+    assert sorted(partitions_of(image)[0].replicas) == [1, 2]
+    assert not is_moving(partitions_of(image)[0])
+
+
+def test_a_move_to_a_node_that_was_unregistered_is_undone_before_others_are_added() -> None:
+    image, _ = created(joined(MetadataImage(), 1))
+    image = forgotten(moved(joined(image, 2), 2), 2)
+    image, _ = grown(joined(image, 3), most=PARTITIONS)
+    assert (list(partitions_of(image)[0].replicas), is_moving(partitions_of(image)[0])) == ([1], False)
+    image = copied(grown(image, most=PARTITIONS)[0])
+    image = copied(grown(image, most=PARTITIONS)[0])
+    assert {tuple(each.isr) for each in partitions_of(image)} == {(1, 3)}
+
+
+def test_a_reassignment_is_not_given_up_where_the_number_of_replicas_was_set() -> None:
+    one = ClusterDefaults(offsets_topic_num_partitions=PARTITIONS, offsets_topic_replication_factor=1)
+    image, _ = created(joined(MetadataImage(), 1), one)
+    image = forgotten(moved(joined(image, 2), 2), 2)
+    assert not grow_internal_topics(image, one, MOST).records
 
 
 def test_what_is_refused_is_told_as_that_and_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
