@@ -322,24 +322,42 @@ class Administrator:
             return
         self._leaving.add(node_id)
         await self._cordon(node_id, "*")
-        has_room = await self._empty(node_id)
-        await self._cordon(node_id, None)
-        if not has_room:
-            self._leaving.discard(node_id)
-            return
-        machine.is_away = True
+        if await self._empty(node_id):
+            machine.is_away = True
+            await self._stop(machine)
+            if await self._remove(node_id):
+                if fault.seconds >= FOR_GOOD:
+                    return
+                await asyncio.sleep(fault.seconds)
+            machine.is_away = False
+            machine.start()
+        else:
+            await self._cordon(node_id, None)
+        self._leaving.discard(node_id)
+
+    async def _stop(self, machine: NodeMachine) -> None:
         machine.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS_MAX):
                 while machine.is_up and machine.is_stopping:
                     await asyncio.sleep(0.01)
         machine.kill()
-        await self._unregister(node_id)
-        if fault.seconds < FOR_GOOD:
-            await asyncio.sleep(fault.seconds)
-            machine.is_away = False
-            machine.start()
-            self._leaving.discard(node_id)
+
+    async def _remove(self, node_id: int) -> bool:
+        """As `barnabas nodes remove` does it: once the node is fenced, and not if it has got replicas since.
+
+        Until then it is cordoned, or it would be given new ones. Whether it was removed.
+        """
+        while not image_of(self._world).nodes[node_id].fenced:
+            await asyncio.sleep(RETRY_SECONDS)
+        async with self._asking:  # a wish from before comes before
+            held = _state_of(image_of(self._world)).replicas_on(node_id)
+            await self._cordon(node_id, None)
+            if held:
+                self._say(f"node {node_id} cannot be removed: it has {held}")
+            else:
+                await self._unregister(node_id)
+        return not held
 
     async def _empty(self, node_id: int) -> bool:
         """By the plan of `barnabas nodes drain`; False if the others cannot hold what it has."""
