@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from barnabas.controller.core.cordons import uncordoned_nodes
 from barnabas.controller.core.decision import NOT_SET, ClusterDefaults, Decision
+from barnabas.controller.core.partition_change import needed_to_finish
 from barnabas.controller.core.reassignments import alter_partition_reassignments
 from barnabas.messages.controller_pb2 import AlterPartitionReassignmentsRequest, PartitionReassignment
 from barnabas.messages.metadata_pb2 import MetadataRecord, NodeRecord, PartitionRecord
@@ -43,9 +44,9 @@ def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: 
 
     A replica whose node was unregistered is none any more: another one takes its place. Nothing else is moved or
     removed, the order of the replicas stays, and so does who leads. A partition that nobody leads, or that is being
-    reassigned, is left alone, unless a node that it is to get was unregistered: that would never end. It gets another
-    node, or if there is none the reassignment is given up. One whose new replicas wait for a node that is away takes up
-    no place, nor does one for which nothing can be begun.
+    reassigned, is left alone, unless that waits for a node that was unregistered: it would never end. Another node
+    takes its place, or if there is none the reassignment is given up. One whose new replicas wait for a node that is
+    away takes up no place, nor does one for which nothing can be begun.
     """
     takers = _takers(image)
     growing = 0
@@ -69,7 +70,7 @@ def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: 
             break
         kept = _kept(image, partition)
         added = _further(image.nodes, takers.values(), kept, held) if kept else []
-        if not added and not partition.adding_replicas:
+        if not added and not _is_reassigned(partition):
             continue
         wish = PartitionReassignment(topic=name, partition=partition.partition)
         if added:
@@ -88,10 +89,14 @@ def grow_internal_topics(image: MetadataImage, defaults: ClusterDefaults, most: 
     return Decision(tuple(records), Growth(tuple(begun), tuple(given_up), tuple(refused)))
 
 
+def _is_reassigned(partition: PartitionRecord) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
 def _is_moving(image: MetadataImage, partition: PartitionRecord) -> bool:
     """Whether it is being reassigned, and that can end."""
-    adding = partition.adding_replicas
-    return bool(adding or partition.removing_replicas) and all(node in image.nodes for node in adding)
+    needed = needed_to_finish(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+    return _is_reassigned(partition) and all(node in image.nodes for node in needed)
 
 
 def _kept(image: MetadataImage, partition: PartitionRecord) -> list[int]:

@@ -105,12 +105,12 @@ class PartitionChange:
         return self._record(leader, [heir] if leader == NO_LEADER and heir != NO_LEADER else [])
 
     def _finish_reassignment(self) -> None:
-        """All that it adds must be in sync, and where it leaves fewer replicas than there were, all that stay; one of
-        those must be able to lead, for one that is stopping may be in sync.
+        """Those that it needs must be in sync, and one that stays must be able to lead: one that is stopping may be in
+        sync.
         """
         target = [replica for replica in self.replicas if replica not in self.removing]
         isr = [replica for replica in target if replica in self.isr]
-        needed = target if len(self.adding) < len(self.removing) else self.adding
+        needed = needed_to_finish(self.replicas, self.adding, self.removing)
         if set(needed) <= set(isr) and self.can_be_led_by(isr):
             self.replicas, self.isr = target, isr
             self.adding, self.removing = [], []
@@ -217,6 +217,15 @@ class PartitionChange:
         changed.leader_epoch += is_new_epoch
         changed.partition_epoch += 1
         return changed
+
+
+def needed_to_finish(
+    replicas: Sequence[int], adding: Sequence[int], removing: Sequence[int]
+) -> Sequence[int]:
+    """Which replicas have to be in sync before a reassignment ends: those that it adds, and where it leaves fewer than
+    there were all that stay.
+    """
+    return adding if len(adding) >= len(removing) else [each for each in replicas if each not in removing]
 
 
 def _rank(came_back: Sequence[int]) -> Callable[[int], int]:

@@ -291,6 +291,18 @@ def test_a_move_to_a_node_that_was_unregistered_is_undone_before_others_are_adde
     assert {tuple(each.isr) for each in partitions_of(image)} == {(1, 3)}
 
 
+def test_fewer_replicas_are_waited_for_no_longer_than_those_that_were_to_stay_are_known() -> None:
+    image, _ = created(joined(MetadataImage(), 1, 2, 3))
+    image = forgotten(moved(after(image, fence_node(image, 2)), 1, 2), 2)
+    image = after(image, fence_node(image, 3))
+    assert list(partitions_of(image)[0].removing_replicas) == [3]
+    (partition, *_) = partitions_of(grown(image)[0])
+    assert (sorted(partition.replicas), is_moving(partition)) == ([1, 2, 3], False)
+    (partition, *_) = partitions_of(grown(joined(image, 4))[0])
+    assert list(partition.replicas) == [1, 4, 2, 3]
+    assert (list(partition.adding_replicas), list(partition.removing_replicas)) == ([4], [2, 3])
+
+
 def test_a_reassignment_is_not_given_up_where_the_number_of_replicas_was_set() -> None:
     one = ClusterDefaults(offsets_topic_num_partitions=PARTITIONS, offsets_topic_replication_factor=1)
     image, _ = created(joined(MetadataImage(), 1), one)
