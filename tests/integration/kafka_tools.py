@@ -43,6 +43,7 @@ TOOLS: Final = {
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "streams-application-reset": "org.apache.kafka.tools.StreamsResetter",

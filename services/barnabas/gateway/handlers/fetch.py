@@ -169,5 +169,5 @@ HANDLER = Handler(
     handle=handle,
     may_wait=True,
     unanswered=NOBODY_LEADS,
-    lacks="Replica ids of followers are ignored.",
+    lacks="Replica ids are ignored, but for that of a debugging consumer (kafka-replica-verification).",
 )

@@ -215,13 +215,14 @@ class FetchRead:
             return
         except (Unreachable, OutcomeUnknown):
             for index in read.indexes:
-                if read.message.from_follower:
+                if read.message.from_follower and not self._sources.is_debugging:
                     self._refused.append(index)
                 else:
                     self._results[index] = self._failed(self._wanted[index], NOBODY_LEADS)
         else:
             for index, got in zip(read.indexes, result.partitions, strict=True):
-                if read.message.from_follower and (got.fields.error_code or got.fields.HasField("diverging")):
+                has_failed = got.fields.error_code or got.fields.HasField("diverging")
+                if has_failed and read.message.from_follower and not self._sources.is_debugging:
                     self._refused.append(index)
                 else:
                     self._results[index] = self._fetched(self._wanted[index], got)

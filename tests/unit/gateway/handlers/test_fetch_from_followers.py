@@ -90,6 +90,22 @@ async def test_who_is_asked(asked: int, rack: str, version: int, request_: tuple
     assert fetched(answer) == [(0, 0, 9, b"r")]
 
 
+@pytest.mark.parametrize("version", [4, 14, 15, 18])
+@pytest.mark.parametrize("asked", [LEADER, FOLLOWER, LAGGARD])
+async def test_who_compares_replicas_hears_the_one_that_it_asks(asked: int, version: int) -> None:
+    cluster = Cluster()
+    cluster.streams[asked].answer = failing(ErrorCode.offset_out_of_range)
+    values = (
+        {"replica_state": {"replica_id": -2, "replica_epoch": -1}} if version >= 15 else {"replica_id": -2}
+    )
+    by_id = {cluster.gateway.metadata.image.topics["events"].topic_id: [0]}
+    cluster.gateway.client = replace(cluster.gateway.client, position=asked - 1)
+    body = fetch_body(by_id if version >= 13 else {"events": [0]}, **values)
+    answer = await cluster.gateway.ask(FETCH, version, body)
+    assert cluster.requests() == [(asked, "", True)]
+    assert [code for _, code, _, _ in fetched(answer)] == [ErrorCode.offset_out_of_range]
+
+
 @pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "fenced"])
 async def test_a_follower_that_is_away_is_not_asked(is_silent: bool) -> None:
     cluster = Cluster()
