@@ -86,8 +86,10 @@ class ActiveController:
             TAKEOVER_GRACE_MS if config.etcd_endpoints else 0,
         )
         self._lost_nodes = LostNodes(environment.network, self._address_of_awaited, self._on_process_ended)
-        self._nothing_to_take_over: dict[int, tuple[int, set[int]]] = {}
-        """By node that is away: the image's revision and the nodes present when nothing of it could be taken over."""
+        self._nothing_to_take_over: dict[int, tuple[int, set[int], list[str]]] = {}
+        """By node that is away: the image's revision, the nodes present, and the gateways gone with it, when nothing of
+        it could be taken over.
+        """
         self._removals: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
@@ -261,22 +263,32 @@ class ActiveController:
         That takes a look at all partitions, and is asked five times a second: where nothing could be taken over, nobody
         looks again until the metadata or those that are present are others.
         """
-        seen = self.image.revision, self.present_nodes(self.image)
+        seen = self.image.revision, self.present_nodes(self.image), self._gateways_gone_with(node_id)
         if self._nothing_to_take_over.get(node_id) == seen:
             return
 
         def decide(image: MetadataImage) -> Decision[None]:
             if not self._sessions.is_awaited(_node_member(node_id)):
                 return Decision((), None)  # it came back while this waited to be decided
-            return on_process_ended(
-                image, node_id, self.present_nodes(image), came_back=self.just_came_back()
-            )
+            gateways = self._gateways_gone_with(node_id)
+            present, came_back = self.present_nodes(image), self.just_came_back()
+            return on_process_ended(image, node_id, present, came_back=came_back, gateways=gateways)
 
         if not decide(self.image).records:
             self._nothing_to_take_over[node_id] = seen
             return
         with contextlib.suppress(TooManyRequests, LeadershipLost):
             await self.writer.submit(decide)
+
+    def _gateways_gone_with(self, node_id: int) -> list[str]:
+        """The gateways in the process of a node that has ended; one that has a stream is in its next process."""
+        return [
+            gateway.gateway_id
+            for gateway in self.image.gateways.values()
+            if gateway.HasField("node_id")
+            and gateway.node_id == node_id
+            and not self._sessions.is_attached(Member(Kind.GATEWAY, gateway.gateway_id))
+        ]
 
     def _on_session_expired(self, member: Member) -> None:
         self._counts.timed_out_nodes += member.kind is Kind.NODE

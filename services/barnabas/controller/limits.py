@@ -47,8 +47,10 @@ SILENCE_CHECK_SECONDS: Final = 0.5
 PROBE_SECONDS_MAX: Final = 0.5
 """How long a storage node whose stream broke may take to be reached or to refuse; one that does neither is silent."""
 
+PROBE_PAUSE_SECONDS_MIN: Final = 0.01
 PROBE_PAUSE_SECONDS: Final = 0.2
-"""Pause before it is asked again, until it comes back or its time is over."""
+"""Pause before it is asked again, until it comes back or its time is over: doubles from the first to the second. Of a
+process that ends, the kernel may close the connections a moment before the address refuses."""
 
 EXPIRY_RETRY_SECONDS: Final = 0.1
 """Pause before the removal of a silent service is submitted again, where too much waits for the store."""

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from barnabas.controller.limits import PROBE_PAUSE_SECONDS, PROBE_SECONDS_MAX
+from barnabas.controller.limits import PROBE_PAUSE_SECONDS, PROBE_PAUSE_SECONDS_MIN, PROBE_SECONDS_MAX
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import ConnectionRefused, LinkError
 from barnabas.messages.storage_pb2 import OffsetForLeaderEpochRequest
@@ -55,14 +55,15 @@ class LostNodes:
             task.cancel()
 
     async def _look_for(self, node_id: int) -> None:
-        is_told = False
+        is_told, pause = False, PROBE_PAUSE_SECONDS_MIN
         while (address := self._address_of(node_id)) is not None:
             if await _has_ended(self._network, address) and self._address_of(node_id) == address:
                 if not is_told:
                     log.info("a storage node's process has ended", node=node_id, address=address)
                     is_told = True
                 await self._on_ended(node_id)
-            await asyncio.sleep(PROBE_PAUSE_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PROBE_PAUSE_SECONDS)
 
 
 async def _has_ended(network: Network, address: str) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,11 +238,9 @@ async def test_what_nobody_can_take_over_is_looked_for_once_in_the_same_metadata
         probes.append(address)
         return True
 
-    def look(
-        image: MetadataImage, node_id: int, present: set[int], *, came_back: list[int]
-    ) -> Decision[None]:
+    def look(image: MetadataImage, node_id: int, present: set[int], **others: Any) -> Decision[None]:
         looks.append(present)
-        return on_process_ended(image, node_id, present, came_back=came_back)
+        return on_process_ended(image, node_id, present, **others)
 
     async def probed() -> None:
         before = len(probes)
@@ -251,6 +250,7 @@ async def test_what_nobody_can_take_over_is_looked_for_once_in_the_same_metadata
 
     monkeypatch.setattr(lost_nodes, "_has_ended", has_ended)
     monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS_MIN", 0)
     monkeypatch.setattr(active, "on_process_ended", look)
     config = config_for(tmp_path, broker_session_timeout_ms=60_000)
     async with running_controller(config, await open_store(), over_grpc()) as running:
@@ -262,6 +262,39 @@ async def test_what_nobody_can_take_over_is_looked_for_once_in_the_same_metadata
             await create(other, "more")
             await probed()
             assert looks == [{2}, {2}]
+
+
+async def test_gateways_go_with_the_process_that_they_are_in(
+    open_store: StoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the node itself is waited for, as it has what nobody else has: clients go elsewhere meanwhile."""
+
+    async def has_ended(*_: object) -> bool:
+        return True
+
+    def gateway_in(node_id: int, name: str) -> pb.WatchRequest:
+        return pb.WatchRequest(gateway=md.GatewayRecord(gateway_id=name, node_id=node_id))
+
+    monkeypatch.setattr(lost_nodes, "_has_ended", has_ended)
+    config = config_for(tmp_path, broker_session_timeout_ms=60_000, gateway_session_timeout_ms=60_000)
+    async with (
+        running_controller(config, await open_store(), over_grpc()) as running,
+        AsyncExitStack() as of_one,
+    ):
+        node = await of_one.enter_async_context(watching(running.address, node_request(1)))
+        await create(node, "orders")
+        async with (
+            watching(running.address, node_request(2)) as other,
+            watching(running.address, gateway_in(1, "of the next process")),
+        ):
+            for request in (gateway_in(1, "gone"), gateway_in(2, "elsewhere")):
+                async with watching(running.address, request):
+                    pass
+            await until(other, lambda image: len(image.gateways) == 3)
+            await of_one.aclose()
+            image = await until(other, lambda image: "gone" not in image.gateways)
+            assert image.gateways.keys() == {"of the next process", "elsewhere"}
+            assert not image.nodes[1].fenced
 
 
 async def test_two_processes_cannot_have_one_id(running: RunningController) -> None:

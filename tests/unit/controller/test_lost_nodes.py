@@ -31,6 +31,7 @@ Answer = LinkError | None
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS_MIN", 0)
 
 
 class Links:
@@ -111,6 +112,21 @@ async def test_it_is_told_again_for_as_long_as_the_node_is_awaited() -> None:
     refused = ConnectionRefused("refused")
     ended, _ = await probes(DeadlinePassed("silent"), refused, refused, None)
     assert ended == [1, 1]
+
+
+async def test_it_is_asked_again_soon_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connections of a process that was killed break a moment before its address refuses."""
+    monkeypatch.undo()
+    pauses, sleep = list[float](), asyncio.sleep
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("barnabas.controller.lost_nodes.asyncio.sleep", pause)
+    broke = OutcomeUnknown("connection reset by peer")
+    await probes(broke, broke, broke, broke, broke, broke, ConnectionRefused("refused"), None)
+    assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16, 0.2, 0.2, 0.2]
 
 
 async def test_nobody_is_told_of_a_node_that_came_back_meanwhile() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -16,6 +16,7 @@ from barnabas.controller.core.elections import (
     elections,
     never,
 )
+from barnabas.controller.core.gateways import remove_gateway
 from barnabas.controller.core.min_in_sync import with_eligible_by_new_number
 from barnabas.controller.core.partition_change import ElectionTerms
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -77,11 +78,17 @@ def fence_node(image: MetadataImage, node_id: int) -> Decision[None]:
 
 
 def on_process_ended(
-    image: MetadataImage, node_id: int, present: Container[int], *, came_back: Sequence[int] = ()
+    image: MetadataImage,
+    node_id: int,
+    present: Container[int],
+    *,
+    came_back: Sequence[int] = (),
+    gateways: Iterable[str] = (),
 ) -> Decision[None]:
     """The node's process has ended, and another may come in a moment: those nodes that are `present` take over at once
     what they can, by which the node is fenced, unless something is left that only it has. What only it has can do
-    nothing better than wait for it; so it does while nobody else is there. `came_back` as in `hand_over`.
+    nothing better than wait for it; so it does while nobody else is there. `came_back` as in `hand_over`. The
+    `gateways` were in that process, and others serve their clients.
     """
     known = image.nodes.get(node_id)
     others = [other for other in image.eligible_epochs if other != node_id and other in present]
@@ -91,6 +98,8 @@ def on_process_ended(
     after = image.apply(records, image.revision + 1) if records else image
     if not any(node_id in p.isr for topic in after.topics.values() for p in topic.partitions):
         records.insert(0, _fenced(known))
+    for gateway_id in gateways:
+        records += remove_gateway(image, gateway_id).records
     return Decision(tuple(records), None)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from barnabas.controller.core.decision import Decision, partition_entry
+from barnabas.controller.core.gateways import register_gateway
 from barnabas.controller.core.nodes import fence_node, hand_over, on_process_ended, register_node
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -268,6 +269,14 @@ def test_what_only_it_has_waits_for_the_next_process() -> None:
     image = cluster((1, 2), (1,), 1)
     assert on_process_ended(image, 1, {2, 3}).records == ()
     assert not image.nodes[1].fenced
+
+
+def test_the_gateways_of_a_process_have_ended_with_it() -> None:
+    image = after(
+        cluster((1, 2), (1,), 1), register_gateway(MetadataImage(), md.GatewayRecord(gateway_id="g1"))
+    )
+    image = after(image, on_process_ended(image, 1, {2, 3}, gateways=["g1"]))
+    assert (image.gateways, image.nodes[1].fenced) == ({}, False)
 
 
 @pytest.mark.parametrize("present", [(), (1,), (3,)])
