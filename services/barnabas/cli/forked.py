@@ -26,7 +26,7 @@ from typing import Final, NoReturn
 
 from barnabas.cli.child import STDERR_DESCRIPTOR, ServiceSpec, bind_readiness_socket, die_with
 from barnabas.kernel.allocator import collection_put_off
-from barnabas.kernel.service import prepare_imports, run_service
+from barnabas.kernel.service import import_health, prepare_imports, run_service
 
 START_ORDER: Final = ("controller", "storage", "gateway", "broker", "coordinator")
 """The controller first: all others wait for it. The coordinator last: it has least to do before it is ready."""
@@ -105,12 +105,10 @@ def _import_shared() -> None:
     """What every kind of service needs: once, before the first fork."""
     import uvloop  # noqa: F401
 
-    # The first two a service imports once it is ready: its event loop stands still meanwhile, and its clients wait.
-    import barnabas.kernel.http
-    import barnabas.kernel.metrics
     import barnabas.metadata.effective
     import barnabas.metadata.subscription_metrics  # noqa: F401
 
+    import_health()
     importlib.import_module(
         "barnabas.rpc.network"
     )  # loaded, not used: that is for a service's `__main__` alone

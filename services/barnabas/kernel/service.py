@@ -143,6 +143,7 @@ def run_service(
     try:
         with collection_put_off():
             config_type, serve, network = load()
+            import_health()
         config = load_config(config_type, sys.argv[1:], program=f"python -m barnabas.{name}")
         _check_shared_settings(config)
         configure_logs(name, level=config.log_level, style=config.log_format, hosted=hosted)
@@ -165,6 +166,15 @@ def prepare_imports() -> None:
     # gRPC's own lines repeat in other words what we say.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
+
+
+def import_health() -> None:
+    """What a service serves `/metrics` and `/healthz` with once it is ready. Imported then, it makes the event loop
+    stand still, when clients wait for it, and leaders whose in-sync replica it is.
+    """
+    import barnabas.kernel.http
+    import barnabas.kernel.metrics
+    import barnabas.kernel.metrics_page  # noqa: F401
 
 
 def system_environment(clock: Clock | None = None, network: Network | None = None) -> Environment:
@@ -276,8 +286,8 @@ async def _announce_when_ready(context: ServiceContext, announced: asyncio.Event
 
 
 async def _serve_health(config: ServiceConfig, context: ServiceContext, announced: asyncio.Event) -> None:
-    # The HTTP library takes a third of a service's start: whoever waits for readiness need not wait for it too. A
-    # service that does not become ready must still be able to say why.
+    # Whoever waits for readiness need not wait for this too. A service that does not become ready must still be able to
+    # say why.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(HTTP_DELAY_SECONDS_MAX):
             await announced.wait()
