@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from raw_client import PRODUCE, RawConnection, Topic
+from raw_client import METADATA, PRODUCE, RawConnection, Topic
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.record import encode_batch
@@ -141,3 +141,24 @@ def test_a_broker_that_stops_says_who_leads_before_it_closes_connections(
     with RawConnection(brokers[told.current_leader.leader_id].port) as connection:
         (part,) = topic.produce(connection, {0: batch(number - 1, 7_000)}, version=VERSION)
     assert (part.error_code, part.base_offset) == (0, number - 1), "it was not written before"
+
+
+def test_who_comes_to_a_broker_that_is_away_is_served_by_the_others(make_cluster: Callable[..., Any]) -> None:
+    """It would wait for the broker's next process, although others lead by now; and goes to that when it is there."""
+    cluster = make_cluster(nodes=NODES)
+    port = int(cluster.bootstrap.partition(",")[0].rpartition(":")[2])
+    topic = Topic(port, replication_factor=NODES, min_insync_replicas="2")
+    wait_until_in_sync(cluster, topic.name)
+    brokers = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=WAIT_SECONDS).brokers
+    leader = leadership(cluster, topic.name)[0]
+    cluster.stop_service(f"broker-{leader}", kill=True)
+    with RawConnection(brokers[leader].port) as connection:
+        shown = {broker.node_id for broker in connection.ask(METADATA, 9, {"topics": []}).brokers}
+        assert shown == set(brokers), "clients that know it are not to forget it yet"
+        (part,) = topic.produce(connection, {0: batch(0, 7_000)}, version=VERSION)
+        assert (part.error_code, part.base_offset) == (0, 0)
+        cluster.start_service(f"broker-{leader}")
+        assert connection.is_closed()
+    with RawConnection(brokers[leader].port) as connection:
+        (part,) = topic.produce(connection, {0: batch(1, 7_000)}, version=VERSION)
+    assert (part.error_code, part.base_offset) == (0, 1)

@@ -1,7 +1,8 @@
 """The clients' ports of one service, kept bound while its process is started again (`kernel/kept_sockets.py`).
 
-Only ports that one process alone serves: where several do, the others take who comes meanwhile. While the service is
-down for longer, they refuse, as ports do behind which there is nobody.
+Only ports that one process alone serves: where several do, the others take who comes meanwhile. So do brokers that have
+a port each: a process inherits those of the others too, and serves them while their own is away. Where nobody does, the
+ports refuse while the service is down for longer, as ports do behind which there is nobody.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 
 from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept
 
@@ -22,6 +24,9 @@ class KeptPorts:
         on Linux, where a socket that is shut down can listen again.
         """
         self._sockets: dict[tuple[str, int], socket.socket] = {}
+        self._others: Sequence[KeptPorts] = ()
+        self._is_left = False
+        """Whether no process of this service is there, or comes in a moment."""
         if sys.platform != "linux":
             return
         try:
@@ -33,20 +38,36 @@ class KeptPorts:
             self.close()
             raise
 
+    def share_with(self, others: Sequence[KeptPorts]) -> None:
+        """The processes of `others` serve these ports while ours is away, and ours theirs."""
+        self._others = others
+
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variable that tells the service's process of them."""
-        descriptors = {address: sock.fileno() for address, sock in self._sockets.items()}
+        """The variable that tells the service's process of them, and of those that it shares."""
+        sockets = ChainMap(self._sockets, *(other._sockets for other in self._others))
+        descriptors = {address: sock.fileno() for address, sock in sockets.items()}
         return {KEPT_SOCKETS: describe_kept(descriptors)} if descriptors else {}
 
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What the process has to inherit."""
-        return tuple(sock.fileno() for sock in self._sockets.values())
+        group = (self, *self._others)
+        return tuple(sock.fileno() for ports in group for sock in ports._sockets.values())
+
+    def on_process(self) -> None:
+        """A process of this service starts."""
+        self._is_left = False
 
     def refuse(self) -> None:
-        """Have the ports refuse, also who came since there was a process, until the next one listens."""
-        for sock in self._sockets.values():
+        """No process of this service comes in a moment. Have the ports refuse, also who came since there was one, until
+        the next one listens; those that are shared once nobody is there for any of them.
+        """
+        self._is_left = True
+        group = (self, *self._others)
+        if not all(ports._is_left for ports in group):
+            return
+        for sock in (sock for ports in group for sock in ports._sockets.values()):
             with contextlib.suppress(OSError):  # none has listened yet
                 sock.shutdown(socket.SHUT_RDWR)
 

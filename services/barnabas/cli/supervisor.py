@@ -154,6 +154,8 @@ class SupervisedService:
         path = str(self._surroundings.sockets / f"{self.spec.name}.notify")
         forked, self._forked = self._forked, None
         self._was_ready = False
+        if self.spec.kept is not None:
+            self.spec.kept.on_process()
         readiness = bind_readiness_socket(path) if forked is None else forked.readiness
         with watch_readiness(readiness, self._on_ready):
             self._process = forked or await start_child(self.spec, path, self._surroundings.lock_descriptor)

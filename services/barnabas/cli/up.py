@@ -75,16 +75,23 @@ def run_up(options: UpOptions, *, started: float) -> int:
 def _with_kept_ports(
     stages: Sequence[Sequence[ServiceSpec]], host: str, resources: contextlib.ExitStack
 ) -> list[list[ServiceSpec]]:
-    """The services, with the ports that they alone serve bound for as long as `resources` are there."""
+    """The services, with the ports that they alone serve bound for as long as `resources` are there.
+
+    Where several have such ports, each is there for those of the others while their process is away.
+    """
 
     def keep(spec: ServiceSpec) -> ServiceSpec:
         kept = resources.enter_context(contextlib.closing(KeptPorts(host, spec.ports)))
         return replace(spec, kept=kept)
 
     try:
-        return [[keep(spec) if spec.ports else spec for spec in stage] for stage in stages]
+        keeping = [[keep(spec) if spec.ports else spec for spec in stage] for stage in stages]
     except OSError as error:
         raise UpRefused(f"a port on {host} was taken just now ({error.strerror}): try again") from error
+    all_kept = [spec.kept for stage in keeping for spec in stage if spec.kept is not None]
+    for kept in all_kept:
+        kept.share_with([other for other in all_kept if other is not kept])
+    return keeping
 
 
 async def _run(options: UpOptions, supervisor: Supervisor, directory: DataDirectory, started: float) -> int:

@@ -22,8 +22,18 @@ def describe_kept(descriptors: Mapping[tuple[str, int], int]) -> str:
 
 def kept_socket(host: str, port: int) -> socket.socket | None:
     """A socket of our own for what is kept bound to this address, as the settings write it; None where nothing is."""
+    descriptor = _descriptor(host, port)
+    return None if descriptor is None else socket.socket(fileno=os.dup(descriptor))
+
+
+def is_kept(host: str, port: int) -> bool:
+    """Whether something is kept bound to this address."""
+    return _descriptor(host, port) is not None
+
+
+def _descriptor(host: str, port: int) -> int | None:
     for entry in os.environ.get(KEPT_SOCKETS, "").split():
         address, _, descriptor = entry.rpartition("=")
         if address == f"{host}|{port}":
-            return socket.socket(fileno=os.dup(int(descriptor)))
+            return int(descriptor)
     return None

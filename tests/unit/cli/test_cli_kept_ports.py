@@ -116,6 +116,35 @@ async def test_a_service_that_is_started_again_much_later_refuses_meanwhile(sock
             connect(port)
 
 
+def test_shared_ports_refuse_once_nobody_is_there_for_any_of_them() -> None:
+    """The other process serves them meanwhile; a socket that is shut down would serve nobody."""
+    port = free_ports(2)
+    with (
+        contextlib.closing(KeptPorts(HOST, [port])) as kept,
+        contextlib.closing(KeptPorts(HOST, [port + 1])) as other,
+    ):
+        kept.share_with([other])
+        other.share_with([kept])
+        (described,) = kept.environment.values()
+        assert {entry.partition("=")[0] for entry in described.split()} == {
+            f"{HOST}|{port}",
+            f"{HOST}|{port + 1}",
+        }
+        assert set(kept.descriptors) == set(other.descriptors)
+        for descriptor in kept.descriptors:
+            with socket.socket(fileno=os.dup(descriptor)) as sock:
+                sock.listen()
+        kept.refuse()
+        connect(port).close()
+        kept.on_process()
+        other.refuse()
+        connect(port + 1).close()
+        kept.refuse()
+        for number in (port, port + 1):
+            with pytest.raises(ConnectionRefusedError):
+                connect(number)
+
+
 def test_a_port_that_is_taken_is_refused_and_the_others_are_let_go() -> None:
     first = free_ports(2)
     with socket.create_server((HOST, first + 1)), pytest.raises(OSError, match="in use"):

@@ -23,7 +23,7 @@ from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.plain_fetch import PlainFetches
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.request import Client
-from barnabas.kernel.kept_sockets import kept_socket
+from barnabas.kernel.kept_sockets import is_kept, kept_socket
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 from barnabas.kernel.tracing import is_tracing
@@ -44,7 +44,9 @@ class Sockets:
     """Owns the listening sockets and the connections.
 
     Every listener has one port for each position that a node may have (`advertise=port`), opened as nodes
-    join; all of them lead to the same dispatcher.
+    join; all of them lead to the same dispatcher. Where a process has its own position only, it is a guest at the ports
+    of nodes whose process is away, as far as they are kept bound for it: who comes there is served at once, and sent to
+    the node's own process when that is back.
     """
 
     def __init__(
@@ -96,10 +98,14 @@ class Sockets:
         Until the metadata know a storage node the ports are only taken: whoever was let in would learn of a cluster
         without brokers, and librdkafka then asks nobody again for ten seconds, or as long as it has that connection.
         """
+        wanted = set()
         for listener in self._listeners:
-            for position in self._positions(image) if listener.port_per_node else (0,):
+            for position in self._positions(image, listener) if listener.port_per_node else (0,):
+                wanted.add((listener.name, position))
                 if (listener.name, position) not in self._servers:
                     self._servers[listener.name, position] = await self._listen(listener, position)
+        if self._parts.config.own_position_only >= 0:
+            self._leave(self._servers.keys() - wanted)
         if not image.nodes:
             asyncio.get_running_loop().call_later(limits.KEPT_UNSERVED_SECONDS_MAX, self._refuse_unserved)
             return
@@ -124,12 +130,27 @@ class Sockets:
         listener = next(each for each in self._listeners if each.name == name)
         return listener.host, listener.port + position
 
-    def _positions(self, image: MetadataImage) -> Iterable[int]:
-        """The positions whose ports are opened here: those of all nodes, or that of the node in this process."""
+    def _positions(self, image: MetadataImage, listener: Listener) -> Iterable[int]:
+        """The positions whose ports are opened here: those of all nodes; or that of the node in this process, and those
+        that are left alone.
+        """
         config = self._parts.config
-        if config.own_position_only >= 0:
-            return (config.own_position_only,)
-        return range(max(config.ports_per_listener, *(node.position + 1 for node in image.nodes.values()), 0))
+        own = config.own_position_only
+        if own < 0:
+            return range(
+                max(config.ports_per_listener, *(node.position + 1 for node in image.nodes.values()), 0)
+            )
+        left = positions_left_alone(image) - {own}
+        return (own, *(position for position in left if is_kept(listener.host, listener.port + position)))
+
+    def _leave(self, ports: Iterable[tuple[str, int]]) -> None:
+        """Those whom they belong to are back: who comes is theirs, and who is here goes there."""
+        left = list(ports)
+        for port in left:
+            self._servers.pop(port).close()
+        positions = {position for _, position in left}
+        for connection in [each for each, at in self._connections.items() if at in positions]:
+            connection.drain()
 
     async def follow(self, metadata: MetadataSubscription) -> None:
         """Open more ports as nodes join."""
@@ -159,6 +180,8 @@ class Sockets:
         return server
 
     def _accept(self, listener: Listener, position: int) -> Connection:
+        # A guest takes no short way: those are for the node in this process, which nobody means who comes here.
+        is_guest = self._parts.config.own_position_only not in (-1, position)
         connection = Connection(
             lambda transport: self._admit(connection, transport, listener, position),
             self._dispatcher.serve,
@@ -167,7 +190,7 @@ class Sockets:
             self._parts.config.socket_request_max_bytes,
             self._metrics,
             self._connection_metrics,
-            self._answers_at_once,
+            {} if is_guest else self._answers_at_once,
             self._parts.unread_answers,
             self._forward,
             WAITING_KEYS,
@@ -247,6 +270,12 @@ class Sockets:
             connection.drain()
         if self._connections:
             await self._all_lost.wait()
+
+
+def positions_left_alone(image: MetadataImage) -> set[int]:
+    """Those of the nodes whose own process is not there to serve clients, as far as the metadata know."""
+    attended = {gateway.node_id for gateway in image.gateways.values() if gateway.HasField("node_id")}
+    return {node.position for node in image.nodes.values() if node.fenced or node.node_id not in attended}
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> str:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.fetch_sessions import WantedPartition
-from barnabas.gateway.clients.sockets import Sockets
+from barnabas.gateway.clients.sockets import Sockets, positions_left_alone
 from barnabas.gateway.faults.injection import Faults
 from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept
 from barnabas.kernel.movable_clock import MovableClock
@@ -78,6 +78,64 @@ async def test_a_kept_port_takes_connections_also_when_nobody_serves_it(
             while not second._connections:
                 await asyncio.sleep(0)
         await second.close()
+
+
+def gateway_of(node_id: int) -> MetadataRecord:
+    name = f"gateway-{node_id}"
+    return MetadataRecord(key=gateway_key(name), gateway=GatewayRecord(gateway_id=name, node_id=node_id))
+
+
+def test_the_ports_of_nodes_are_left_alone_without_their_own_process() -> None:
+    both = MetadataImage().apply([node_record(1), node_record(2), gateway_of(1), gateway_of(2)], 1)
+    assert positions_left_alone(both) == set()
+    assert positions_left_alone(both.apply([node_record(2, fenced=True)], 2)) == {1}
+    assert positions_left_alone(both.apply([MetadataRecord(key=gateway_key("gateway-1"))], 2)) == {0}
+
+
+async def test_who_comes_to_a_node_that_is_away_is_served_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait for the node's next process, although others lead by now."""
+    port, ask = free_ports(2), request_frame(API_VERSIONS_KEY, 0, {})
+    both = MetadataImage().apply([node_record(1), node_record(2), gateway_of(1), gateway_of(2)], 1)
+    with socket.socket() as own, socket.socket() as other:
+        descriptors = {}
+        for number, sock in ((port, own), (port + 1, other)):
+            sock.bind(("127.0.0.1", number))
+            sock.listen()  # as the processes before did
+            descriptors["127.0.0.1", number] = sock.fileno()
+        monkeypatch.setenv(KEPT_SOCKETS, describe_kept(descriptors))
+        parts = Gateway().parts
+        parts = replace(parts, config=replace(parts.config, own_position_only=0))
+        sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+        await sockets.open(both)
+        waiting, writer = await asyncio.open_connection("127.0.0.1", port + 1)
+        writer.write(struct.pack(">i", len(ask)) + ask)
+        assert sockets._servers.keys() == {("PLAINTEXT", 0)}
+        await sockets.open(both.apply([node_record(2, fenced=True)], 2))
+        (length,) = struct.unpack(">i", await waiting.readexactly(4))
+        await waiting.readexactly(length)
+        ((connection, position),) = sockets._connections.items()
+        assert (position, connection._answers_at_once) == (1, {}), "the short way leads to the node here"
+        await sockets.open(both)
+        assert await waiting.read() == b"", "it is to go to the node itself"
+        writer.close()
+        assert sockets._servers.keys() == {("PLAINTEXT", 0)}
+        _, late = await asyncio.open_connection("127.0.0.1", port + 1)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not sockets._connections, "it waits for the node's own process"
+        late.close()
+        await sockets.close()
+
+
+async def test_a_port_that_is_not_kept_is_left_to_its_own_process() -> None:
+    parts = Gateway().parts
+    parts = replace(parts, config=replace(parts.config, own_position_only=0))
+    sockets = Sockets(parts, (replace(LISTENER, port=free_ports(2)),), Faults(), CollectorRegistry())
+    await sockets.open(MetadataImage().apply([node_record(1), node_record(2, fenced=True)], 1))
+    assert sockets._servers.keys() == {("PLAINTEXT", 0)}
+    await sockets.close()
 
 
 def gateway_records(count: int) -> list[MetadataRecord]:
