@@ -98,6 +98,10 @@ KEPT_UNSERVED_SECONDS_MAX: Final = 1.0
 """How long who connects to a port that was kept bound waits for a gateway that knows of no storage node yet; from then
 on the port refuses, and clients try another one."""
 
+FENCED_SHOWN_SECONDS: Final = 5.0
+"""How long Metadata shows a broker whose node was fenced: until clients have asked who leads now, which librdkafka does
+within a second, and have left it."""
+
 PORTS_APART_SECONDS: Final = 0.2
 """How long a client has to come again at another gateway before its connections to the next port are closed, too: twice
 its first pause before it does (reconnect.backoff.ms: 100 ms with librdkafka)."""

@@ -96,6 +96,11 @@ class Request:
         """The brokers that this client is to see, by id."""
         return visible_brokers(image, self.client.listener, self.client.local_host, self.parts.gateway_id)
 
+    def brokers_to_show(self, image: MetadataImage) -> Mapping[int, Endpoint]:
+        """The same, and those that were fenced a moment ago."""
+        client, lately = self.client, self.parts.lately_fenced.still_shown()
+        return visible_brokers(image, client.listener, client.local_host, self.parts.gateway_id, lately)
+
     def addressed_node(self, image: MetadataImage) -> int | None:
         """The id of the broker that the client believes to talk to; None where one broker stands for all."""
         if not self.client.listener.port_per_node:

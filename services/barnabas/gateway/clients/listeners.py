@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,7 +85,11 @@ def _parse(text: str) -> tuple[str, str, int]:
 
 
 def visible_brokers(
-    image: MetadataImage, listener: Listener, local_host: str, gateway_id: str
+    image: MetadataImage,
+    listener: Listener,
+    local_host: str,
+    gateway_id: str,
+    fenced_but_shown: Collection[int] = (),
 ) -> Mapping[int, Endpoint]:
     """The brokers that a client on `listener` is told of, by broker id.
 
@@ -94,6 +98,7 @@ def visible_brokers(
     gives up the connections that it has (librdkafka then has no coordinator for ten seconds).
     """
     nodes = image.live_nodes() or list(image.nodes.values())
+    nodes = [*nodes, *(image.nodes[node_id] for node_id in fenced_but_shown if node_id in image.nodes)]
     if not listener.port_per_node:
         shown = one_broker_id(image)
         rack = image.nodes[shown].rack if shown in image.nodes else ""

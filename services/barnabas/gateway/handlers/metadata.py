@@ -46,11 +46,10 @@ async def handle(request: Request) -> Answer:
         # A topic that is asked for twice is answered once, as in Kafka.
         names = dict.fromkeys(topic.name for topic in wanted)
         topics = [_named(request, image, name, failures) for name in names]
-    brokers = request.brokers(image)
     return {
-        "brokers": [endpoint._asdict() for endpoint in brokers.values()],
+        "brokers": [endpoint._asdict() for endpoint in request.brokers_to_show(image).values()],
         "cluster_id": image.cluster_id,
-        "controller_id": min(brokers, default=-1),
+        "controller_id": min(request.brokers(image), default=-1),
         "topics": topics,
         "cluster_authorized_operations": (
             CLUSTER_OPERATIONS
