@@ -121,8 +121,12 @@ NODE_ONE_PART_IN: Final = 4
 three, leave the others enough."""
 
 REFUSAL_SECONDS_MIN: Final = 0.1
-"""The second Produce in a row that no leader takes is refused after this, each further one after twice as long: a
-producer that does not back off would otherwise have the gateway read and refuse its records without a pause."""
+"""The second Produce in a row for a partition that no leader takes is refused after this, each further one after twice
+as long: a producer that does not back off would otherwise have the gateway read and refuse its records without a pause.
+"""
+
+REFUSED_PARTITIONS_MAX: Final = 1_000
+"""Partitions of one connection of which it is known that they were refused; further ones are no news to its client."""
 
 REFUSAL_SECONDS_MAX: Final = 1.0
 

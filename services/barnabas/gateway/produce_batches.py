@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import MetadataImage
@@ -31,6 +32,15 @@ def topic_of(version: int, topic: Any) -> str | bytes:
         return topic.topic_id.bytes if topic.topic_id else bytes(16)
     name: str = topic.name
     return name
+
+
+def named_partitions(request: Request) -> list[tuple[str | bytes, int]]:
+    """The partitions of a Produce request, by the topic's name or id as the request has it."""
+    return [
+        (topic_of(request.version, topic), data.index)
+        for topic in request.body.topic_data
+        for data in topic.partition_data
+    ]
 
 
 def leader_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from barnabas.gateway import limits
@@ -39,13 +39,17 @@ class Held:
     It is entered (`with`) by each request that waits for a storage node which has its share or more to answer.
     """
 
-    __slots__ = ("_timer", "_until", "count", "is_muted", "on_mute", "refusals")
+    __slots__ = ("_refused", "_repeated", "_timer", "_until", "count", "is_muted", "on_mute", "refusals")
 
     def __init__(self) -> None:
         self.count = 0
         """Requests that are in it now."""
         self.refusals = 0
         """Requests in a row that no leader took."""
+        self._refused: set[Hashable] = set()
+        """The partitions that they were for."""
+        self._repeated = 0
+        """How many of them were for partitions that had been refused before."""
         self.is_muted = False
         self._timer: asyncio.TimerHandle | None = None
         self._until = 0.0
@@ -95,10 +99,22 @@ class Held:
         if self._timer is not None:
             self._timer.cancel()
 
-    def next_pause_seconds(self) -> float:
-        """How long to mute the client for another refusal: not at all the first time, then longer and longer."""
+    def on_taken(self) -> None:
+        """A request was not refused: those that were before are no row any more."""
+        self.refusals = self._repeated = 0
+        self._refused.clear()
+
+    def next_pause_seconds(self, partitions: Collection[Hashable]) -> float:
+        """How long to mute the client for another refusal: not at all for the first one of any of the `partitions`,
+        then longer and longer.
+
+        Where a broker that led many stops, a producer hears of one after the other, and has to hear of each at once.
+        """
         self.refusals += 1
-        if self.refusals == 1:
+        is_news = not self._refused.issuperset(partitions)
+        if is_news and len(self._refused) < limits.REFUSED_PARTITIONS_MAX:
+            self._refused.update(partitions)
             return 0.0
-        doublings = min(self.refusals - 2, 16)
+        self._repeated += 1
+        doublings = min(self._repeated - 1, 16)
         return min(limits.REFUSAL_SECONDS_MIN * float(2**doublings), limits.REFUSAL_SECONDS_MAX)

@@ -19,7 +19,7 @@ from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.resends import Resend
 from barnabas.gateway.clients.sequence_gaps import Place
 from barnabas.gateway.inside.storage_codes import client_code
-from barnabas.gateway.produce_batches import is_transactional, leader_of, topic_of
+from barnabas.gateway.produce_batches import is_transactional, leader_of, named_partitions, topic_of
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
 from barnabas.kernel.kafka_values import VALID_ACKS
@@ -357,14 +357,14 @@ class _Produce:
             # of five would have it wait longer, and the last be answered when there has long been a leader.
             return
         if not self._results or any(each.error_code != NOBODY_LEADS for each in self._results.values()):
-            held.refusals = 0
+            held.on_taken()
             return
         parts, size_bytes = self._request.parts, self._request.times.request_bytes
         # Was it under way when another one was refused, for another partition perhaps? So it is where a node that led
         # many hands over, and no sign of a client that does not back off.
         is_told_already = held.refusals > self._refusals_before
         seconds = max(
-            0.0 if is_told_already else held.next_pause_seconds(),
+            0.0 if is_told_already else held.next_pause_seconds(named_partitions(self._request)),
             parts.refusal_pace.pause_seconds(size_bytes, parts.clock.monotonic()),
         )
         body = self._request.body

@@ -265,6 +265,20 @@ async def test_requests_that_were_under_way_together_when_a_leader_went_are_refu
     assert list(filter(None, pauses)) == [0.1], "and this one came although it was refused"
 
 
+async def test_of_each_partition_that_is_led_elsewhere_a_producer_hears_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its request for the next one says nothing of whether it backs off: it could not know."""
+    gateway, pauses = Gateway(), list[float]()
+    monkeypatch.setattr(Held, "mute", lambda _, seconds: pauses.append(seconds))
+    for topic, partition in [("orders", 0), ("orders", 1), ("bills", 0)]:
+        answer = await gateway.ask(PRODUCE, 9, produce_body({topic: [partition]}))
+        assert produced(answer)[0][0][1] == ErrorCode.not_leader_or_follower
+    assert (list(filter(None, pauses)), gateway.client.held.refusals) == ([], 3)
+    await gateway.ask(PRODUCE, 9, produce_body({"orders": [1]}))
+    assert list(filter(None, pauses)) == [0.1], "this one it knew of"
+
+
 async def test_a_request_without_partitions_was_not_refused() -> None:
     gateway = Gateway()
     for _ in range(3):

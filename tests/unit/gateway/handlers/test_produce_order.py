@@ -31,7 +31,7 @@ from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 def _no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody takes is refused without a pause, and goes to nobody else (see `test_resends.py`)."""
     monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.0)
-    monkeypatch.setattr(Held, "next_pause_seconds", lambda _: 0.0)
+    monkeypatch.setattr(Held, "next_pause_seconds", lambda *_: 0.0)
     monkeypatch.setattr(RefusalPace, "pause_seconds", lambda *_: 0.0)
 
 
