@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
     from barnabas.links.storage_link import AnswerRoom, RemoteStorageLink, StorageService
     from barnabas.links.stream_counts import StorageStreamCounts
+    from barnabas.links.transactions_link import TransactionsLink, TransactionsService
 
 
 class Server(Protocol):
@@ -23,7 +24,11 @@ class Server(Protocol):
 
     async def serve_controller(self, service: ControllerService) -> None: ...
 
-    async def serve_coordinator(self, service: CoordinatorService) -> None: ...
+    async def serve_coordinator(
+        self, groups: CoordinatorService, transactions: TransactionsService | None = None
+    ) -> None:
+        """Without `transactions` who asks for them is answered as by an earlier version."""
+        ...
 
     async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
         """`counts` are those of the node's end of its streams."""
@@ -57,6 +62,10 @@ class Network(Protocol):
         ...
 
     def connect_coordinator(self, address: str) -> CoordinatorLink: ...
+
+    def connect_transactions(self, address: str) -> TransactionsLink:
+        """The transaction coordinator in the same process as the group coordinator at `address`."""
+        ...
 
     def connect_controller(self, address: str) -> ControllerLink: ...
 

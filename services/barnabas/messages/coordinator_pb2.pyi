@@ -1273,3 +1273,519 @@ class OffsetDeleteResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OffsetDeleteResponse: _TypeAlias = OffsetDeleteResponse  # noqa: Y015
+
+@_typing.final
+class TxnOffsetCommitRequest(_message.Message):
+    """Kafka's TxnOffsetCommit (key 28)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    GENERATION_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    ADDS_PARTITIONS_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """The transactional id."""
+    group_id: _builtins.str
+    """The group's id."""
+    producer_id: _builtins.int
+    """The id of the transaction's producer."""
+    producer_epoch: _builtins.int
+    """Its epoch."""
+    generation_id: _builtins.int
+    """The generation of the member, or the member epoch of the newer group protocol; -1 when it is not said."""
+    member_id: _builtins.str
+    """The member's id; empty when it is not said."""
+    group_instance_id: _builtins.str
+    """group.instance.id; absent for a dynamic member."""
+    adds_partitions: _builtins.bool
+    """Whether the coordinator adds its partition to the transaction (version 2 of transactions), or only asks whether the
+    client has added it.
+    """
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitTopic]:
+        """What to commit, by topic."""
+
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        group_id: _builtins.str = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        generation_id: _builtins.int = ...,
+        member_id: _builtins.str = ...,
+        group_instance_id: _builtins.str | None = ...,
+        adds_partitions: _builtins.bool = ...,
+        topics: _abc.Iterable[Global___OffsetCommitTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "adds_partitions", b"adds_partitions", "generation_id", b"generation_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topics", b"topics", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
+    _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_instance_id) -> _WhichOneofReturnType__group_instance_id | None: ...
+
+Global___TxnOffsetCommitRequest: _TypeAlias = TxnOffsetCommitRequest  # noqa: Y015
+
+@_typing.final
+class CompleteTransactionRequest(_message.Message):
+    """The end of a transaction for the offsets in one partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """The partition of __consumer_offsets."""
+    producer_id: _builtins.int
+    """The id of the transaction's producer."""
+    producer_epoch: _builtins.int
+    """The epoch that the producer has from now on."""
+    committed: _builtins.bool
+    """Whether the offsets count from now on; they are dropped otherwise."""
+    coordinator_epoch: _builtins.int
+    """The epoch of the transaction coordinator's partition: one below that of the producer's last end is refused."""
+    transaction_version: _builtins.int
+    """The transaction's version from the client's eyes: 2 or 0 (KIP-1228)."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        committed: _builtins.bool = ...,
+        coordinator_epoch: _builtins.int = ...,
+        transaction_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_version", b"transaction_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteTransactionRequest: _TypeAlias = CompleteTransactionRequest  # noqa: Y015
+
+@_typing.final
+class CompleteTransactionResponse(_message.Message):
+    """What became of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; 0 when the end is in the log."""
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteTransactionResponse: _TypeAlias = CompleteTransactionResponse  # noqa: Y015
+
+@_typing.final
+class ConsumerGroupHeartbeatRequest(_message.Message):
+    """Kafka's ConsumerGroupHeartbeat (key 68). What is absent is as the member said before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    RACK_ID_FIELD_NUMBER: _builtins.int
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _builtins.int
+    SUBSCRIBED_TOPIC_REGEX_FIELD_NUMBER: _builtins.int
+    SERVER_ASSIGNOR_FIELD_NUMBER: _builtins.int
+    TOPIC_PARTITIONS_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    """The group's id."""
+    member_id: _builtins.str
+    """The member's id; empty at the first heartbeat of old clients, which the coordinator names."""
+    member_epoch: _builtins.int
+    """0 to join, -1 to leave, -2 to leave for a while as a static member; else the member's epoch."""
+    instance_id: _builtins.str
+    """group.instance.id of a static member; absent for a dynamic one."""
+    rack_id: _builtins.str
+    """The member's rack; absent for none or no change."""
+    rebalance_timeout_ms: _builtins.int
+    """How long the member may take to give up partitions, in milliseconds; -1 for no change."""
+    subscribed_topic_regex: _builtins.str
+    """A regular expression (RE2) that subscribes to all topics that it matches; empty for none any more, absent for no
+    change.
+    """
+    server_assignor: _builtins.str
+    """The server-side assignor wanted; absent for the group's choice."""
+    @_builtins.property
+    def subscribed_topic_names(self) -> Global___SubscribedTopics:
+        """Topics subscribed to by name; absent for no change."""
+
+    @_builtins.property
+    def topic_partitions(self) -> Global___OwnedPartitions:
+        """What the member has now; absent when that has not changed."""
+
+    @_builtins.property
+    def client(self) -> Global___ClientIdentity:
+        """Who is asking."""
+
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        member_epoch: _builtins.int = ...,
+        instance_id: _builtins.str | None = ...,
+        rack_id: _builtins.str | None = ...,
+        rebalance_timeout_ms: _builtins.int = ...,
+        subscribed_topic_names: Global___SubscribedTopics | None = ...,
+        subscribed_topic_regex: _builtins.str | None = ...,
+        server_assignor: _builtins.str | None = ...,
+        topic_partitions: Global___OwnedPartitions | None = ...,
+        client: Global___ClientIdentity | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_server_assignor", b"_server_assignor", "_subscribed_topic_regex", b"_subscribed_topic_regex", "client", b"client", "instance_id", b"instance_id", "rack_id", b"rack_id", "server_assignor", b"server_assignor", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "topic_partitions", b"topic_partitions"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_server_assignor", b"_server_assignor", "_subscribed_topic_regex", b"_subscribed_topic_regex", "client", b"client", "group_id", b"group_id", "instance_id", b"instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "rebalance_timeout_ms", b"rebalance_timeout_ms", "server_assignor", b"server_assignor", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "topic_partitions", b"topic_partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    _WhichOneofReturnType__rack_id: _TypeAlias = _typing.Literal["rack_id"]  # noqa: Y015
+    _WhichOneofArgType__rack_id: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id"]  # noqa: Y015
+    _WhichOneofReturnType__server_assignor: _TypeAlias = _typing.Literal["server_assignor"]  # noqa: Y015
+    _WhichOneofArgType__server_assignor: _TypeAlias = _typing.Literal["_server_assignor", b"_server_assignor"]  # noqa: Y015
+    _WhichOneofReturnType__subscribed_topic_regex: _TypeAlias = _typing.Literal["subscribed_topic_regex"]  # noqa: Y015
+    _WhichOneofArgType__subscribed_topic_regex: _TypeAlias = _typing.Literal["_subscribed_topic_regex", b"_subscribed_topic_regex"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rack_id) -> _WhichOneofReturnType__rack_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__server_assignor) -> _WhichOneofReturnType__server_assignor | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__subscribed_topic_regex) -> _WhichOneofReturnType__subscribed_topic_regex | None: ...
+
+Global___ConsumerGroupHeartbeatRequest: _TypeAlias = ConsumerGroupHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class SubscribedTopics(_message.Message):
+    """Topics by name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names."""
+
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SubscribedTopics: _TypeAlias = SubscribedTopics  # noqa: Y015
+
+@_typing.final
+class OwnedPartitions(_message.Message):
+    """Partitions, by topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicIdPartitions]:
+        """The topics."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicIdPartitions] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OwnedPartitions: _TypeAlias = OwnedPartitions  # noqa: Y015
+
+@_typing.final
+class TopicIdPartitions(_message.Message):
+    """Partitions of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    TOPIC_NAME_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes."""
+    topic_name: _builtins.str
+    """The topic's name; only in descriptions."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Partition indexes."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.bytes = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        topic_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id", "topic_name", b"topic_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicIdPartitions: _TypeAlias = TopicIdPartitions  # noqa: Y015
+
+@_typing.final
+class ConsumerGroupHeartbeatResponse(_message.Message):
+    """What the member is to do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; 0 when all is well."""
+    error_message: _builtins.str
+    """One line that says what is wrong; empty when all is well."""
+    member_id: _builtins.str
+    """The member's id."""
+    member_epoch: _builtins.int
+    """Its epoch."""
+    heartbeat_interval_ms: _builtins.int
+    """How long until its next heartbeat, in milliseconds."""
+    @_builtins.property
+    def assignment(self) -> Global___OwnedPartitions:
+        """All that it may have now; absent when that has not changed."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        member_epoch: _builtins.int = ...,
+        heartbeat_interval_ms: _builtins.int = ...,
+        assignment: Global___OwnedPartitions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "error_code", b"error_code", "error_message", b"error_message", "heartbeat_interval_ms", b"heartbeat_interval_ms", "member_epoch", b"member_epoch", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerGroupHeartbeatResponse: _TypeAlias = ConsumerGroupHeartbeatResponse  # noqa: Y015
+
+@_typing.final
+class ConsumerGroupDescribeRequest(_message.Message):
+    """Kafka's ConsumerGroupDescribe (key 69)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_IDS_FIELD_NUMBER: _builtins.int
+    BYTES_MAX_FIELD_NUMBER: _builtins.int
+    bytes_max: _builtins.int
+    """The answer ends with the group with which it comes to so many bytes; the caller asks for the others again.
+    0 is no limit.
+    """
+    @_builtins.property
+    def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The groups to describe."""
+
+    def __init__(
+        self,
+        *,
+        group_ids: _abc.Iterable[_builtins.str] | None = ...,
+        bytes_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_max", b"bytes_max", "group_ids", b"group_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerGroupDescribeRequest: _TypeAlias = ConsumerGroupDescribeRequest  # noqa: Y015
+
+@_typing.final
+class ConsumerGroupDescribeResponse(_message.Message):
+    """The descriptions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsumerGroupDescription]:
+        """In the order of the request: of all groups, or of the first of them as bytes_max allows, at least one."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___ConsumerGroupDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerGroupDescribeResponse: _TypeAlias = ConsumerGroupDescribeResponse  # noqa: Y015
+
+@_typing.final
+class ConsumerGroupDescription(_message.Message):
+    """One group of the newer protocol."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    GROUP_EPOCH_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_EPOCH_FIELD_NUMBER: _builtins.int
+    ASSIGNOR_NAME_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    error_code: _builtins.int
+    """Kafka's error code; 0 when all is well."""
+    error_message: _builtins.str
+    """One line that says what is wrong; empty when all is well."""
+    group_id: _builtins.str
+    """The group's id."""
+    state: _builtins.str
+    """Kafka's name of the state: Empty, Assigning, Reconciling, Stable or Dead."""
+    group_epoch: _builtins.int
+    """Rises with every change of what members are to have."""
+    assignment_epoch: _builtins.int
+    """The group epoch for which the target assignment was made."""
+    assignor_name: _builtins.str
+    """The assignor in use."""
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsumerGroupMemberDescription]:
+        """The group's members."""
+
+    def __init__(
+        self,
+        *,
+        error_code: _builtins.int = ...,
+        error_message: _builtins.str = ...,
+        group_id: _builtins.str = ...,
+        state: _builtins.str = ...,
+        group_epoch: _builtins.int = ...,
+        assignment_epoch: _builtins.int = ...,
+        assignor_name: _builtins.str = ...,
+        members: _abc.Iterable[Global___ConsumerGroupMemberDescription] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment_epoch", b"assignment_epoch", "assignor_name", b"assignor_name", "error_code", b"error_code", "error_message", b"error_message", "group_epoch", b"group_epoch", "group_id", b"group_id", "members", b"members", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConsumerGroupDescription: _TypeAlias = ConsumerGroupDescription  # noqa: Y015
+
+@_typing.final
+class ConsumerGroupMemberDescription(_message.Message):
+    """One member of a group of the newer protocol."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    RACK_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    CLIENT_FIELD_NUMBER: _builtins.int
+    SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _builtins.int
+    SUBSCRIBED_TOPIC_REGEX_FIELD_NUMBER: _builtins.int
+    ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    TARGET_ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    IS_CLASSIC_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    """The member's id."""
+    instance_id: _builtins.str
+    """group.instance.id; absent for a dynamic member."""
+    rack_id: _builtins.str
+    """The member's rack; absent for none."""
+    member_epoch: _builtins.int
+    """The member's epoch."""
+    subscribed_topic_regex: _builtins.str
+    """The regular expression subscribed to; absent for none."""
+    is_classic: _builtins.bool
+    """Whether it speaks the classic protocol."""
+    @_builtins.property
+    def client(self) -> Global___ClientIdentity:
+        """Who it is."""
+
+    @_builtins.property
+    def subscribed_topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topics subscribed to by name."""
+
+    @_builtins.property
+    def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicIdPartitions]:
+        """What it has."""
+
+    @_builtins.property
+    def target_assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicIdPartitions]:
+        """What it is to have."""
+
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        instance_id: _builtins.str | None = ...,
+        rack_id: _builtins.str | None = ...,
+        member_epoch: _builtins.int = ...,
+        client: Global___ClientIdentity | None = ...,
+        subscribed_topic_names: _abc.Iterable[_builtins.str] | None = ...,
+        subscribed_topic_regex: _builtins.str | None = ...,
+        assignment: _abc.Iterable[Global___TopicIdPartitions] | None = ...,
+        target_assignment: _abc.Iterable[Global___TopicIdPartitions] | None = ...,
+        is_classic: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_subscribed_topic_regex", b"_subscribed_topic_regex", "client", b"client", "instance_id", b"instance_id", "rack_id", b"rack_id", "subscribed_topic_regex", b"subscribed_topic_regex"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id", "_rack_id", b"_rack_id", "_subscribed_topic_regex", b"_subscribed_topic_regex", "assignment", b"assignment", "client", b"client", "instance_id", b"instance_id", "is_classic", b"is_classic", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names", "subscribed_topic_regex", b"subscribed_topic_regex", "target_assignment", b"target_assignment"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__instance_id: _TypeAlias = _typing.Literal["instance_id"]  # noqa: Y015
+    _WhichOneofArgType__instance_id: _TypeAlias = _typing.Literal["_instance_id", b"_instance_id"]  # noqa: Y015
+    _WhichOneofReturnType__rack_id: _TypeAlias = _typing.Literal["rack_id"]  # noqa: Y015
+    _WhichOneofArgType__rack_id: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id"]  # noqa: Y015
+    _WhichOneofReturnType__subscribed_topic_regex: _TypeAlias = _typing.Literal["subscribed_topic_regex"]  # noqa: Y015
+    _WhichOneofArgType__subscribed_topic_regex: _TypeAlias = _typing.Literal["_subscribed_topic_regex", b"_subscribed_topic_regex"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__instance_id) -> _WhichOneofReturnType__instance_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rack_id) -> _WhichOneofReturnType__rack_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__subscribed_topic_regex) -> _WhichOneofReturnType__subscribed_topic_regex | None: ...
+
+Global___ConsumerGroupMemberDescription: _TypeAlias = ConsumerGroupMemberDescription  # noqa: Y015

@@ -59,6 +59,7 @@ class AppendRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     COORDINATOR_FIELD_NUMBER: _builtins.int
+    TRANSACTION_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Chosen by the sender, unique on its stream."""
     acks: _builtins.int
@@ -77,6 +78,10 @@ class AppendRequest(_message.Message):
         batches. Absent for clients' records.
         """
 
+    @_builtins.property
+    def transaction(self) -> Global___AppendTransaction:
+        """Of whose transaction the records are part; absent for records outside of transactions."""
+
     def __init__(
         self,
         *,
@@ -86,14 +91,43 @@ class AppendRequest(_message.Message):
         timeout_ms: _builtins.int = ...,
         traceparent: _builtins.str = ...,
         coordinator: Global___CoordinatorIdentity | None = ...,
+        transaction: Global___AppendTransaction | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "coordinator", b"coordinator", "correlation_id", b"correlation_id", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "coordinator", b"coordinator", "correlation_id", b"correlation_id", "partitions", b"partitions", "timeout_ms", b"timeout_ms", "traceparent", b"traceparent", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendRequest: _TypeAlias = AppendRequest  # noqa: Y015
+
+@_typing.final
+class AppendTransaction(_message.Message):
+    """What a partition's leader needs to know of a transaction before it takes the first of its records (KIP-890)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    ADDS_PARTITIONS_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """The transactional id: which transaction coordinator knows whether the partition is part of the transaction."""
+    adds_partitions: _builtins.bool
+    """Whether the leader adds the partition to the transaction (version 2 of transactions), or only asks whether the
+    client has added it.
+    """
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        adds_partitions: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adds_partitions", b"adds_partitions", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendTransaction: _TypeAlias = AppendTransaction  # noqa: Y015
 
 @_typing.final
 class CoordinatorIdentity(_message.Message):
@@ -134,6 +168,7 @@ class PartitionAppend(_message.Message):
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     EXPECTED_LOG_END_FIELD_NUMBER: _builtins.int
     BEHIND_REFUSED_FIELD_NUMBER: _builtins.int
+    MARKER_TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The topic's id: 16 bytes."""
     partition: _builtins.int
@@ -156,6 +191,10 @@ class PartitionAppend(_message.Message):
     the producer finds out by the sequences; one that does not refuses these with OUT_OF_ORDER_SEQUENCE_NUMBER, as it
     would take them for the producer's first.
     """
+    marker_transaction_version: _builtins.int
+    """Of a marker that ends a transaction: the transaction's version from its client's eyes, 2 where each transaction has
+    an epoch of its own, else 0 (KIP-1228).
+    """
     def __init__(
         self,
         *,
@@ -166,10 +205,11 @@ class PartitionAppend(_message.Message):
         coordinator_epoch: _builtins.int = ...,
         expected_log_end: _builtins.int | None = ...,
         behind_refused: _builtins.bool = ...,
+        marker_transaction_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "expected_log_end", b"expected_log_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "behind_refused", b"behind_refused", "coordinator_epoch", b"coordinator_epoch", "expected_log_end", b"expected_log_end", "leader_epoch", b"leader_epoch", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end", "behind_refused", b"behind_refused", "coordinator_epoch", b"coordinator_epoch", "expected_log_end", b"expected_log_end", "leader_epoch", b"leader_epoch", "marker_transaction_version", b"marker_transaction_version", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_log_end: _TypeAlias = _typing.Literal["expected_log_end"]  # noqa: Y015
     _WhichOneofArgType__expected_log_end: _TypeAlias = _typing.Literal["_expected_log_end", b"_expected_log_end"]  # noqa: Y015

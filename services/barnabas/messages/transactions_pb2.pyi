@@ -512,3 +512,95 @@ class ListedTransaction(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListedTransaction: _TypeAlias = ListedTransaction  # noqa: Y015
+
+@_typing.final
+class WriteTxnMarkersRequest(_message.Message):
+    """Kafka's WriteTxnMarkers (key 27)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionMarker]:
+        """The markers."""
+
+    def __init__(
+        self,
+        *,
+        markers: _abc.Iterable[Global___TransactionMarker] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["markers", b"markers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteTxnMarkersRequest: _TypeAlias = WriteTxnMarkersRequest  # noqa: Y015
+
+@_typing.final
+class TransactionMarker(_message.Message):
+    """What ends one producer's transaction in some partitions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """The producer's id."""
+    producer_epoch: _builtins.int
+    """The epoch that the producer has from the marker on."""
+    committed: _builtins.bool
+    """Whether the transaction is committed; aborted otherwise."""
+    coordinator_epoch: _builtins.int
+    """In whose name the marker is written: a partition refuses one below that of the producer's last marker."""
+    transaction_version: _builtins.int
+    """The transaction's version from the client's eyes: 2 or 0 (KIP-1228)."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionTopic]:
+        """The partitions, by topic."""
+
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        committed: _builtins.bool = ...,
+        coordinator_epoch: _builtins.int = ...,
+        transaction_version: _builtins.int = ...,
+        topics: _abc.Iterable[Global___TransactionTopic] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "coordinator_epoch", b"coordinator_epoch", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topics", b"topics", "transaction_version", b"transaction_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TransactionMarker: _TypeAlias = TransactionMarker  # noqa: Y015
+
+@_typing.final
+class WriteTxnMarkersResponse(_message.Message):
+    """What became of the markers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MARKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionPartitionsResult]:
+        """In the order of the request. Error codes in the order of the marker's partitions, topic by topic."""
+
+    def __init__(
+        self,
+        *,
+        markers: _abc.Iterable[Global___TransactionPartitionsResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["markers", b"markers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteTxnMarkersResponse: _TypeAlias = WriteTxnMarkersResponse  # noqa: Y015

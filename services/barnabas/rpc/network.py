@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink
     from barnabas.links.storage_link import AnswerRoom, RemoteStorageLink
     from barnabas.links.stream_counts import StorageStreamCounts
+    from barnabas.links.transactions_link import TransactionsLink
 
 
 class GrpcNetwork:
@@ -58,6 +59,14 @@ class GrpcNetwork:
 
         calls = ServiceCalls(self._open_channel(address), DESCRIPTOR.services_by_name["GroupCoordinator"])
         return cast("CoordinatorLink", calls)
+
+    def connect_transactions(self, address: str) -> TransactionsLink:
+        from barnabas.messages.transactions_pb2 import DESCRIPTOR
+
+        calls = ServiceCalls(
+            self._open_channel(address), DESCRIPTOR.services_by_name["TransactionCoordinator"]
+        )
+        return cast("TransactionsLink", calls)
 
     def connect_controller(self, address: str) -> ControllerLink:
         from barnabas.messages.controller_pb2 import DESCRIPTOR

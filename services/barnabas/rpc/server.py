@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorService
     from barnabas.links.storage_link import StorageService
     from barnabas.links.stream_counts import StorageStreamCounts
+    from barnabas.links.transactions_link import TransactionsService
 
 
 class RpcServer:
@@ -45,10 +46,15 @@ class RpcServer:
 
         await self._serve(DESCRIPTOR.services_by_name["Controller"], service)
 
-    async def serve_coordinator(self, service: CoordinatorService) -> None:
-        from barnabas.messages.coordinator_pb2 import DESCRIPTOR
+    async def serve_coordinator(
+        self, groups: CoordinatorService, transactions: TransactionsService | None = None
+    ) -> None:
+        from barnabas.messages import coordinator_pb2, transactions_pb2
 
-        await self._serve(DESCRIPTOR.services_by_name["GroupCoordinator"], service)
+        if transactions is not None:
+            contract = transactions_pb2.DESCRIPTOR.services_by_name["TransactionCoordinator"]
+            self._add(contract, transactions)
+        await self._serve(coordinator_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"], groups)
 
     async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
         """`counts` are those of the node's end of its streams."""
@@ -62,10 +68,15 @@ class RpcServer:
     async def _serve(
         self, contract: ServiceDescriptor, service: object, streams: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
+        self._add(contract, service, streams)
+        await self._server.start()
+
+    def _add(
+        self, contract: ServiceDescriptor, service: object, streams: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         handlers = {**_handlers(contract, service), **streams}
         generic = grpc.method_handlers_generic_handler(contract.full_name, handlers)
         self._server.add_generic_rpc_handlers((generic,))
-        await self._server.start()
 
     async def stop(self, grace_seconds: float | None) -> None:
         """Take no more calls; those under way have `grace_seconds`, or None at all.

@@ -10,7 +10,7 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.links.local_storage import LocalStorage
 from barnabas.links.storage_link import AnswerRoom, StorageLink
 from barnabas.links.stream_counts import StorageStreamCounts
-from barnabas.metadata.group_partition import partition_for_group
+from barnabas.metadata.coordinators import coordinator_of
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 from barnabas.metadata.subscription import MetadataSubscription
@@ -81,11 +81,7 @@ class Links:
         Raises KafkaError(COORDINATOR_NOT_AVAILABLE) while the offsets topic has no partition or the partition has no
         coordinator.
         """
-        topic = self.image.topics.get(GROUP_METADATA_TOPIC)
-        if topic is None or not topic.partitions:
-            raise KafkaError(NOBODY_COORDINATES)
-        record = topic.partitions[partition_for_group(group_id, len(topic.partitions))]
-        coordinator = self.image.coordinators.get(record.coordinator_id)
+        coordinator = coordinator_of(self.image, GROUP_METADATA_TOPIC, group_id)
         if coordinator is None:
             raise KafkaError(NOBODY_COORDINATES)
         return self.coordinator_at(coordinator.address)

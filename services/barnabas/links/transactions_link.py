@@ -1,0 +1,67 @@
+"""What others may ask of a transaction coordinator, and what it answers: gateways, and whoever takes the first records
+of a transaction for a partition.
+
+The methods have their names in transactions.proto, and their comments there; Kafka's codes are in the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.messages import transactions_pb2 as pb
+
+
+class TransactionsLink(Protocol):
+    """One coordinator. Calls fail with a `LinkError`, after `timeout` seconds at the latest; a call that is
+    cancelled ends there, too.
+    """
+
+    def InitProducerId(
+        self, request: pb.InitProducerIdRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.InitProducerIdResponse]: ...
+
+    def AddPartitionsToTxn(
+        self, request: pb.AddPartitionsToTxnRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.AddPartitionsToTxnResponse]: ...
+
+    def EndTxn(
+        self, request: pb.EndTxnRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.EndTxnResponse]: ...
+
+    def DescribeTransactions(
+        self, request: pb.DescribeTransactionsRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.DescribeTransactionsResponse]: ...
+
+    def ListTransactions(
+        self, request: pb.ListTransactionsRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.ListTransactionsResponse]: ...
+
+    def WriteTxnMarkers(
+        self, request: pb.WriteTxnMarkersRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.WriteTxnMarkersResponse]: ...
+
+    async def close(self) -> None:
+        """What waits fails."""
+        ...
+
+
+class TransactionsService(Protocol):
+    """A transaction coordinator, to those who serve it to others."""
+
+    async def InitProducerId(self, request: pb.InitProducerIdRequest) -> pb.InitProducerIdResponse: ...
+
+    async def AddPartitionsToTxn(
+        self, request: pb.AddPartitionsToTxnRequest
+    ) -> pb.AddPartitionsToTxnResponse: ...
+
+    async def EndTxn(self, request: pb.EndTxnRequest) -> pb.EndTxnResponse: ...
+
+    async def DescribeTransactions(
+        self, request: pb.DescribeTransactionsRequest
+    ) -> pb.DescribeTransactionsResponse: ...
+
+    async def ListTransactions(self, request: pb.ListTransactionsRequest) -> pb.ListTransactionsResponse: ...
+
+    async def WriteTxnMarkers(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse: ...
