@@ -12,8 +12,11 @@ GROUP_RECORD_BYTES_MAX: Final = 1000 * 1024
 """The largest generation that is written: one record must fit into a batch of max.message.bytes (1,048,588 by
 default). A larger one is refused to its members with UNKNOWN_SERVER_ERROR, as Kafka does after the failed write."""
 
-APPEND_BATCHES_MAX: Final = 2
-"""Decisions that wait while an append is under way leave together, in this many batches at most."""
+APPEND_BYTES_TARGET: Final = 2 * BATCH_BYTES_TARGET
+APPEND_BATCHES_MAX: Final = 200
+"""Decisions that wait while an append is under way leave together: in this many batches at most, and once their records
+come to so many bytes no further batch is begun. Batches are many where many transactions are open: each producer has
+its own, and each marker."""
 
 BACKLOG_BYTES_MAX: Final = 8 * 1024 * 1024
 BACKLOG_DECISIONS_MAX: Final = 10_000
@@ -64,6 +67,21 @@ POLICY_VIOLATION until others have not been used for transactional.id.expiration
 EXPIRED_IDS_AT_ONCE: Final = 1_000
 """Transactional ids that are forgotten before the event loop gets a turn."""
 
+OPEN_PRODUCERS_MAX: Final = 20_000
+"""Producers that may have a transaction open in one partition of __consumer_offsets. Another one's offsets are refused
+with COORDINATOR_LOAD_IN_PROGRESS, which clients answer by asking again, until some transaction has ended."""
+
+TRANSACTION_OFFSETS_MAX: Final = 100_000
+"""Offsets that one transaction may have in one partition of __consumer_offsets. What would make it more is refused with
+TRANSACTION_ABORTABLE."""
+
+KNOWN_PRODUCERS_MAX: Final = 100_000
+"""Producers that are remembered in one partition of __consumer_offsets after their transactions, about 200 bytes each;
+of more, those are forgotten that were silent longest. Their log knows them for producer.id.expiration.ms."""
+
+TRANSACTION_ANSWER_SECONDS: Final = 5.0
+"""How long a transaction coordinator may take to say whether a partition is part of a transaction."""
+
 LAG_INTERVAL_SECONDS: Final = 1.0
 """Lag is not measured again sooner, however often the metrics are asked for."""
 
@@ -89,5 +107,6 @@ STOP_GRACE_SECONDS: Final = 0.5
 """How long calls may still be answered once the service is to stop."""
 
 assert max(GROUP_RECORD_BYTES_MAX, TRANSACTION_RECORD_BYTES_MAX) + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
+assert OPEN_PRODUCERS_MAX <= KNOWN_PRODUCERS_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX

@@ -42,11 +42,16 @@ def encode_marker(
     *, committed: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
 ) -> bytes:
     """The control batch that ends a transaction in one partition."""
-    key = _KEY.pack(0, COMMIT if committed else ABORT)
+    key, value = encode_marker_record(committed=committed, coordinator_epoch=coordinator_epoch)
     return encode_batch(
-        [(timestamp, key, _VALUE.pack(0, coordinator_epoch), ())],
+        [(timestamp, key, value, ())],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=True,
         control=True,
     )
+
+
+def encode_marker_record(*, committed: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """Key and value of the one record in such a batch, for who makes the batch himself."""
+    return _KEY.pack(0, COMMIT if committed else ABORT), _VALUE.pack(0, coordinator_epoch)

@@ -1,4 +1,7 @@
-"""The log of __consumer_offsets as storage nodes keep it, in memory, with their failures on demand."""
+"""The log of __consumer_offsets as storage nodes keep it, in memory, with their failures on demand.
+
+What its leader knows of producers, and refuses them, is the storage nodes' own `ProducerState`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from barnabas.coordinator.groups.codec import decode_batch
-from barnabas.coordinator.groups.core.records import GroupLogRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord, MarkerRecord
+from barnabas.coordinator.runtime.core.producers import LogProducer, Producer
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.producers.producer_state import ProducerState
 from barnabas.records.batch import iterate_headers
+from barnabas.records.control import decode_marker
 
 
 class LogInMemory:
@@ -18,6 +24,7 @@ class LogInMemory:
         self.batches: dict[int, list[bytes]] = {}
         self.epochs: dict[int, int] = {}
         self.ends: dict[int, int] = {}
+        self.states: dict[int, ProducerState] = {}
         self.appends = 0
         """Those that landed."""
         self.tries = 0
@@ -56,11 +63,23 @@ class LogInMemory:
             raise KafkaError(self.fail_with)
         if expected_end not in (None, end):
             raise KafkaError(ErrorCode.offset_out_of_range)
-        self.appends += 1
         log = self.batches.setdefault(partition, [])
-        for position, header in iterate_headers(records):
-            log.append(records[position : position + header.size_in_bytes])
+        state = self.states.setdefault(partition, ProducerState())
+        batches = [
+            (header, records[position : position + header.size_in_bytes])
+            for position, header in iterate_headers(records)
+        ]
+        for header, batch in batches:
+            marker = decode_marker(batch) if header.is_control else None
+            if marker is not None:
+                state.check_marker(header, marker)
+                state.replay_marker(header, marker, self.ends.get(partition, 0))
+            else:
+                state.check(header, check_sequence=False)
+                state.replay(header, self.ends.get(partition, 0), header.max_timestamp)
+            log.append(batch)
             self.ends[partition] = self.ends.get(partition, 0) + header.record_count
+        self.appends += 1
         return end
 
     async def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
@@ -72,9 +91,19 @@ class LogInMemory:
     async def committed_end(self, partition: int) -> int:
         return self.ends.get(partition, 0)
 
+    async def producers(self, partition: int) -> list[LogProducer]:
+        return [
+            LogProducer(
+                Producer(entry.producer_id, entry.producer_epoch),
+                entry.coordinator_epoch,
+                is_open=entry.current_transaction_first_offset >= 0,
+            )
+            for entry in self.states.setdefault(partition, ProducerState()).producers.values()
+        ]
+
     def records(self, partition: int = 0) -> list[GroupLogRecord]:
         """All but the tombstones that mark a loading."""
         records = [
             record for batch in self.batches.get(partition, []) for record in decode_batch(memoryview(batch))
         ]
-        return [record for record in records if record.group_id]
+        return [record for record in records if isinstance(record, MarkerRecord) or record.group_id]

@@ -41,6 +41,10 @@ _FOR_CLIENTS: Final = {
     ErrorCode.not_coordinator: ErrorCode.not_coordinator,
     ErrorCode.fenced_leader_epoch: ErrorCode.not_coordinator,
     ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    # Of a producer that the log's leader knows better: once the partition is loaded anew, that is known here, too.
+    ErrorCode.invalid_producer_epoch: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.invalid_txn_state: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.transaction_coordinator_fenced: ErrorCode.coordinator_load_in_progress,
 }
 """What a client is told when a partition is dropped, by the storage node's code; else UNKNOWN_SERVER_ERROR."""
 

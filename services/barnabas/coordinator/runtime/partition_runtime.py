@@ -100,7 +100,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._shard = kind.make_shard()
         self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
         self._next_waiter = 1
-        self._queue: WriteQueue[RecordT] = WriteQueue()
+        self._queue: WriteQueue[RecordT] = WriteQueue(kind.head)
         self._queued = asyncio.Event()
         self._loaded_once = asyncio.Event()
         self._log_end = 0
@@ -156,6 +156,11 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                 async with asyncio.timeout(self._config.coordinator_load_wait_ms / 1000):
                     await self._loaded_once.wait()
 
+    def check_takes_writes(self) -> None:
+        """Raise COORDINATOR_LOAD_IN_PROGRESS while nothing that must be written is decided."""
+        if self.state is PartitionState.READ_ONLY or self._queue.is_full:
+            raise _cannot_write(self.partition)
+
     # -- deciding -----------------------------------------------------------------------------------------------
 
     async def submit(
@@ -169,8 +174,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         """
         await self.first_load()
         shard = self.shard
-        if writes and (self.state is PartitionState.READ_ONLY or self._queue.is_full):
-            raise _cannot_write(self.partition)
+        if writes:
+            self.check_takes_writes()
         waiter = Waiter(self._next_waiter)
         self._next_waiter += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -312,6 +317,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                     count += 1
                     if count % limits.LOAD_YIELD_RECORDS == 0:
                         await asyncio.sleep(0)
+        if self._kind.on_producers is not None:
+            # Nothing was written since the last record that was read: the leader knows the producers of that log.
+            self._kind.on_producers(shard, await self._log.producers(self.partition))
         self._shard, self._broken, self.state = shard, False, state
         self._loaded_once.set()
         self._decide(lambda decision: self._kind.on_loaded(shard, decision))

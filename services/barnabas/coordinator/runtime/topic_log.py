@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.runtime.core.producers import LogProducer, Producer
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, EARLIEST, LATEST
 from barnabas.kernel.logs import get_logger
@@ -19,11 +20,13 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     CoordinatorIdentity,
+    DescribeProducersRequest,
     FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     PartitionAppend,
     PartitionFetch,
+    PartitionOfTopic,
 )
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES, led_partition
@@ -62,6 +65,10 @@ class TopicLog(Protocol):
 
     async def committed_end(self, partition: int) -> int:
         """The high watermark: what is below is committed and can be read."""
+        ...
+
+    async def producers(self, partition: int) -> Sequence[LogProducer]:
+        """What the leader knows of the producers that wrote to its log."""
         ...
 
 
@@ -147,6 +154,27 @@ class StorageTopicLog:
 
     async def committed_end(self, partition: int) -> int:
         return await self._look_up(partition, LATEST)
+
+    async def producers(self, partition: int) -> Sequence[LogProducer]:
+        record, storage = self._leader_of(partition)
+        item = PartitionOfTopic(topic_id=record.topic_id, partition=partition)
+        request = DescribeProducersRequest(partitions=[item])
+        try:
+            response = await storage.DescribeProducers(
+                request, timeout=self._config.offsets_commit_timeout_ms / 1000
+            )
+        except LinkError as error:
+            raise KafkaError(NOBODY_COORDINATES, str(error)) from error
+        result = response.results[0]
+        _raise_for(result.error_code, "")
+        return [
+            LogProducer(
+                Producer(each.producer_id, each.producer_epoch),
+                each.coordinator_epoch,
+                is_open=each.current_transaction_start_offset >= 0,
+            )
+            for each in result.producers
+        ]
 
     async def close(self) -> None:
         """Close all links; what waits on them fails."""

@@ -8,7 +8,7 @@ thousand batches of one. A decision is never torn apart over two batches, unless
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.runtime.core.decision import Waiter
+from barnabas.coordinator.runtime.core.producers import PLAIN, BatchHead
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.records.record import RecordParts, encode_batch
 
@@ -33,6 +34,8 @@ class PendingWrite(Generic[RecordT]):
     records: Sequence[RecordT]
     encoded: Sequence[RecordParts]
     size_bytes: int
+    head: BatchHead = PLAIN
+    """That of the batch which all of `records` are in, maybe with others."""
     replies: list[tuple[Waiter, Message]] = field(default_factory=list)
     traceparent: str = field(default_factory=current_traceparent)
     """The span of the request that was decided about."""
@@ -51,7 +54,9 @@ class Append:
 class WriteQueue(Generic[RecordT]):
     """Owns the decisions of one partition that are not known to be in the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: Callable[[RecordT], BatchHead] = lambda _: PLAIN) -> None:
+        """`head` says under which producer a record is written."""
+        self._head = head
         self._waiting: deque[PendingWrite[RecordT]] = deque()
         self._in_flight: list[PendingWrite[RecordT]] = []
         self._waiting_bytes = 0
@@ -86,13 +91,16 @@ class WriteQueue(Generic[RecordT]):
     ) -> None:
         """One more decision: its records, one or more, the same ones `encoded`, and its replies."""
         start = size = 0
-        for end, parts in enumerate(encoded):
-            record_bytes = _size_of(parts)
-            if end > start and size + record_bytes > limits.BATCH_BYTES_TARGET:
-                self._put(PendingWrite(records[start:end], encoded[start:end], size))
+        head = self._head(records[0])
+        for end, (record, parts) in enumerate(zip(records, encoded, strict=True)):
+            record_bytes, record_head = _size_of(parts), self._head(record)
+            is_full = size + record_bytes > limits.BATCH_BYTES_TARGET
+            if end > start and (is_full or not _share(head, record_head)):
+                self._put(PendingWrite(records[start:end], encoded[start:end], size, head))
                 start, size = end, 0
             size += record_bytes
-        self._put(PendingWrite(records[start:], encoded[start:], size, list(replies)))
+            head = record_head
+        self._put(PendingWrite(records[start:], encoded[start:], size, head, list(replies)))
 
     def _put(self, write: PendingWrite[RecordT]) -> None:
         self._waiting.append(write)
@@ -107,22 +115,23 @@ class WriteQueue(Generic[RecordT]):
         """The next that goes into the log. `on_written` or `clear` must follow before another."""
         assert self._waiting, "there is a decision that waits"
         assert not self._in_flight, "one append at a time: the next one's place is known when this one landed"
-        batches: list[list[RecordParts]] = [[]]
-        batch_bytes = 0
+        batches: list[_Batch] = []
+        size = 0
         while self._waiting:
             write = self._waiting[0]
-            if batches[-1] and batch_bytes + write.size_bytes > limits.BATCH_BYTES_TARGET:
-                if len(batches) == limits.APPEND_BATCHES_MAX:
+            batch = batches[-1] if batches else None
+            if batch is None or not batch.has_room_for(write):
+                size += 0 if batch is None else batch.size_bytes
+                if len(batches) == limits.APPEND_BATCHES_MAX or size >= limits.APPEND_BYTES_TARGET:
                     break
-                batches.append([])
-                batch_bytes = 0
-            batches[-1].extend(write.encoded)
-            batch_bytes += write.size_bytes
+                batch = _Batch(write.head)
+                batches.append(batch)
+            batch.add(write)
             self._waiting_bytes -= write.size_bytes
             self._in_flight.append(self._waiting.popleft())
         return Append(
-            batches=b"".join(map(encode_batch, batches)),
-            record_count=sum(map(len, batches)),
+            batches=b"".join(batch.encode() for batch in batches),
+            record_count=sum(len(batch.records) for batch in batches),
             traceparent=next((each.traceparent for each in self._in_flight if each.traceparent), ""),
         )
 
@@ -136,6 +145,41 @@ class WriteQueue(Generic[RecordT]):
         self._waiting.clear()
         self._in_flight = []
         self._waiting_bytes = 0
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch of the next append."""
+
+    head: BatchHead
+    records: list[RecordParts] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def has_room_for(self, write: PendingWrite[RecordT]) -> bool:
+        fits = self.size_bytes + write.size_bytes <= limits.BATCH_BYTES_TARGET
+        return fits and _share(self.head, write.head)
+
+    def add(self, write: PendingWrite[RecordT]) -> None:
+        self.records.extend(write.encoded)
+        self.size_bytes += write.size_bytes
+
+    def encode(self) -> bytes:
+        producer = self.head.producer
+        if producer is None:
+            return encode_batch(self.records)
+        # Without a sequence, as Kafka's: the log's end that the append expects keeps it from landing twice.
+        return encode_batch(
+            self.records,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transactional=True,
+            control=self.head.is_control,
+        )
+
+
+def _share(head: BatchHead, other: BatchHead) -> bool:
+    """Whether records of these heads may be in one batch."""
+    return head == other and not head.is_control
 
 
 def _size_of(parts: RecordParts) -> int:

@@ -14,6 +14,7 @@ from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
+from barnabas.coordinator.runtime.core.producers import LogProducer, Producer
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import Unreachable
@@ -43,6 +44,7 @@ class OnePartition:
         self.start = self.end = 5
         self.late_reads = 0
         """Reads to come that the disk is too slow for."""
+        self.producers = pb.PartitionProducers()
 
     def handle(self, request: pb.AppendRequest, answer: Callable[[pb.AppendResult], None]) -> None:
         (part,) = request.partitions
@@ -92,6 +94,11 @@ class OnePartition:
     async def ListOffsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         offset = {-2: self.start, -1: self.end}[request.partitions[0].timestamp_ms]
         return pb.ListOffsetsResponse(results=[pb.ListOffsetsResult(offset=offset)])
+
+    async def DescribeProducers(self, request: pb.DescribeProducersRequest) -> pb.DescribeProducersResponse:
+        (asked,) = request.partitions
+        assert (asked.topic_id, asked.partition) == (TOPIC_ID, 0)
+        return pb.DescribeProducersResponse(results=[self.producers])
 
 
 def image(address: str, leader: int = 1, *, fenced: bool = False) -> MetadataImage:
@@ -182,6 +189,33 @@ async def test_a_slow_disk_is_waited_for_and_nothing_is_left_out(
             seen += [header.base_offset for _, header in iterate_headers(chunk)]
             node.late_reads = 2
         assert seen == [5, 7, 9]
+
+
+async def test_the_leader_is_asked_for_its_producers(tmp_path: Path) -> None:
+    node = OnePartition()
+    node.producers = pb.PartitionProducers(
+        producers=[
+            pb.ProducerDescription(
+                producer_id=7, producer_epoch=3, coordinator_epoch=-1, current_transaction_start_offset=0
+            ),
+            pb.ProducerDescription(
+                producer_id=8, producer_epoch=0, coordinator_epoch=2, current_transaction_start_offset=-1
+            ),
+        ]
+    )
+    async with storage(tmp_path, node) as address, log_on(image(address)) as log:
+        assert await log.producers(0) == [
+            LogProducer(Producer(7, 3), -1, is_open=True),
+            LogProducer(Producer(8, 0), 2, is_open=False),
+        ]
+        node.producers = pb.PartitionProducers(error_code=ErrorCode.not_leader_or_follower)
+        with pytest.raises(KafkaError) as moved:
+            await log.producers(0)
+        assert moved.value.code is ErrorCode.not_leader_or_follower
+    async with log_on(image(f"unix:{tmp_path}/nobody")) as log:
+        with pytest.raises(KafkaError) as unreachable:
+            await log.producers(0)
+        assert unreachable.value.code is ErrorCode.coordinator_not_available
 
 
 async def test_nobody_to_write_to(tmp_path: Path) -> None:
