@@ -1,4 +1,4 @@
-"""What a gateway may ask of a group coordinator, and what a coordinator answers.
+"""What gateways and transaction coordinators may ask of a group coordinator, and what it answers.
 
 The methods have their names in coordinator.proto, and their comments there; Kafka's codes are in the answers.
 """
@@ -57,6 +57,14 @@ class CoordinatorLink(Protocol):
         self, request: pb.OffsetDeleteRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.OffsetDeleteResponse]: ...
 
+    def TxnOffsetCommit(
+        self, request: pb.TxnOffsetCommitRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.OffsetCommitResponse]: ...
+
+    def CompleteTransaction(
+        self, request: pb.CompleteTransactionRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.CompleteTransactionResponse]: ...
+
     async def close(self) -> None:
         """What waits fails."""
         ...
@@ -84,3 +92,9 @@ class CoordinatorService(Protocol):
     async def DeleteGroups(self, request: pb.DeleteGroupsRequest) -> pb.DeleteGroupsResponse: ...
 
     async def OffsetDelete(self, request: pb.OffsetDeleteRequest) -> pb.OffsetDeleteResponse: ...
+
+    async def TxnOffsetCommit(self, request: pb.TxnOffsetCommitRequest) -> pb.OffsetCommitResponse: ...
+
+    async def CompleteTransaction(
+        self, request: pb.CompleteTransactionRequest
+    ) -> pb.CompleteTransactionResponse: ...

@@ -7,3 +7,9 @@ from typing import Final
 UNANSWERED_BYTES_MAX: Final = 256 * 1024 * 1024
 """What a link may hold in requests without a result before further ones are refused, where its owner says nothing else;
 a gateway gives each storage node less."""
+
+TRANSACTION_QUESTIONS_MAX: Final = 10_000
+"""Questions that may wait for one transaction coordinator; further ones are refused."""
+
+TRANSACTION_QUESTIONS_AT_ONCE: Final = 1_000
+"""Questions that go to it in one call."""
