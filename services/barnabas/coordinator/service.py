@@ -16,9 +16,11 @@ from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
 from barnabas.links.stream_metrics import StreamCollector
+from barnabas.links.transaction_questions import TransactionQuestions
 from barnabas.messages.controller_pb2 import WatchRequest
 from barnabas.messages.metadata_pb2 import CoordinatorRecord
-from barnabas.metadata.image import GROUP_METADATA_TOPIC
+from barnabas.metadata.coordinators import coordinator_of
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
 
@@ -55,7 +57,14 @@ async def serve(
         registration.incarnation_id,
         environment.network,
     )
-    coordinator = make_coordinator(config, environment, topic_log, GroupMetrics(environment.registry))
+    questions = TransactionQuestions(
+        environment.network,
+        lambda transactional_id: _address_of_transaction(subscription.image, transactional_id),
+        limits.TRANSACTION_ANSWER_SECONDS,
+    )
+    coordinator = make_coordinator(
+        config, environment, topic_log, GroupMetrics(environment.registry), questions
+    )
     ends = StorageEnds(lambda: subscription.image, topic_log.link_to)
     lag = LagMeasurement(coordinator.partitions.shards, lambda: subscription.image, ends, environment.clock)
     context.measurements.append(lag.measure)
@@ -64,6 +73,7 @@ async def serve(
         environment.registry.register(collector)
     subscription.on_change(topic_log.on_image)
     subscription.on_change(coordinator.on_image)
+    subscription.on_change(lambda _, image: questions.keep_links_to(_coordinators_addresses(image)))
     context.health.add_condition("connected to the controller", lambda: subscription.is_current)
     await server.serve_coordinator(CoordinatorServicer(coordinator))
     log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
@@ -84,8 +94,18 @@ async def serve(
         raise StartError(f"the controller refuses this coordinator: {refusals.exceptions[0]}") from group
     finally:
         await server.stop(None)
+        await questions.close()
         await topic_log.close()
 
 
 def _watch_request(registration: CoordinatorRecord, subscription: MetadataSubscription) -> WatchRequest:
     return WatchRequest(coordinator=registration, cluster_id=subscription.image.cluster_id)
+
+
+def _address_of_transaction(image: MetadataImage, transactional_id: str) -> str | None:
+    coordinator = coordinator_of(image, TRANSACTION_STATE_TOPIC, transactional_id)
+    return None if coordinator is None else coordinator.address
+
+
+def _coordinators_addresses(image: MetadataImage) -> set[str]:
+    return {coordinator.address for coordinator in image.coordinators.values()}

@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
 from barnabas.coordinator.groups.core.join import handle_join
 from barnabas.coordinator.groups.core.leave import handle_leave
-from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord
+from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord, MarkerRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
 from barnabas.coordinator.limits import GROUP_RECORD_BYTES_MAX
@@ -248,5 +248,7 @@ def _show_record(record: GroupLogRecord) -> str:
             f"{member.member_id}={member.assignment.decode()}" for member in record.value.members
         )
         return f"group {record.group_id} generation {record.value.generation} [{members}]"
+    if isinstance(record, MarkerRecord):
+        return f"{'commit' if record.committed else 'abort'} {record.producer.producer_id}"
     value = "gone" if record.value is None else str(record.value.offset)
     return f"offset {record.group_id} {record.topic}-{record.partition} {value}"

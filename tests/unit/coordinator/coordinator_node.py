@@ -16,6 +16,8 @@ from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import LinkError
+from barnabas.links.transaction_questions import TransactionQuestion
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.messages.metadata_pb2 import DeletedTopicRecord, MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.image import (
@@ -27,6 +29,23 @@ from barnabas.metadata.image import (
 )
 
 TOPIC_ID = b"o" * 16
+
+
+class Questions:
+    """Fakes the coordinators of transactions: each question is answered once the test says so, or at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[TransactionQuestion] = []
+        self.answer: ErrorCode | LinkError = ErrorCode.none
+        self.gate: asyncio.Event | None = None
+
+    async def ask(self, question: TransactionQuestion) -> ErrorCode:
+        self.asked.append(question)
+        if self.gate is not None:
+            await self.gate.wait()
+        if isinstance(self.answer, LinkError):
+            raise self.answer
+        return self.answer
 
 
 class Node:
@@ -43,7 +62,10 @@ class Node:
         environment = seeded_environment(clock=self.clock)
         self.registry = environment.registry
         config = config or CoordinatorConfig(coordinator_id=name, group_initial_rebalance_delay_ms=0)
-        self.coordinator = GroupCoordinator(config, environment, log, GroupMetrics(self.registry))
+        self.questions = Questions()
+        self.coordinator = GroupCoordinator(
+            config, environment, log, GroupMetrics(self.registry), self.questions
+        )
         self.calls = CoordinatorServicer(self.coordinator)
         self.image = MetadataImage()
 
@@ -111,14 +133,67 @@ class Node:
         response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
-    async def fetch(self) -> int | ErrorCode:
+    async def fetch(self, *, group: str = "g", stable: bool = False) -> int | ErrorCode:
         request = pb.OffsetFetchRequest(
-            group_id="g", topics=[pb.OffsetFetchTopic(name="t", partitions=[0])], member_epoch=-1
+            group_id=group,
+            topics=[pb.OffsetFetchTopic(name="t", partitions=[0])],
+            require_stable=stable,
+            member_epoch=-1,
         )
         response = await self.calls.OffsetFetch(request)
         if response.error_code:
             return ErrorCode(response.error_code)
-        return response.topics[0].partitions[0].committed_offset
+        result = response.topics[0].partitions[0]
+        return ErrorCode(result.error_code) if result.error_code else result.committed_offset
+
+    async def commit_in_transaction(
+        self,
+        offset: int,
+        *,
+        producer: tuple[int, int] = (7, 0),
+        group: str = "g",
+        topic: str = "t",
+        metadata: str = "",
+        generation: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+        adds: bool = False,
+    ) -> ErrorCode:
+        partition = pb.OffsetCommitPartition(
+            partition=0, committed_offset=offset, committed_leader_epoch=-1, metadata=metadata
+        )
+        request = pb.TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id=group,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            adds_partitions=adds,
+            topics=[pb.OffsetCommitTopic(name=topic, partitions=[partition])],
+        )
+        response = await self.calls.TxnOffsetCommit(request)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    async def complete(
+        self,
+        *,
+        committed: bool = True,
+        producer: tuple[int, int] = (7, 0),
+        coordinator_epoch: int = 0,
+        version: int = 0,
+        partition: int = 0,
+    ) -> ErrorCode:
+        request = pb.CompleteTransactionRequest(
+            partition=partition,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=version,
+        )
+        return ErrorCode((await self.calls.CompleteTransaction(request)).error_code)
 
     async def join(
         self, member_id: str = "", session: int = 10_000, group: str = "g"

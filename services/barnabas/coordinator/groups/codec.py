@@ -19,14 +19,17 @@ from barnabas.coordinator.groups.core.records import (
     NO_TIMESTAMP,
     GroupLogRecord,
     GroupRecord,
+    MarkerRecord,
     OffsetAndMetadata,
     OffsetRecord,
     StoredGroup,
     StoredMember,
 )
+from barnabas.coordinator.runtime.core.producers import PLAIN, BatchHead, Producer
 from barnabas.coordinator.runtime.kind import UnreadableRecord
 from barnabas.coordinator.runtime.record_schema import VERSION, write_versioned
-from barnabas.records.batch import crc_is_valid, parse_header
+from barnabas.records.batch import BatchHeader, crc_is_valid, parse_header
+from barnabas.records.control import decode_marker, encode_marker_record
 from barnabas.records.record import decode_records
 
 OFFSET_KEY_VERSION_WRITTEN: Final = 1
@@ -56,6 +59,8 @@ def encode_record(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
         key = schema.OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
         value = None if record.value is None else _encode_offset(record.value)
         return write_versioned(OFFSET_KEY_VERSION_WRITTEN, key), value
+    if isinstance(record, MarkerRecord):
+        return encode_marker_record(committed=record.committed, coordinator_epoch=record.coordinator_epoch)
     group_key = write_versioned(
         schema.GROUP_METADATA_KEY_VERSION, schema.GroupMetadataKey(group=record.group_id)
     )
@@ -64,8 +69,20 @@ def encode_record(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
     return group_key, write_versioned(GROUP_VALUE_VERSION_WRITTEN, _group_entity(record.value))
 
 
-def decode_record(key: bytes | None, value: bytes | None) -> GroupLogRecord | None:
-    """The record, or None for a kind that this coordinator does not know and leaves alone.
+def head_of(record: GroupLogRecord) -> BatchHead:
+    """Under which producer the record is written."""
+    if isinstance(record, OffsetRecord):
+        return PLAIN if record.producer is None else BatchHead(record.producer)
+    if isinstance(record, MarkerRecord):
+        return BatchHead(record.producer, is_control=True)
+    return PLAIN
+
+
+def decode_record(
+    key: bytes | None, value: bytes | None, producer: Producer | None = None
+) -> OffsetRecord | GroupRecord | None:
+    """The record, or None for a kind that this coordinator does not know and leaves alone; `producer` is that of whose
+    transaction its batch is part.
 
     Raises UnreadableRecord where the kind is known and the rest is not.
     """
@@ -76,7 +93,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> GroupLogRecord | No
         if key_version in schema.OFFSET_COMMIT_KEY_VERSIONS:
             offset_key, _ = entity_reader(schema.OffsetCommitKey)(key, VERSION.size)
             committed = None if value is None else _offset_of(_read(_OFFSET_VALUES, value))
-            return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed)
+            return OffsetRecord(offset_key.group, offset_key.topic, offset_key.partition, committed, producer)
         if key_version == schema.GROUP_METADATA_KEY_VERSION:
             group_key, _ = entity_reader(schema.GroupMetadataKey)(key, VERSION.size)
             stored = None if value is None else _group_of(_read(_GROUP_VALUES, value))
@@ -93,11 +110,19 @@ def decode_batch(batch: memoryview) -> Iterator[GroupLogRecord]:
     if not crc_is_valid(batch):  # nobody has looked since it was appended, and disks may rot
         raise UnreadableRecord(f"the record batch at offset {header.base_offset} is damaged")
     if header.is_control:
+        marker = decode_marker(batch)
+        if marker is not None:
+            yield MarkerRecord(_producer_of(header), marker.committed, marker.coordinator_epoch)
         return
+    producer = _producer_of(header) if header.is_transactional else None
     for record in decode_records(batch):
-        decoded = decode_record(record.key, record.value)
+        decoded = decode_record(record.key, record.value, producer)
         if decoded is not None:
             yield decoded
+
+
+def _producer_of(header: BatchHeader) -> Producer:
+    return Producer(header.producer_id, header.producer_epoch)
 
 
 def _read(versions: Mapping[int, type[Any]], value: bytes) -> Any:

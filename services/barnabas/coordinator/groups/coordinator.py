@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
 from barnabas.coordinator.groups.kind import GroupRuntime, groups_kind
@@ -10,17 +12,30 @@ from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.transaction_questions import TransactionQuestion
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
+
+
+class AsksTransactions(Protocol):
+    """Whoever asks the coordinators of transactions: `links.transaction_questions.TransactionQuestions`."""
+
+    async def ask(self, question: TransactionQuestion) -> ErrorCode: ...
 
 
 class GroupCoordinator:
     """Owns its part of __consumer_offsets: `partitions`."""
 
     def __init__(
-        self, config: CoordinatorConfig, environment: Environment, topic_log: TopicLog, metrics: GroupMetrics
+        self,
+        config: CoordinatorConfig,
+        environment: Environment,
+        topic_log: TopicLog,
+        metrics: GroupMetrics,
+        questions: AsksTransactions,
     ) -> None:
         self.config = config
+        self.questions = questions
         self.partitions: GroupPartitions = OwnedPartitions(
             groups_kind(config, metrics), config, environment, topic_log, metrics.partitions
         )
@@ -39,7 +54,11 @@ class GroupCoordinator:
         COORDINATOR_NOT_AVAILABLE when there is no __consumer_offsets yet."""
         if not self.partitions.count:
             raise KafkaError(ErrorCode.coordinator_not_available, f"there is no {GROUP_METADATA_TOPIC} yet")
-        runtime = self.partitions.runtime(partition_for_group(group_id, self.partitions.count))
+        return self.runtime(partition_for_group(group_id, self.partitions.count))
+
+    def runtime(self, partition: int) -> GroupRuntime:
+        """A partition. Raises KafkaError: NOT_COORDINATOR when it is not ours."""
+        runtime = self.partitions.runtime(partition)
         if runtime is None:
             raise KafkaError(ErrorCode.not_coordinator)
         return runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.groups.codec import decode_batch, encode_record
+from barnabas.coordinator.groups.codec import decode_batch, encode_record, head_of
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on_time, start_afresh
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord
@@ -25,6 +25,7 @@ def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:
     def count(decision: Decision) -> None:
         metrics.rebalances.inc(decision.rebalances_completed)
         metrics.offset_commits.inc(decision.offsets_committed)
+        metrics.transactional_offset_commits.inc(decision.transactional_offsets_committed)
         metrics.offset_expirations.inc(decision.offsets_expired)
 
     return Kind(
@@ -42,4 +43,6 @@ def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:
         on_time=on_time,
         on_resumed=on_resumed,
         count=count,
+        head=head_of,
+        on_producers=lambda shard, producers: shard.producers.restore(producers),
     )

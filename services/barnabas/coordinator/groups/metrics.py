@@ -35,6 +35,11 @@ class GroupMetrics:
         self.offset_commits = prometheus_client.Counter(
             "barnabas_coordinator_offset_commits", "Offsets committed", registry=registry
         )
+        self.transactional_offset_commits = prometheus_client.Counter(
+            "barnabas_coordinator_transactional_offset_commits",
+            "Offsets committed as part of transactions, whatever became of these",
+            registry=registry,
+        )
         self.offset_expirations = prometheus_client.Counter(
             "barnabas_coordinator_offset_expirations",
             "Offsets deleted after their retention",
@@ -53,9 +58,11 @@ class _PartitionsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         states: Counter[GroupState] = Counter()
-        offsets = loaded = waiting = members = 0
+        offsets = loaded = waiting = members = pending = open_transactions = 0
         for shard in self._partitions.shards():
             loaded += 1
+            pending += len(shard.pending)
+            open_transactions += shard.producers.open_count
             for group in shard.groups.values():
                 states[group.state] += 1
                 waiting += len(group.joining) + len(group.syncing)
@@ -68,6 +75,14 @@ class _PartitionsCollector(Collector):
             name = f"{_PREFIX}groups{state.lower()}"
             yield GaugeMetricFamily(name, f"Groups in state {state}", value=states[state])
         yield GaugeMetricFamily(f"{_PREFIX}offsets", "Committed offsets", value=offsets)
+        yield GaugeMetricFamily(
+            "barnabas_coordinator_pending_offsets", "Offsets of transactions that are open", value=pending
+        )
+        yield GaugeMetricFamily(
+            "barnabas_coordinator_open_transactions",
+            "Transactions open in partitions of __consumer_offsets, once for each partition",
+            value=open_transactions,
+        )
         yield GaugeMetricFamily(
             "barnabas_coordinator_loaded_partitions",
             "Partitions of __consumer_offsets that this coordinator serves",

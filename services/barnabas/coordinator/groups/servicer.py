@@ -1,9 +1,10 @@
-"""What a coordinator answers to gateways: each method hands its request to its handler."""
+"""What a coordinator answers to others: each method hands its request to its handler."""
 
 from __future__ import annotations
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.handlers import answer
+from barnabas.coordinator.groups.handlers.complete_transaction import COMPLETE_TRANSACTION
 from barnabas.coordinator.groups.handlers.delete_groups import DELETE_GROUPS
 from barnabas.coordinator.groups.handlers.describe_groups import DESCRIBE_GROUPS
 from barnabas.coordinator.groups.handlers.heartbeat import HEARTBEAT
@@ -14,6 +15,7 @@ from barnabas.coordinator.groups.handlers.offset_commit import OFFSET_COMMIT
 from barnabas.coordinator.groups.handlers.offset_delete import OFFSET_DELETE
 from barnabas.coordinator.groups.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.coordinator.groups.handlers.sync_group import SYNC_GROUP
+from barnabas.coordinator.groups.handlers.txn_offset_commit import TXN_OFFSET_COMMIT
 from barnabas.messages import coordinator_pb2 as messages
 
 
@@ -57,3 +59,13 @@ class CoordinatorServicer:
 
     async def OffsetDelete(self, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
         return await answer(OFFSET_DELETE, self._coordinator, request)
+
+    async def TxnOffsetCommit(
+        self, request: messages.TxnOffsetCommitRequest
+    ) -> messages.OffsetCommitResponse:
+        return await answer(TXN_OFFSET_COMMIT, self._coordinator, request)
+
+    async def CompleteTransaction(
+        self, request: messages.CompleteTransactionRequest
+    ) -> messages.CompleteTransactionResponse:
+        return await answer(COMPLETE_TRANSACTION, self._coordinator, request)

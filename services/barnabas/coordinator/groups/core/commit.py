@@ -22,6 +22,7 @@ from barnabas.messages.coordinator_pb2 import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitTopicResult,
+    TxnOffsetCommitRequest,
 )
 
 
@@ -43,7 +44,7 @@ def handle_commit(
         expire_ms = min(decision.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
     for topic in request.topics:
         for partition in topic.partitions:
-            if _is_too_long(partition.metadata, metadata_max):
+            if is_too_long(partition.metadata, metadata_max):
                 continue
             value = OffsetAndMetadata(
                 partition.committed_offset,
@@ -54,17 +55,21 @@ def handle_commit(
             )
             decision.records.append(OffsetRecord(request.group_id, topic.name, partition.partition, value))
     decision.offsets_committed += len(decision.records)
-    decision.reply(waiter, commit_response(request, lambda partition: _verdict(partition, metadata_max)))
+    decision.reply(
+        waiter, commit_response(request, lambda partition: verdict_on_metadata(partition, metadata_max))
+    )
 
 
-def _verdict(partition: OffsetCommitPartition, metadata_max: int) -> ErrorCode:
-    if _is_too_long(partition.metadata, metadata_max):
+def verdict_on_metadata(partition: OffsetCommitPartition, metadata_max: int) -> ErrorCode:
+    """What becomes of one offset in a commit that is not refused as a whole."""
+    if is_too_long(partition.metadata, metadata_max):
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none
 
 
 def commit_response(
-    request: OffsetCommitRequest, code_of: Callable[[OffsetCommitPartition], ErrorCode]
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    code_of: Callable[[OffsetCommitPartition], ErrorCode],
 ) -> OffsetCommitResponse:
     """The answer with `code_of` each partition: the protocol has no place for an error of the whole."""
     return OffsetCommitResponse(
@@ -102,7 +107,7 @@ def _refusal(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
     return ErrorCode.none
 
 
-def _is_too_long(metadata: str, length_max: int) -> bool:
+def is_too_long(metadata: str, length_max: int) -> bool:
     """Kafka counts UTF-16 code units, whatever the setting's name says. No setting makes a record take more."""
     if len(metadata) > length_max or not fits_record(metadata):
         return True

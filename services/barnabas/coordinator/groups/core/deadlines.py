@@ -13,7 +13,7 @@ from barnabas.coordinator.groups.core.rebalance import (
     on_sync_deadline,
     prepare_rebalance,
 )
-from barnabas.coordinator.groups.core.records import GroupLogRecord, StoredGroup
+from barnabas.coordinator.groups.core.records import GroupLogRecord, MarkerRecord, StoredGroup
 from barnabas.coordinator.groups.core.shard import GroupShard, join_of, session_of, sync_of
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
 
@@ -28,7 +28,8 @@ def on_loaded(shard: GroupShard, decision: Decision) -> None:
 def start_afresh(shard: GroupShard, records: Sequence[GroupLogRecord], decision: Decision) -> list[Waiter]:
     """The groups of `records`, which could not be written, become what the log says; returns who waited in them."""
     waiters: list[Waiter] = []
-    for group_id in {record.group_id for record in records}:
+    about = (record.group_id for record in records if not isinstance(record, MarkerRecord))
+    for group_id in dict.fromkeys(about):
         group = shard.groups.pop(group_id, None)
         if group is None:
             continue
@@ -39,7 +40,7 @@ def start_afresh(shard: GroupShard, records: Sequence[GroupLogRecord], decision:
         shard.timers.cancel(sync_of(group))
         if group_id in shard.stored:
             _bring_to_life(shard, group_id, shard.stored[group_id], decision)
-        elif group_id in shard.offsets:
+        elif shard.has_offsets(group_id):
             shard.groups[group_id] = Group(group_id)
     return waiters
 

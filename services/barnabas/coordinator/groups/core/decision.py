@@ -17,4 +17,6 @@ class Decision(decision.Decision[GroupLogRecord]):
 
     rebalances_completed: int = 0
     offsets_committed: int = 0
+    """Those of transactions among them."""
+    transactional_offsets_committed: int = 0
     offsets_expired: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.expiry import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.coordinator.groups.core.group import Group
-from barnabas.coordinator.groups.core.records import GroupRecord, OffsetRecord
+from barnabas.coordinator.groups.core.records import GroupRecord, OffsetKey, OffsetRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
@@ -33,11 +33,14 @@ def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decisi
 
 
 def _delete_group(shard: GroupShard, group: Group, decision: Decision) -> None:
-    offsets = [
-        OffsetRecord(group.group_id, topic, partition, None)
+    keys = [
+        OffsetKey(group.group_id, topic, partition)
         for topic, partitions in shard.offsets.get(group.group_id, {}).items()
         for partition in partitions
     ]
+    # What is pending goes too: a transaction that commits later is not to bring the group back.
+    keys += shard.pending.of_group(group.group_id)
+    offsets = [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
     if offsets or group.group_id in shard.stored:
         decision.records += [*offsets, GroupRecord(group.group_id, None)]
     else:
@@ -69,7 +72,7 @@ def _delete_offsets(
         decision.records += [
             OffsetRecord(group.group_id, topic.name, partition, None)
             for partition in dict.fromkeys(topic.partitions)
-            if partition in committed
+            if partition in committed or shard.pending.has(OffsetKey(group.group_id, topic.name, partition))
         ]
     return OffsetCommitTopicResult(
         name=topic.name,

@@ -2,7 +2,7 @@
 
 An offset expires offsets.retention.minutes after: the group became empty; or the last commit, where the group has
 never had members, or has members of which none subscribes to the topic. Clients that asked for a retention of their
-own (OffsetCommit 2 to 4) get that instead.
+own (OffsetCommit 2 to 4) get that instead. Where an open transaction has another offset, nothing expires.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from barnabas.coordinator.groups.core.records import (
     NO_TIMESTAMP,
     GroupRecord,
     OffsetAndMetadata,
+    OffsetKey,
     OffsetRecord,
 )
 from barnabas.coordinator.groups.core.shard import EXPIRATION, GroupShard
@@ -44,11 +45,15 @@ def on_expiration_deadline(shard: GroupShard, decision: Decision) -> None:
 
 
 def delete_offsets_of_topics(shard: GroupShard, names: Collection[str], decision: Decision) -> None:
-    """Delete all offsets for topics that are gone: a new topic of the same name starts anew."""
-    for group_id, topics in shard.offsets.items():
-        for name in names:
-            for partition in topics.get(name, ()):
-                decision.records.append(OffsetRecord(group_id, name, partition, None))
+    """Delete all offsets for topics that are gone, pending ones too: a new topic of the same name starts anew."""
+    keys = [
+        OffsetKey(group_id, name, partition)
+        for group_id, topics in shard.offsets.items()
+        for name in names
+        for partition in topics.get(name, ())
+    ]
+    keys += shard.pending.of_topics(names)
+    decision.records += [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
 
 
 def _expire_group(shard: GroupShard, group: Group, decision: Decision) -> None:
@@ -59,6 +64,8 @@ def _expire_group(shard: GroupShard, group: Group, decision: Decision) -> None:
     all_gone = len(expired) == sum(len(partitions) for partitions in offsets.values())
     if not all_gone or group.state is not GroupState.EMPTY or group.pending_members:
         return
+    if shard.pending.has_group(group.group_id):
+        return  # they may come to count
     if offsets or group.group_id in shard.stored:
         decision.records.append(GroupRecord(group.group_id, None))
     else:
@@ -79,6 +86,7 @@ def _expired(shard: GroupShard, group: Group, now_ms: int) -> list[OffsetRecord]
         if topic not in subscribed
         for partition, value in partitions.items()
         if _is_expired(value, starts_at, now_ms, retention_ms)
+        and not shard.pending.has(OffsetKey(group.group_id, topic, partition))
     ]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
-from barnabas.coordinator.groups.core.records import OffsetAndMetadata
+from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetKey
 from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import (
     OffsetFetchPartitionResult,
     OffsetFetchRequest,
@@ -18,32 +21,43 @@ _NOTHING_COMMITTED = OffsetAndMetadata(offset=-1)
 def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter, decision: Decision) -> None:
     """Answer for the partitions asked for, or for all that have an offset.
 
-    It never shows an offset that could still be lost, whether or not `require_stable` asks for that (KIP-447): as
-    every answer, it leaves when all that was decided before is in the log, or else it leaves that out.
+    It never shows an offset that could still be lost: as every answer, it leaves when all that was decided before is
+    in the log, or else it leaves that out. With `require_stable` it shows none where an open transaction has another,
+    which may count soon (KIP-447).
     """
+    group_id = request.group_id
     if decision.is_read_only:
-        committed = shard.committed_offsets(request.group_id)
+        committed, is_pending = shard.committed_offsets(group_id), shard.is_pending_in_log
     else:
-        committed = shard.offsets.get(request.group_id, {})
+        committed, is_pending = shard.offsets.get(group_id, {}), shard.pending.has
+    asks_stable = request.require_stable
+
+    def topic_result(name: str, indexes: Iterable[int]) -> OffsetFetchTopicResult:
+        offsets = committed.get(name, {})
+        return OffsetFetchTopicResult(
+            name=name,
+            partitions=[
+                _unstable(index)
+                if asks_stable and is_pending(OffsetKey(group_id, name, index))
+                else _partition(index, offsets.get(index, _NOTHING_COMMITTED))
+                for index in indexes
+            ],
+        )
+
     topics = []
     if request.all_topics:
-        topics = [
-            _topic(name, [_partition(index, value) for index, value in partitions.items()])
-            for name, partitions in committed.items()
-        ]
-    for topic in request.topics:
-        offsets = committed.get(topic.name, {})
-        topics.append(
-            _topic(
-                topic.name,
-                [_partition(index, offsets.get(index, _NOTHING_COMMITTED)) for index in topic.partitions],
-            )
-        )
+        topics = [topic_result(name, partitions) for name, partitions in committed.items()]
+    topics += [topic_result(topic.name, topic.partitions) for topic in request.topics]
     decision.reply(waiter, OffsetFetchResponse(topics=topics))
 
 
-def _topic(name: str, partitions: list[OffsetFetchPartitionResult]) -> OffsetFetchTopicResult:
-    return OffsetFetchTopicResult(name=name, partitions=partitions)
+def _unstable(index: int) -> OffsetFetchPartitionResult:
+    return OffsetFetchPartitionResult(
+        partition=index,
+        committed_offset=_NOTHING_COMMITTED.offset,
+        committed_leader_epoch=_NOTHING_COMMITTED.leader_epoch,
+        error_code=ErrorCode.unstable_offset_commit,
+    )
 
 
 def _partition(index: int, value: OffsetAndMetadata) -> OffsetFetchPartitionResult:

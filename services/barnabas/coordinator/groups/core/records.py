@@ -1,13 +1,16 @@
 """What the coordinator's log says, apart from how it is encoded (`barnabas.coordinator.groups.schema`).
 
 Two kinds of fact: the offset that a group committed for a partition, and the generation that a group last agreed
-on. A record without a value is a tombstone: the fact no longer holds.
+on. A record without a value is a tombstone: the fact no longer holds. An offset that is part of a transaction becomes a
+fact with the marker that commits it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+from barnabas.coordinator.runtime.core.producers import Producer
 
 NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -57,6 +60,14 @@ class StoredGroup:
     members: tuple[StoredMember, ...] = ()
 
 
+class OffsetKey(NamedTuple):
+    """What has at most one committed offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
     """A group's offset for one partition; None deletes it."""
@@ -65,6 +76,13 @@ class OffsetRecord:
     topic: str
     partition: int
     value: OffsetAndMetadata | None
+    producer: Producer | None = None
+    """Of whose transaction it is part; None when it counts at once."""
+
+    @property
+    def key(self) -> OffsetKey:
+        """What it is about."""
+        return OffsetKey(self.group_id, self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +93,16 @@ class GroupRecord:
     value: StoredGroup | None
 
 
-GroupLogRecord = OffsetRecord | GroupRecord
+@dataclass(frozen=True, slots=True)
+class MarkerRecord:
+    """The end of a producer's transaction: its offsets count from now on, or never will."""
+
+    producer: Producer
+    """With the epoch that it has from now on."""
+    committed: bool
+    coordinator_epoch: int
+    """Of the transaction coordinator in whose name the marker was written."""
+
+
+GroupLogRecord = OffsetRecord | GroupRecord | MarkerRecord
 """One fact of the log, __consumer_offsets."""

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group, Member
+from barnabas.coordinator.groups.core.known_producers import KnownProducers
+from barnabas.coordinator.groups.core.pending import PendingOffsets
 from barnabas.coordinator.groups.core.records import (
     GroupLogRecord,
     GroupRecord,
+    MarkerRecord,
+    OffsetAndMetadata,
+    OffsetKey,
     OffsetRecord,
     StoredGroup,
 )
 from barnabas.coordinator.groups.core.states import GroupEvent
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind, Timers
-from barnabas.coordinator.groups.core.uncommitted import GroupOffsets, UncommittedOffsets
+from barnabas.coordinator.groups.core.uncommitted import GroupOffsets, OffsetState, UncommittedOffsets
 
 
 class GroupShard:
     """Owns everything the coordinator knows of one partition.
 
-    Two kinds of state. What the log says, or will say once the decisions on their way are in it: `stored` and
-    `offsets`; only `replay` changes them, the same way while loading and while serving. What is happening: `groups` and
-    `timers`, which the handlers change and which a new coordinator starts afresh from `stored`: members then simply
-    join or send heartbeats again.
+    Two kinds of state. What the log says, or will say once the decisions on their way are in it: `stored`, `offsets`,
+    `pending` and `producers`; only `replay` changes them, the same way while loading and while serving. What is
+    happening: `groups`, `timers` and the questions about producers, which the handlers change and which a new
+    coordinator starts afresh from `stored`: members then simply join or send heartbeats again.
     """
 
     def __init__(self, config: CoordinatorConfig) -> None:
@@ -31,24 +38,42 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets: dict[str, GroupOffsets] = {}
         self.stored: dict[str, StoredGroup] = {}
+        self.pending = PendingOffsets()
+        self.producers = KnownProducers()
         self.timers = Timers()
         self._uncommitted = UncommittedOffsets()
 
     def replay_uncommitted(self, record: GroupLogRecord) -> None:
         """Take in one record that is decided and on its way into the log; `on_committed` follows."""
+        changed: Collection[OffsetKey] = ()
         if isinstance(record, OffsetRecord):
-            before = self.offsets.get(record.group_id, {}).get(record.topic, {}).get(record.partition)
-            self._uncommitted.on_decided(record, before)
+            changed = (record.key,)
+        elif isinstance(record, MarkerRecord):
+            changed = self.pending.keys_of(record.producer.producer_id)
+        before = [self._state_of(key) for key in changed]
         self.replay(record)
+        self._uncommitted.on_decided(
+            [(key, was, self._state_of(key)) for key, was in zip(changed, before, strict=True)]
+        )
 
-    def on_committed(self, record: GroupLogRecord) -> None:
+    def on_committed(self, _: GroupLogRecord) -> None:
         """The oldest record that `replay_uncommitted` took in is in the log now."""
-        if isinstance(record, OffsetRecord):
-            self._uncommitted.on_committed(record)
+        self._uncommitted.on_committed()
 
     def committed_offsets(self, group_id: str) -> GroupOffsets:
         """What the log certainly says of the group's offsets, without the decisions on their way."""
         return self._uncommitted.taken_out_of(self.offsets.get(group_id, {}), group_id)
+
+    def is_pending_in_log(self, key: OffsetKey) -> bool:
+        """Whether an open transaction has an offset there, as the log certainly says."""
+        by_log = self._uncommitted.is_pending(key)
+        return self.pending.has(key) if by_log is None else by_log
+
+    def _state_of(self, key: OffsetKey) -> OffsetState:
+        return OffsetState(self._committed(key), self.pending.has(key))
+
+    def _committed(self, key: OffsetKey) -> OffsetAndMetadata | None:
+        return self.offsets.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def next_deadline_ms(self) -> int | None:
         """When time is needed next, in monotonic ms, or a little earlier; None for never."""
@@ -62,16 +87,25 @@ class GroupShard:
         """Take in one record of the log."""
         if isinstance(record, OffsetRecord):
             self._replay_offset(record)
-        else:
+        elif isinstance(record, GroupRecord):
             self._replay_group(record)
+        else:
+            self._replay_marker(record)
 
     def _replay_offset(self, record: OffsetRecord) -> None:
+        if record.producer is not None:
+            self.producers.replay_record(record.producer)
         if record.value is not None:
-            # A consumer that only commits never joins: its group exists by its offsets.
-            self.groups.setdefault(record.group_id, Group(record.group_id))
-            topics = self.offsets.setdefault(record.group_id, {})
-            topics.setdefault(record.topic, {})[record.partition] = record.value
+            # A consumer that only commits never joins: its group exists by its offsets, pending ones too.
+            if record.group_id not in self.groups:
+                self.groups[record.group_id] = Group(record.group_id)
+            if record.producer is not None:
+                self.pending.add(record.producer.producer_id, record.key, record.value)
+            else:
+                self.pending.on_committed_outside(record.key)
+                self._store(record.key, record.value)
             return
+        self.pending.drop(record.key)
         topics = self.offsets.get(record.group_id, {})
         partitions = topics.get(record.topic, {})
         partitions.pop(record.partition, None)
@@ -79,6 +113,18 @@ class GroupShard:
             topics.pop(record.topic, None)
         if not topics:
             self.offsets.pop(record.group_id, None)
+
+    def _store(self, key: OffsetKey, value: OffsetAndMetadata) -> None:
+        self.offsets.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+
+    def _replay_marker(self, record: MarkerRecord) -> None:
+        self.producers.replay_marker(record.producer, record.coordinator_epoch)
+        for key, value in self.pending.end(record.producer.producer_id, committed=record.committed):
+            self._store(key, value)
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether offsets of the group are there, or may come to count."""
+        return group_id in self.offsets or self.pending.has_group(group_id)
 
     def _replay_group(self, record: GroupRecord) -> None:
         if record.value is not None:
@@ -88,7 +134,7 @@ class GroupShard:
         self.stored.pop(record.group_id, None)
         group = self.groups.get(record.group_id)
         # A tombstone may also stand between older and newer facts: only a group that nothing keeps goes.
-        if group is not None and group.can(GroupEvent.REMOVED) and record.group_id not in self.offsets:
+        if group is not None and group.can(GroupEvent.REMOVED) and not self.has_offsets(record.group_id):
             self.remove_group(group)
 
     def remove_group(self, group: Group) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
+from barnabas.coordinator.groups.core.known_producers import EPOCH_MAX
+from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
@@ -44,6 +46,15 @@ def check_group_id(group_id: str) -> None:
     if not group_id:
         raise KafkaError(ErrorCode.invalid_group_id, "group.id must not be empty")
     check_group_id_fits(group_id)
+
+
+def producer_of(producer_id: int, producer_epoch: int) -> Producer:
+    """The producer of a transaction. Raises INVALID_PRODUCER_ID_MAPPING for numbers that none has."""
+    if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
+        raise KafkaError(
+            ErrorCode.invalid_producer_id_mapping, "no producer of a transaction has these numbers"
+        )
+    return Producer(producer_id, producer_epoch)
 
 
 def check_group_id_fits(group_id: str) -> None:
