@@ -14,9 +14,8 @@ default). A larger one is refused to its members with UNKNOWN_SERVER_ERROR, as K
 
 APPEND_BYTES_TARGET: Final = 2 * BATCH_BYTES_TARGET
 APPEND_BATCHES_MAX: Final = 200
-"""Decisions that wait while an append is under way leave together: in this many batches at most, and once their records
-come to so many bytes no further batch is begun. Batches are many where many transactions are open: each producer has
-its own, and each marker."""
+"""Decisions that wait while an append is under way leave together, up to so many bytes of records, in so many batches.
+Batches are many where many transactions are open: each producer has its own, and each marker."""
 
 BACKLOG_BYTES_MAX: Final = 8 * 1024 * 1024
 BACKLOG_DECISIONS_MAX: Final = 10_000

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.commit import handle_commit
+from barnabas.coordinator.groups.core.complete_transaction import handle_complete_transaction
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_time
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.fetch import handle_fetch
@@ -16,7 +18,9 @@ from barnabas.coordinator.groups.core.leave import handle_leave
 from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord, MarkerRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
+from barnabas.coordinator.groups.core.txn_commit import handle_txn_commit
 from barnabas.coordinator.limits import GROUP_RECORD_BYTES_MAX
+from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
@@ -172,6 +176,31 @@ class ShardDriver:
         )
         return self.call(f"commit {member_id or '-'}", handle_commit, request)
 
+    def commit_in_transaction(self, producer: Producer, offset: int = 1, *, topic: str = "t") -> int:
+        """Commit as a lone consumer; its transaction's coordinator has said yes."""
+        partition = pb.OffsetCommitPartition(
+            partition=0, committed_offset=offset, committed_leader_epoch=-1, metadata=""
+        )
+        request = pb.TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id=GROUP,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            generation_id=-1,
+            topics=[pb.OffsetCommitTopic(name=topic, partitions=[partition])],
+        )
+
+        def handle(shard: GroupShard, asked: pb.TxnOffsetCommitRequest, *others: Any) -> None:
+            handle_txn_commit(shard, asked, shard.producers.ask(producer), *others)
+
+        return self.call(f"commit in {producer.producer_id}", handle, request)
+
+    def complete(self, producer: Producer, *, committed: bool = True) -> int:
+        request = pb.CompleteTransactionRequest(
+            producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, committed=committed
+        )
+        return self.call(f"end {producer.producer_id}", handle_complete_transaction, request)
+
     def fetch(self, topic: str = "t") -> int:
         """The offset committed for partition 0; -1 when there is none."""
         request = pb.OffsetFetchRequest(
@@ -230,6 +259,8 @@ def _show(message: object) -> str:
             return _code(code) if code else f"assignment {message.assignment.decode()}"
         case pb.HeartbeatResponse(error_code=code):
             return _code(code)
+        case pb.CompleteTransactionResponse(error_code=code):
+            return _code(code)
         case pb.LeaveGroupResponse():
             return ",".join(_code(member.error_code) for member in message.members)
         case pb.OffsetCommitResponse():
@@ -251,4 +282,5 @@ def _show_record(record: GroupLogRecord) -> str:
     if isinstance(record, MarkerRecord):
         return f"{'commit' if record.committed else 'abort'} {record.producer.producer_id}"
     value = "gone" if record.value is None else str(record.value.offset)
-    return f"offset {record.group_id} {record.topic}-{record.partition} {value}"
+    written = f"offset {record.group_id} {record.topic}-{record.partition} {value}"
+    return written if record.producer is None else f"{written} in {record.producer.producer_id}"

@@ -119,14 +119,14 @@ class WriteQueue(Generic[RecordT]):
         size = 0
         while self._waiting:
             write = self._waiting[0]
-            batch = batches[-1] if batches else None
-            if batch is None or not batch.has_room_for(write):
-                size += 0 if batch is None else batch.size_bytes
-                if len(batches) == limits.APPEND_BATCHES_MAX or size >= limits.APPEND_BYTES_TARGET:
+            if batches and size + write.size_bytes > limits.APPEND_BYTES_TARGET:
+                break
+            if not batches or not batches[-1].has_room_for(write):
+                if len(batches) == limits.APPEND_BATCHES_MAX:
                     break
-                batch = _Batch(write.head)
-                batches.append(batch)
-            batch.add(write)
+                batches.append(_Batch(write.head))
+            batches[-1].add(write)
+            size += write.size_bytes
             self._waiting_bytes -= write.size_bytes
             self._in_flight.append(self._waiting.popleft())
         return Append(

@@ -8,8 +8,11 @@ import pytest
 from coordinator_driver import GROUP, ShardDriver
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.core.deadlines import start_afresh
 from barnabas.coordinator.groups.core.describe import describe_group, list_groups
 from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.coordinator.groups.core.records import GroupRecord, MarkerRecord, OffsetRecord
+from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.kernel.errors import ErrorCode
 
 MINUTE = 60_000
@@ -221,3 +224,51 @@ def test_descriptions_and_lists(driver: ShardDriver) -> None:
     assert (listed.group_id, listed.state, listed.type) == (GROUP, "PreparingRebalance", "classic")
     assert not list(list_groups(driver.shard, {"stable"}, set()))
     assert not list(list_groups(driver.shard, set(), {"consumer"}))
+
+
+P = Producer(7, 0)
+
+
+def test_nothing_expires_where_a_transaction_has_another_offset(driver: ShardDriver) -> None:
+    driver.commit("", -1)
+    driver.commit("", -1, topic="u")
+    driver.commit_in_transaction(P, 5)
+    driver.said()
+    driver.advance(2 * DAY)
+    assert driver.said() == ["log offset g u-0 gone"]
+    driver.complete(P, committed=False)
+    driver.advance(DAY)
+    assert driver.said() == ["log abort 7", "end 7 <- NONE", "log offset g t-0 gone", "log group g gone"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_group_of_pending_offsets_alone_is_there(driver: ShardDriver, committed: bool) -> None:
+    driver.commit_in_transaction(P, 5)
+    driver.reload()
+    assert driver.said() == ["log offset g t-0 5 in 7", "commit in 7 <- NONE"]
+    driver.advance(2 * DAY)
+    assert describe_group(driver.shard, GROUP).state == "Empty"
+    assert driver.said() == []
+    driver.complete(P, committed=committed)
+    assert driver.fetch() == (5 if committed else -1)
+    driver.said()
+    driver.advance(20 * MINUTE)
+    assert driver.said() == (["log offset g t-0 gone", "log group g gone"] if committed else [])
+    assert not driver.shard.groups
+
+
+def test_a_tombstone_of_a_group_leaves_it_while_offsets_of_it_may_come_to_count(driver: ShardDriver) -> None:
+    """As it may stand between older and newer facts, once compaction has been there."""
+    driver.commit_in_transaction(P, 5)
+    driver.log.append(GroupRecord(GROUP, None))
+    driver.reload()
+    driver.complete(P)
+    assert driver.fetch() == 5
+    assert describe_group(driver.shard, GROUP).state == "Empty"
+
+
+def test_what_cannot_be_written_leaves_a_group_of_pending_offsets(driver: ShardDriver) -> None:
+    driver.commit_in_transaction(P, 5)
+    records = [OffsetRecord(GROUP, "t", 0, None), MarkerRecord(P, committed=True, coordinator_epoch=0)]
+    driver.take(lambda decision: start_afresh(driver.shard, records, decision) and None)
+    assert GROUP in driver.shard.groups

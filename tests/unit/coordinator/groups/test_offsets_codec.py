@@ -11,15 +11,20 @@ from barnabas.coordinator.groups.codec import (
     decode_batch,
     decode_record,
     encode_record,
+    head_of,
 )
 from barnabas.coordinator.groups.core.records import (
     GroupLogRecord,
     GroupRecord,
+    MarkerRecord,
     OffsetAndMetadata,
     OffsetRecord,
     StoredGroup,
     StoredMember,
 )
+from barnabas.coordinator.runtime.core.producers import PLAIN, BatchHead, Producer
+from barnabas.records.batch import crc_of_tail
+from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
 
 GROUP_KEY = bytes.fromhex("0002 0001 67")
@@ -170,3 +175,47 @@ records = st.builds(
 def test_what_is_written_is_read_back(written: list[GroupLogRecord]) -> None:
     batch = encode_batch([(1, *encode_record(record), ()) for record in written])
     assert list(decode_batch(memoryview(batch))) == written
+
+
+P = Producer(7, 3)
+PENDING = OffsetRecord("g", "t", 7, OffsetAndMetadata(5, 2, "x", 9), P)
+
+
+def test_offsets_of_a_transaction_are_the_same_bytes_in_a_batch_of_its_producer() -> None:
+    assert encode_record(PENDING) == (OFFSET_KEY, bytes.fromhex(str(GOLDEN[0][2])))
+    assert head_of(PENDING) == BatchHead(P)
+    batch = encode_batch(
+        [(1, *encode_record(PENDING), ())], producer_id=7, producer_epoch=3, transactional=True
+    )
+    assert list(decode_batch(memoryview(batch))) == [PENDING]
+    # Who is idempotent only writes outside of transactions.
+    idempotent = encode_batch([(1, *encode_record(PENDING), ())], producer_id=7, producer_epoch=3)
+    assert list(decode_batch(memoryview(idempotent))) == [GOLDEN[0][0]]
+
+
+@pytest.mark.parametrize(("committed", "kind"), [(True, "0001"), (False, "0000")])
+def test_markers(committed: bool, kind: str) -> None:
+    marker = MarkerRecord(P, committed, 258)
+    assert encode_record(marker) == (bytes.fromhex(f"0000 {kind}"), bytes.fromhex("0000 00000102"))
+    assert head_of(marker) == BatchHead(P, is_control=True)
+    batch = encode_marker(
+        committed=committed, producer_id=7, producer_epoch=3, coordinator_epoch=258, timestamp=1
+    )
+    assert list(decode_batch(memoryview(batch))) == [marker]
+
+
+def test_control_batches_that_end_nothing_are_left_alone() -> None:
+    """Another kind of control record, and one that compaction has emptied."""
+    other = encode_batch(
+        [(1, bytes.fromhex("0000 0002"), b"", ())], producer_id=7, producer_epoch=3, control=True
+    )
+    assert list(decode_batch(memoryview(other))) == []
+    emptied = bytearray(encode_batch([(1, None, None, ())], control=True, transactional=True)[:61])
+    emptied[8:12] = (61 - 12).to_bytes(4, "big")
+    emptied[57:61] = bytes(4)
+    emptied[17:21] = crc_of_tail(bytes(emptied[21:])).to_bytes(4, "big")
+    assert list(decode_batch(memoryview(bytes(emptied)))) == []
+
+
+def test_everything_else_is_written_outside_of_transactions() -> None:
+    assert {head_of(record) for record, _, _ in GOLDEN} == {PLAIN}
