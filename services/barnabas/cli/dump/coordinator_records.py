@@ -6,9 +6,12 @@ The group's consumer protocol (subscription and assignment) stays bytes, in base
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, Final
 
 from barnabas.cli.dump.entries import Entry
+
+DELETED: Final = "<DELETE>"
+"""What is shown for a tombstone's value."""
 
 
 def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
@@ -29,7 +32,7 @@ def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[A
     if isinstance(record, OffsetRecord):
         shown_key["data"] |= {"topic": record.topic, "partition": record.partition}
         if record.value is None:
-            return shown_key, None
+            return shown_key, DELETED
         offset = record.value
         data: Entry = {
             "offset": offset.offset,
@@ -39,7 +42,7 @@ def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[A
         }
         return shown_key, {"version": version, "data": data}
     if record.value is None:
-        return shown_key, None
+        return shown_key, DELETED
     group = record.value
     return shown_key, {
         "version": version,
