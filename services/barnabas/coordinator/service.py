@@ -15,6 +15,7 @@ from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.links.network import Network
 from barnabas.links.stream_metrics import StreamCollector
 from barnabas.links.transaction_questions import TransactionQuestions
 from barnabas.messages.controller_pb2 import WatchRequest
@@ -57,11 +58,7 @@ async def serve(
         registration.incarnation_id,
         environment.network,
     )
-    questions = TransactionQuestions(
-        environment.network,
-        lambda transactional_id: _address_of_transaction(subscription.image, transactional_id),
-        limits.TRANSACTION_ANSWER_SECONDS,
-    )
+    questions = _ask_transactions(environment.network, subscription)
     coordinator = make_coordinator(
         config, environment, topic_log, GroupMetrics(environment.registry), questions
     )
@@ -73,7 +70,6 @@ async def serve(
         environment.registry.register(collector)
     subscription.on_change(topic_log.on_image)
     subscription.on_change(coordinator.on_image)
-    subscription.on_change(lambda _, image: questions.keep_links_to(_coordinators_addresses(image)))
     context.health.add_condition("connected to the controller", lambda: subscription.is_current)
     await server.serve_coordinator(CoordinatorServicer(coordinator))
     log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
@@ -102,10 +98,14 @@ def _watch_request(registration: CoordinatorRecord, subscription: MetadataSubscr
     return WatchRequest(coordinator=registration, cluster_id=subscription.image.cluster_id)
 
 
-def _address_of_transaction(image: MetadataImage, transactional_id: str) -> str | None:
-    coordinator = coordinator_of(image, TRANSACTION_STATE_TOPIC, transactional_id)
-    return None if coordinator is None else coordinator.address
+def _ask_transactions(network: Network, subscription: MetadataSubscription) -> TransactionQuestions:
+    def address_of(transactional_id: str) -> str | None:
+        coordinator = coordinator_of(subscription.image, TRANSACTION_STATE_TOPIC, transactional_id)
+        return None if coordinator is None else coordinator.address
 
+    def on_image(_: MetadataImage, new: MetadataImage) -> None:
+        questions.keep_links_to({coordinator.address for coordinator in new.coordinators.values()})
 
-def _coordinators_addresses(image: MetadataImage) -> set[str]:
-    return {coordinator.address for coordinator in image.coordinators.values()}
+    questions = TransactionQuestions(network, address_of, limits.TRANSACTION_ANSWER_SECONDS)
+    subscription.on_change(on_image)
+    return questions

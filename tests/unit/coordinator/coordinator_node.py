@@ -195,6 +195,12 @@ class Node:
         )
         return ErrorCode((await self.calls.CompleteTransaction(request)).error_code)
 
+    async def delete_offset(self, topic: str = "t", group: str = "g") -> ErrorCode:
+        request = pb.OffsetDeleteRequest(
+            group_id=group, topics=[pb.OffsetFetchTopic(name=topic, partitions=[0])]
+        )
+        return ErrorCode((await self.calls.OffsetDelete(request)).error_code)
+
     async def join(
         self, member_id: str = "", session: int = 10_000, group: str = "g"
     ) -> pb.JoinGroupResponse:
