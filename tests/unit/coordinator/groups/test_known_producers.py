@@ -149,6 +149,8 @@ def test_a_question_does_not_stand_again_when_the_next_transaction_is_open() -> 
     known.replay_record(P)
     assert known.is_open(P)
     assert known.verdict(question) is ErrorCode.invalid_txn_state
+    known.on_marker(P, 2)
+    assert known.verdict(question) is ErrorCode.invalid_txn_state
 
 
 def test_a_question_from_before_a_reload_decides_nothing() -> None:

@@ -351,13 +351,14 @@ async def test_the_end_is_told_once_everybody_sees_it(node: Node, log: LogInMemo
 
 async def test_nothing_comes_back_that_was_deleted_meanwhile(node: Node, log: LogInMemory) -> None:
     async with running(node):
-        node.see("a", topics=("t",))
+        node.see("a", topics=("t", "v"))
         assert await node.commit(3) is NONE
         assert await node.commit_in_transaction(5) is NONE
         assert await node.commit_in_transaction(5, topic="u") is NONE
+        assert await node.commit_in_transaction(5, topic="v") is NONE
         assert await node.delete_offset("u") is NONE
-        node.see("a", deleted=("t",))
-        await until(lambda: len(log.records()) == 5)
+        node.see("a", deleted=("t", "v"))
+        await until(lambda: len(log.records()) == 7)
         assert await node.complete() is NONE
         assert await node.fetch(stable=True) == -1
         assert (await all_topics(node)).topics == []
