@@ -169,8 +169,9 @@ AUTO_CREATED_TOPICS_MAX: Final = 1_000
 """Topics that come to be because one Metadata request names them; of the others it says "not yet", which is
 LEADER_NOT_AVAILABLE, and clients ask again."""
 
-GROUPS_AT_A_TIME: Final = 100
-"""Groups of one request that are looked up, described or deleted before others are served: it may name 50,000."""
+KEYS_AT_A_TIME: Final = 100
+"""Groups or transactional ids of one request that are looked up, described or deleted before others are served: it may
+name 50,000."""
 
 ROWS_AT_A_TIME: Final = 250
 """Rows of an answer that are made and encoded before others are served, at 10 to 20 us each."""

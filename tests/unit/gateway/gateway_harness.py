@@ -210,18 +210,22 @@ class FakeStream:
 
 
 class FakeLinks(Links):
-    """Real look-ups in the image, fake connections: `nodes` by node id, `coordinators` by address."""
+    """Real look-ups in the image, fake connections: `nodes` by node id, coordinators by address."""
 
     def __init__(self, metadata: FakeMetadata) -> None:
         super().__init__(cast(MetadataSubscription, metadata), no_network(), StorageStreamCounts())
         self.nodes: dict[int, Any] = {}
         self.coordinators: dict[str, FakeLink] = {}
+        self.transactions: dict[str, FakeLink] = {}
 
     def storage(self, node_id: int) -> Any:
         return self.nodes.get(node_id)
 
     def coordinator_at(self, address: str) -> Any:
         return self.coordinators.setdefault(address, FakeLink())
+
+    def transactions_at(self, address: str) -> Any:
+        return self.transactions.setdefault(address, FakeLink())
 
 
 class Gateway:
@@ -258,6 +262,12 @@ class Gateway:
     @property
     def coordinator(self) -> FakeLink:
         link: FakeLink = self.links.coordinator_at("c1")
+        return link
+
+    @property
+    def transactions(self) -> FakeLink:
+        """The coordinator that owns `__transaction_state`, where a test has that topic."""
+        link: FakeLink = self.links.transactions_at("c1")
         return link
 
     def node(self, node_id: int, appends: FakeStream | None = None, fetches: FakeStream | None = None) -> Any:

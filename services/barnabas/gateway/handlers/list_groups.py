@@ -11,12 +11,11 @@ import asyncio
 from typing import Any
 
 from barnabas.gateway import limits
-from barnabas.gateway.inside.group_calls import not_answered
+from barnabas.gateway.inside.by_coordinator import is_shown_here, not_answered
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError
 from barnabas.messages.coordinator_pb2 import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 
@@ -33,24 +32,12 @@ async def handle(request: Request) -> Answer:
         group.group_id: group
         for response in responses
         for group in response.groups
-        if _is_asked_for(request, group.group_id)
+        if is_shown_here(request, GROUP_METADATA_TOPIC, group.group_id)
     }
     return {
         "error_code": errors[0] if errors else ErrorCode.none,
         "groups": [_answer(group) for _, group in sorted(groups.items())],
     }
-
-
-def _is_asked_for(request: Request, group_id: str) -> bool:
-    """Whether the broker whose port the client uses is the one that FindCoordinator names for the group."""
-    if not request.client.listener.port_per_node:
-        return True
-    image = request.image
-    topic = image.topics.get(GROUP_METADATA_TOPIC)
-    if topic is None or not topic.partitions:
-        return False
-    leader = topic.partitions[partition_for_group(group_id, len(topic.partitions))].leader
-    return leader == request.addressed_node(image)
 
 
 async def _ask(request: Request, address: str, message: ListGroupsRequest) -> ListGroupsResponse:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.gateway import limits
+from barnabas.gateway.inside.by_coordinator import RowT, gather_rows, not_answered
 from barnabas.gateway.inside.gathered import Gathered
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
 from barnabas.messages.coordinator_pb2 import ClientIdentity
-from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
-from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink
 
 ResponseT = TypeVar("ResponseT")
-
-
-class Row(Protocol):
-    """A message about one group."""
-
-    def ByteSize(self) -> int: ...  # noqa: N802  # protobuf's name
-
-
-RowT = TypeVar("RowT", bound=Row)
 
 LONGEST_REBALANCE_SECONDS: Final = 2**31 / 1000
 """The longest rebalance timeout that the protocol can express (an int32 of milliseconds): for requests that wait for
@@ -64,59 +52,20 @@ async def call_coordinators(
     refused: Callable[[str, ErrorCode], RowT],
 ) -> dict[str, RowT]:
     """A row for each group: what `call(coordinator, ids, timeout)` brings from its coordinator, in the order of the
-    ids, or `refused(id, code)`. A call that brings rows for the first of the ids alone is made again for the others.
-
-    A request may name tens of thousands of groups: so many at a time are asked for that this service and the
-    coordinators serve others in between. Those whose turn does not come in time, or for whose rows there is no room,
-    are refused like those of a coordinator that is silent, with the code after which clients ask again.
+    ids, or `refused(id, code)`; see `gather_rows`.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + limits.CALL_TIMEOUT_SECONDS
-    rows: dict[str, RowT] = {}
 
-    async def ask(ids: list[str], seconds: float) -> list[str]:
-        """Returns those for which there are no rows yet."""
-        answered = await call_coordinator(
-            request,
-            ids[0],
-            lambda coordinator: call(coordinator, ids, seconds),
-            lambda code: [refused(group_id, code) for group_id in ids],
+    async def ask(ids: list[str], seconds: float) -> list[RowT]:
+        return list(
+            await call_coordinator(
+                request,
+                ids[0],
+                lambda coordinator: call(coordinator, ids, seconds),
+                lambda code: [refused(group_id, code) for group_id in ids],
+            )
         )
-        got = answered or [refused(group_id, NOBODY_COORDINATES) for group_id in ids]
-        gathered.add(sum(row.ByteSize() for row in got))
-        rows.update(zip(ids, got, strict=False))
-        return ids[len(got) :]
 
-    waiting = deque(dict.fromkeys(group_ids))
-    while waiting:
-        await gathered.may_go_on()
-        some = [waiting.popleft() for _ in range(min(len(waiting), limits.GROUPS_AT_A_TIME))]
-        seconds = deadline - loop.time()
-        if seconds > 0 and not gathered.is_full:
-            asked = await asyncio.gather(*(ask(ids, seconds) for ids in _by_coordinator(request, some)))
-            waiting.extendleft(group_id for left in asked for group_id in reversed(left))
-        else:
-            rows.update({group_id: refused(group_id, NOBODY_COORDINATES) for group_id in some})
-        await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
-    return rows
-
-
-def _by_coordinator(request: Request, group_ids: list[str]) -> Iterable[list[str]]:
-    """The groups, those of one coordinator together."""
-    topic = request.image.topics.get(GROUP_METADATA_TOPIC)
-    if topic is None or not topic.partitions:
-        return [group_ids]
-    owned: dict[str, list[str]] = {}
-    for group_id in group_ids:
-        partition = topic.partitions[partition_for_group(group_id, len(topic.partitions))]
-        owned.setdefault(partition.coordinator_id, []).append(group_id)
-    return owned.values()
-
-
-def not_answered(request: Request, error: LinkError) -> ErrorCode:
-    """The code for a coordinator that gave no answer; the reason is logged here."""
-    request.parts.lines.warning("no answer from the coordinator", reason=str(error))
-    return NOBODY_COORDINATES
+    return await gather_rows(request, gathered, GROUP_METADATA_TOPIC, group_ids, ask, refused)
 
 
 def client_identity(request: Request) -> ClientIdentity:

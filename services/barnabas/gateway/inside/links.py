@@ -11,17 +11,18 @@ from barnabas.links.local_storage import LocalStorage
 from barnabas.links.storage_link import AnswerRoom, StorageLink
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.metadata.coordinators import coordinator_of
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 from barnabas.metadata.subscription import MetadataSubscription
 
 if TYPE_CHECKING:
     from barnabas.links.coordinator_link import CoordinatorLink
     from barnabas.links.network import Network
+    from barnabas.links.transactions_link import TransactionsLink
 
 
 class Links:
-    """Owns one link per storage node and one per coordinator.
+    """Owns one link per storage node, and per coordinator one to each of its services.
 
     A node or coordinator that comes back at another address gets a new link; those that are gone are closed, and
     what waits for them fails. So does what waits for a node that was fenced, for nobody knows when it speaks again.
@@ -51,6 +52,7 @@ class Links:
             local.read_within(answer_room)
         self._storage: dict[int, StorageLink] = {}
         self._coordinators: dict[str, CoordinatorLink] = {}
+        self._transactions: dict[str, TransactionsLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
         metadata.on_change(self._on_metadata)
 
@@ -93,6 +95,24 @@ class Links:
             link = self._coordinators[address] = self._network.connect_coordinator(address)
         return link
 
+    def transactions_for(self, transactional_id: str) -> TransactionsLink:
+        """The coordinator that owns the transactional id.
+
+        Raises KafkaError(COORDINATOR_NOT_AVAILABLE) while the topic of transactions has no partition or the partition
+        has no coordinator.
+        """
+        coordinator = coordinator_of(self.image, TRANSACTION_STATE_TOPIC, transactional_id)
+        if coordinator is None:
+            raise KafkaError(NOBODY_COORDINATES)
+        return self.transactions_at(coordinator.address)
+
+    def transactions_at(self, address: str) -> TransactionsLink:
+        """The coordinator of transactions at an address."""
+        link = self._transactions.get(address)
+        if link is None:
+            link = self._transactions[address] = self._network.connect_transactions(address)
+        return link
+
     def _on_metadata(self, _: MetadataImage, new: MetadataImage) -> None:
         for node_id, link in list(self._storage.items()):
             node = new.nodes.get(node_id)
@@ -102,6 +122,8 @@ class Links:
         addresses = {coordinator.address for coordinator in new.coordinators.values()}
         for address in self._coordinators.keys() - addresses:
             self._close_later(self._coordinators.pop(address).close())
+        for address in self._transactions.keys() - addresses:
+            self._close_later(self._transactions.pop(address).close())
 
     def _close_later(self, closing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(closing)
@@ -113,4 +135,6 @@ class Links:
             await node.close()
         for coordinator in self._coordinators.values():
             await coordinator.close()
+        for transactions in self._transactions.values():
+            await transactions.close()
         await asyncio.gather(*self._closing, return_exceptions=True)

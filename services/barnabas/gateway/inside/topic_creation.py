@@ -14,7 +14,7 @@ from barnabas.kernel.kafka_values import EARLIEST
 from barnabas.links.errors import LinkError
 from barnabas.messages.controller_pb2 import CreateTopicsRequest, NewTopic
 from barnabas.messages.storage_pb2 import ListOffsetsPartition, ListOffsetsRequest
-from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
+from barnabas.metadata.image import INTERNAL_TOPICS
 
 _DEFAULT: Final = -1
 
@@ -102,7 +102,9 @@ async def _wait_for_leader(
         return  # the client's own request will tell
 
 
-async def ensure_group_metadata_topic(parts: GatewayParts) -> None:
-    """Create __consumer_offsets at the first mention of a group, as Kafka's brokers do."""
-    if GROUP_METADATA_TOPIC not in parts.metadata.image.topics:
-        await create_missing_topics(parts, [GROUP_METADATA_TOPIC])
+async def ensure_internal_topic(parts: GatewayParts, topic: str) -> None:
+    """Create __consumer_offsets at the first mention of a group, and __transaction_state at that of a transactional id,
+    as Kafka's brokers do.
+    """
+    if topic not in parts.metadata.image.topics:
+        await create_missing_topics(parts, [topic])

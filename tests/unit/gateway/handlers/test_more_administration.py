@@ -69,7 +69,7 @@ async def test_many_groups_are_deleted_so_many_at_a_time() -> None:
     assert [(row.group_id, row.error_code) for row in answer.results] == [(name, 0) for name in names]
     calls = [list(message.group_ids) for _, message, _ in gateway.coordinator.calls]
     assert [name for call in calls for name in call] == names
-    assert {len(call) for call in calls} == {limits.GROUPS_AT_A_TIME}
+    assert {len(call) for call in calls} == {limits.KEYS_AT_A_TIME}
 
 
 async def test_groups_that_are_not_deleted_in_time_are_to_be_asked_for_again(
@@ -78,10 +78,10 @@ async def test_groups_that_are_not_deleted_in_time_are_to_be_asked_for_again(
     monkeypatch.setattr(limits, "CALL_TIMEOUT_SECONDS", 0.05)
     gateway = Gateway()
     deleting(gateway, 0.06)
-    names = [f"g{index}" for index in range(limits.GROUPS_AT_A_TIME + 1)]
+    names = [f"g{index}" for index in range(limits.KEYS_AT_A_TIME + 1)]
     answer = await gateway.ask(DELETE_GROUPS, 2, {"groups_names": names})
     codes = [row.error_code for row in answer.results]
-    assert codes == [0] * limits.GROUPS_AT_A_TIME + [ErrorCode.coordinator_not_available]
+    assert codes == [0] * limits.KEYS_AT_A_TIME + [ErrorCode.coordinator_not_available]
     assert len(gateway.coordinator.calls) == 1
 
 
