@@ -15,6 +15,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader
 
 API_VERSIONS_KEY: Final = 18
+DESCRIBE_TRANSACTIONS_KEY: Final = 65
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 
@@ -55,4 +56,8 @@ def is_flexible(api_key: int, version: int) -> bool:
 @functools.cache
 def response_schema(api_key: int, version: int) -> type[Any]:
     """The dataclass of the response body."""
+    if api_key == DESCRIBE_TRANSACTIONS_KEY:
+        from barnabas.wire.described_transactions import DescribeTransactionsResponse
+
+        return DescribeTransactionsResponse
     return load_response_schema(api_key, version)
