@@ -15,6 +15,7 @@ __all__ = ["SENT_AGAIN", "ErrorCode", "KafkaError"]
 
 SENT_AGAIN: Final = frozenset(
     {
+        ErrorCode.concurrent_transactions,
         ErrorCode.fenced_leader_epoch,
         ErrorCode.kafka_storage_error,
         ErrorCode.not_enough_replicas,

@@ -1,8 +1,9 @@
 """Produce (key 0): record batches into partitions.
 
 v3 is the first with record format v2, v5 adds the log start offset, v8 error messages, v10 the current leader
-(KIP-951), v12 implicit transaction partitions (KIP-890), v13 topic ids instead of names. Versions 0 to 2 are shown in
-ApiVersions but not served, as in Kafka 4: librdkafka decides on compression from them (KAFKA-18659).
+(KIP-951), v11 may answer TRANSACTION_ABORTABLE, v12 leaves it to the leaders to add their partitions to the transaction
+(KIP-890), v13 has topic ids instead of names. Versions 0 to 2 are shown in ApiVersions but not served, as in Kafka 4:
+librdkafka decides on compression from them (KAFKA-18659).
 """
 
 from __future__ import annotations
@@ -14,15 +15,21 @@ from functools import partial
 from typing import Any, Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.answers.produced import encode_produced, places_of, unwritten
+from barnabas.gateway.answers.produced import Produced, places_of
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.resends import Resend
 from barnabas.gateway.clients.sequence_gaps import Place
 from barnabas.gateway.inside.storage_codes import client_code
-from barnabas.gateway.produce_batches import is_transactional, leader_of, named_partitions, topic_of
+from barnabas.gateway.produce_batches import (
+    known_code,
+    leader_of,
+    named_partitions,
+    refusal_of,
+    topic_of,
+    transaction_of,
+)
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
-from barnabas.kernel.kafka_values import VALID_ACKS
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import AppendBatches
@@ -34,13 +41,14 @@ from barnabas.messages.storage_pb2 import (
     PartitionAppendResult,
 )
 from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.leaders import LEADER_ERRORS, NOBODY_LEADS, current_leader
+from barnabas.metadata.leaders import NOBODY_LEADS
 from barnabas.records.batch import is_sequenced
-from barnabas.wire.produce import ProducedPartition
 
 _SENT_AGAIN: Final = SENT_AGAIN | {ErrorCode.request_timed_out, ErrorCode.unknown_topic_id}
 """Failures after which a client sends the batch again under the same sequence: also that its time was over and that
-nobody knows the topic's id, where no log may have seen the batch. What a log has against the batch, it remembers.
+nobody knows the topic's id, where no log may have seen the batch. What a log has against the batch, it remembers. What
+ends its transaction (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_ABORTABLE) leaves no gap: the client aborts
+it, and whatever of it is behind the batch never counts.
 """
 
 
@@ -79,7 +87,8 @@ class _Produce:
         """When its client's time is over."""
         self._resends: dict[object, Resend] = {}
         """By the result that refused it, or the request that was not handed over."""
-        self._results: dict[Place, ProducedPartition] = {}
+        self._results = Produced(request)
+        self._transaction = transaction_of(request.version, request.body)
         self._is_behind_gap = False
         self._behind: frozenset[Place] = frozenset()
         """What is handed over behind a batch that was refused long before."""
@@ -109,24 +118,20 @@ class _Produce:
         if failure is not None:
             await self._follow(failure)
         await self._back_off()
-        failed = [result.error_code for result in self._results.values() if result.error_code]
+        failed = list(self._results.failures().values())
         for code in failed:
             self._request.times.count_error(code)
         if self._request.body.acks == 0:
             if failed:  # Kafka closes the connection, so that the client learns of it
-                raise CloseConnection(f"produce with acks=0 failed: {ErrorCode(failed[0]).name.upper()}")
+                raise CloseConnection(f"produce with acks=0 failed: {failed[0].name.upper()}")
             return None
-        return encode_produced(self._request, self._results)
+        return self._results.encode()
 
     def _prepare(self) -> None:
         """Refuse what is not to be handed over. What is done before the turn has come may take its time."""
-        body = self._request.body
-        if body.acks not in VALID_ACKS:
-            self._refuse_all(ErrorCode.invalid_required_acks)
-        elif body.transactional_id is not None or is_transactional(body):
-            self._refuse_all(
-                ErrorCode.transactional_id_authorization_failed, "transactions are not served yet"
-            )
+        refusal = refusal_of(self._request.body)
+        if refusal is not None:
+            self._results.refuse_all(*refusal)
 
     def _hand_over(self) -> list[Any]:
         """Pass the batches that were not refused to their leaders, in this request's turn; returns what to await.
@@ -139,15 +144,15 @@ class _Produce:
         if gaps and gaps.is_behind(self._request.body, self._results):
             self._check_gaps()
             self._is_behind_gap = True
-            self._refuse_all(gaps.code)
+            self._results.refuse_all(gaps.code)
             return []
         if gaps:
             self._behind = gaps.behind(self._request.body, self._results)
         if client.resends:  # its time is over: were it written now, nobody would be told
-            self._refuse_all(NOBODY_LEADS)
+            self._results.refuse_all(NOBODY_LEADS)
         sends = self._send()
         if self._results:
-            self._open_gaps(self._results)
+            self._open_gaps(places_of(self._request.body))
         return sends
 
     def _send(self, resend: Resend | None = None) -> list[Any]:
@@ -173,8 +178,10 @@ class _Produce:
                 elif found is NOBODY_LEADS:
                     continue
                 if isinstance(found, ErrorCode):
-                    nobody = self._current_leader(name_or_id, data.index) if found is NOBODY_LEADS else None
-                    self._results[place] = unwritten(data.index, found)._replace(current_leader=nobody)
+                    if found is NOBODY_LEADS:
+                        self._results.refuse_unled(place, name_or_id, data.index)
+                    else:
+                        self._results.refuse(place, data.index, found)
                     if resend is not None:
                         del resend.refused[place]
                     continue
@@ -207,16 +214,13 @@ class _Produce:
 
     def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""
-        results = self._results
         failed = {
             place: code
-            for place in places
-            if place in results
-            and place not in self._refused_behind
-            and (code := results[place].error_code) in _SENT_AGAIN
+            for place, code in self._results.failures(places).items()
+            if place not in self._refused_behind and code in _SENT_AGAIN
         }
         if failed:
-            code = ErrorCode(next(iter(failed.values())))
+            code = next(iter(failed.values()))
             self._request.client.gaps.open(self._request.body, code, failed)
             self._check_gaps()
 
@@ -234,7 +238,12 @@ class _Produce:
             passed_seconds = asyncio.get_running_loop().time() - self._began
         timeout_ms = max(0, milliseconds(body.timeout) - int(passed_seconds * 1000))
         return AppendBatches(
-            AppendRequest(acks=body.acks, timeout_ms=timeout_ms, traceparent=current_traceparent())
+            AppendRequest(
+                acks=body.acks,
+                timeout_ms=timeout_ms,
+                traceparent=current_traceparent(),
+                transaction=self._transaction,
+            )
         )
 
     def _append(
@@ -328,8 +337,7 @@ class _Produce:
 
     def _give_up(self, resend: Resend) -> None:
         for place, sent in resend.refused.items():
-            told = self._current_leader(sent.topic_id, sent.partition)
-            self._results[place] = unwritten(sent.partition, NOBODY_LEADS)._replace(current_leader=told)
+            self._results.refuse_unled(place, sent.topic_id, sent.partition)
         resend.refused.clear()
 
     def _is_behind_failed(self, resend: Resend) -> bool:
@@ -340,7 +348,7 @@ class _Produce:
             return False
         self._is_behind_gap = True
         for place, sent in resend.refused.items():
-            self._results[place] = unwritten(sent.partition, gaps.code)
+            self._results.refuse(place, sent.partition, gaps.code)
         resend.refused.clear()
         return True
 
@@ -356,7 +364,7 @@ class _Produce:
             # It was under way when the one before it was refused, and says nothing new of its client: counted, each
             # of five would have it wait longer, and the last be answered when there has long been a leader.
             return
-        if not self._results or any(each.error_code != NOBODY_LEADS for each in self._results.values()):
+        if not self._results.are_all(NOBODY_LEADS):
             held.on_taken()
             return
         parts, size_bytes = self._request.parts, self._request.times.request_bytes
@@ -401,7 +409,7 @@ class _Produce:
             for place, sent, got, records in zip(
                 places, request.partitions, partitions, request.records, strict=True
             ):
-                code = self._code(place, client_code(got.error_code))
+                code = self._code(place, known_code(self._request.version, client_code(got.error_code)))
                 is_early = self._came_too_early(code, sent, order, is_sent_on=is_sent_on)
                 if is_early:
                     code = NOBODY_LEADS  # so that it comes again, with us or with its client
@@ -410,16 +418,7 @@ class _Produce:
                     if resend is not None:
                         resend.refused[place] = sent
                         continue
-                self._results[place] = ProducedPartition(
-                    sent.partition,
-                    code,
-                    got.base_offset,
-                    got.log_append_time_ms,
-                    got.log_start_offset,
-                    None if is_early else got.error_message or None,
-                    self._current_leader(sent.topic_id, sent.partition) if code in LEADER_ERRORS else None,
-                    [(error.batch_index, error.message) for error in got.record_errors] if code else (),
-                )
+                self._results.take(place, sent, got, code, "" if is_early else got.error_message)
         self._open_gaps(places)
 
     def _code(self, place: Place, code: ErrorCode) -> ErrorCode:
@@ -475,19 +474,8 @@ class _Produce:
         if resend is not None and not resend.is_over and code is NOBODY_LEADS:
             resend.refused.update(by_place)
         else:
-            self._results.update((place, unwritten(sent.partition, code)) for place, sent in by_place)
-
-    def _refuse_all(self, code: ErrorCode, message: str = "") -> None:
-        """All that was not refused for another reason."""
-        for topic_index, topic in enumerate(self._request.body.topic_data):
-            for partition_index, data in enumerate(topic.partition_data):
-                place = (topic_index, partition_index)
-                self._results.setdefault(place, unwritten(data.index, code, message))
-
-    def _current_leader(self, name_or_id: str | bytes, partition: int) -> tuple[int, int] | None:
-        image = self._request.image
-        leads = current_leader(image, name_or_id, partition)
-        return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
+            for place, sent in by_place:
+                self._results.refuse(place, sent.partition, code)
 
 
 HANDLER = Handler(
@@ -496,5 +484,4 @@ HANDLER = Handler(
     handle=handle,
     unanswered=NOBODY_LEADS,
     advertised_from=0,
-    lacks="Transactional batches are refused until transactions are served.",
 )
