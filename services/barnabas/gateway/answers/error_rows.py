@@ -154,7 +154,12 @@ ROWS: Final[Mapping[int, tuple[Rows, ...]]] = MappingProxyType(
         ),
         61: (_topics("topics", "topics", _INDEXES),),  # DescribeProducers
         65: (  # DescribeTransactions
-            Rows("transaction_states", ("transactional_ids",), (("transactional_id", ""),)),
+            Rows(
+                "transaction_states",
+                ("transactional_ids",),
+                (("transactional_id", ""),),
+                values={"transaction_start_time": 0},
+            ),
         ),
         69: (_GROUPS,),  # ConsumerGroupDescribe
         75: (Rows("topics", ("topics",), _same("name")),),  # DescribeTopicPartitions
@@ -173,6 +178,7 @@ TOP_VALUES: Final[Mapping[int, Mapping[str, Any]]] = MappingProxyType(
     {
         10: {"node_id": -1, "port": -1},  # FindCoordinator before version 4
         22: {"producer_id": -1, "producer_epoch": -1},  # InitProducerId
+        26: {"producer_id": -1, "producer_epoch": -1},  # EndTxn from version 5 on
         48: {"entries": None},  # DescribeClientQuotas
     }
 )

@@ -1,26 +1,50 @@
-"""InitProducerId (key 22): an id for an idempotent producer.
+"""InitProducerId (key 22): an id for an idempotent producer, and for a transactional id also the next epoch.
 
-v2 is flexible, v3 takes the producer's current id and epoch (KIP-360), v4 may answer PRODUCER_FENCED. v6, which asks
-for two-phase commit (KIP-939), is not stable in Kafka 4.3.
+v2 is flexible, v3 takes the producer's current id and epoch (KIP-360), v4 may answer PRODUCER_FENCED, v5
+TRANSACTION_ABORTABLE (KIP-890). v6, which asks for two-phase commit (KIP-939), is not stable in Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.kernel.errors import ErrorCode
+from typing import Final
 
-_NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
+from barnabas.gateway import limits
+from barnabas.gateway.inside.transaction_calls import call_transactions, fenced_code
+from barnabas.gateway.request import Answer, Handler, Request, milliseconds
+from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.transactions_pb2 import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.wire.responses import Body
+
+_FENCING_FROM: Final = 4
 
 
 async def handle(request: Request) -> Answer:
-    if request.body.transactional_id is not None:
-        is_empty = not request.body.transactional_id
-        code = ErrorCode.invalid_request if is_empty else ErrorCode.transactional_id_authorization_failed
-        return {"error_code": code, **_NO_PRODUCER}
-    if (request.get("producer_id", -1) == -1) != (request.get("producer_epoch", -1) == -1):
-        return {"error_code": ErrorCode.invalid_request, **_NO_PRODUCER}
-    # A producer without transactions gets a new id whatever it had: the storage nodes know it by its id alone.
-    return {"producer_id": await request.parts.producer_ids.allocate(), "producer_epoch": 0}
+    transactional_id = request.body.transactional_id
+    producer_id, epoch = request.get("producer_id", -1), request.get("producer_epoch", -1)
+    if transactional_id == "" or (producer_id == -1) != (epoch == -1):
+        return _refused(ErrorCode.invalid_request)
+    if transactional_id is None:
+        # A producer without transactions gets a new id whatever it had: the storage nodes know it by its id alone.
+        return {"producer_id": await request.parts.producer_ids.allocate(), "producer_epoch": 0}
+    message = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=milliseconds(request.body.transaction_timeout),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
+    response = await call_transactions(
+        request,
+        transactional_id,
+        lambda coordinator: coordinator.InitProducerId(message, timeout=limits.CALL_TIMEOUT_SECONDS),
+        lambda code: InitProducerIdResponse(error_code=code),
+    )
+    if response.error_code:
+        return _refused(fenced_code(response.error_code, knows_fencing=request.version >= _FENCING_FROM))
+    return {"producer_id": response.producer_id, "producer_epoch": response.producer_epoch}
+
+
+def _refused(code: int) -> Body:
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
 
 
 HANDLER = Handler(
@@ -28,5 +52,4 @@ HANDLER = Handler(
     versions=(0, 5),
     handle=handle,
     unanswered=ErrorCode.coordinator_load_in_progress,
-    lacks="Transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are served.",
 )

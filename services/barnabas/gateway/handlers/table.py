@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from barnabas.gateway.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -26,8 +28,10 @@ from barnabas.gateway.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     get_telemetry_subscriptions,
@@ -40,6 +44,7 @@ from barnabas.gateway.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -48,8 +53,10 @@ from barnabas.gateway.handlers import (
     produce,
     push_telemetry,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from barnabas.gateway.request import Handler
 
@@ -73,6 +80,11 @@ _MODULES: Final = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    txn_offset_commit,
     describe_configs,
     alter_configs,
     alter_replica_log_dirs,
@@ -92,6 +104,8 @@ _MODULES: Final = (
     describe_cluster,
     unregister_broker,
     describe_producers,
+    describe_transactions,
+    list_transactions,
     get_telemetry_subscriptions,
     push_telemetry,
     list_config_resources,
