@@ -20,7 +20,7 @@ from barnabas.gateway.forwarded_produce import ForwardedProduces
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.request import Answer, Request, milliseconds
-from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
+from barnabas.messages.storage_pb2 import AppendResult, AppendTransaction, PartitionAppendResult
 from barnabas.records.record import encode_batch
 
 PRODUCE: Final = 0
@@ -54,9 +54,19 @@ class Preparing:
     `orders` has its partition 0 at node 1 and 1 at node 2; what they get is in `sent`, as (node, request).
     """
 
-    def __init__(self, *, prepares: bool = True, forwards: bool = False, is_idempotent: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        prepares: bool = True,
+        forwards: bool = False,
+        is_idempotent: bool = True,
+        transactional_id: str | None = None,
+    ) -> None:
         """Unless it `prepares`, requests are handed over as they come: as they are read if it `forwards`."""
         self.prepares = prepares
+        self._transactional_id = transactional_id
+        self.transactions: list[AppendTransaction | None] = []
+        """What the leaders were told of the transaction, in the order of `sent`."""
         self._producer_id = 7 if is_idempotent else -1
         self.partitions_sent: list[tuple[int, list[int]]] = []
         self.sent: list[tuple[int, int]] = []
@@ -90,6 +100,8 @@ class Preparing:
         def send(request: Any, size_bytes: int = 0, timeout_seconds: float | None = None) -> Any:
             key = node, request.head.timeout_ms
             self.sent.append(key)
+            head = request.head
+            self.transactions.append(head.transaction if head.HasField("transaction") else None)
             self.partitions_sent.append((node, [each.partition for each in request.partitions]))
             self.appends[key] = asyncio.get_running_loop().create_future()
             return self.appends[key]
@@ -110,7 +122,9 @@ class Preparing:
         return await HANDLERS[PRODUCE].handle(request)
 
     def receive(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
-        frames = [produce_frame(name, partitions, acks, self._producer_id) for name in names]
+        frames = [
+            produce_frame(name, partitions, acks, self._producer_id, self._transactional_id) for name in names
+        ]
         self.connection.data_received(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
 
     async def produce(self, *names: int, partitions: tuple[int, ...] = (0,), acks: int = -1) -> None:
@@ -141,16 +155,26 @@ def appended(offset: int, code: int = 0) -> AppendResult:
     return AppendResult(partitions=[PartitionAppendResult(error_code=code, base_offset=offset)])
 
 
-def produce_frame(name: int, partitions: tuple[int, ...], acks: int, producer_id: int = 7) -> bytes:
+def produce_frame(
+    name: int,
+    partitions: tuple[int, ...],
+    acks: int,
+    producer_id: int = 7,
+    transactional_id: str | None = None,
+) -> bytes:
     epoch, sequence = (0, name) if producer_id >= 0 else (-1, -1)
     records = encode_batch(
-        [(0, None, b"v", ())], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        [(0, None, b"v", ())],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional_id is not None,
     )
     data = [{"index": index, "records": records} for index in partitions]
     body = {
         "acks": acks,
         "timeout": name,
-        "transactional_id": None,
+        "transactional_id": transactional_id,
         "topic_data": [{"name": "orders", "partition_data": data}],
     }
     return request_frame(PRODUCE, VERSION, body)

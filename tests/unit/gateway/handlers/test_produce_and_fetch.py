@@ -231,18 +231,12 @@ async def test_produce_without_acknowledgement() -> None:
         await gateway.dispatcher.serve(frame, gateway.client)
 
 
-@pytest.mark.parametrize(
-    ("values", "code"),
-    [
-        ({"acks": 2}, ErrorCode.invalid_required_acks),
-        ({"transactional_id": "t"}, ErrorCode.transactional_id_authorization_failed),
-    ],
-)
-async def test_produce_that_is_refused_as_a_whole(values: dict[str, Any], code: ErrorCode) -> None:
+async def test_produce_with_acks_that_there_are_not() -> None:
     gateway = Gateway()
     stream = FakeStream(append_all)
     gateway.node(1, stream)
-    answer = await gateway.ask(PRODUCE, 9, produce_body({"bills": [0], "none": [1]}, **values))
+    answer = await gateway.ask(PRODUCE, 9, produce_body({"bills": [0], "none": [1]}, acks=2))
+    code = ErrorCode.invalid_required_acks
     assert produced(answer) == [[(0, code, -1)], [(1, code, -1)]]
     assert stream.requests == []
 

@@ -199,6 +199,19 @@ async def test_features_by_version_of_api_versions() -> None:
         assert each.finalized_features_epoch == gateway.metadata.image.revision
 
 
+@pytest.mark.parametrize("version", [3, 4])
+async def test_a_client_learns_from_the_features_which_transactions_there_are(version: int) -> None:
+    """Java's goes by the newest epoch that it has heard of (KIP-890)."""
+    gateway = Gateway([*small_cluster(), feature_record(30)])
+    name = "transaction.version"
+    gateway.metadata.apply(MetadataRecord(key=feature_key(name), feature=FeatureRecord(name=name, level=2)))
+    software = {"client_software_name": "test", "client_software_version": "1"}
+    answer = await gateway.ask(API_VERSIONS, version, software)
+    levels = {row.name: row.max_version_level for row in answer.finalized_features}
+    assert levels[name] == 2
+    assert answer.finalized_features_epoch == gateway.metadata.image.revision
+
+
 async def test_the_connection_remembers_the_clients_software() -> None:
     gateway = Gateway()
     assert (gateway.client.software.name, gateway.client.software.version) == ("unknown", "unknown")
