@@ -35,6 +35,7 @@ _BYTES: Final = frozenset({"total_bytes", "usable_bytes"})
 IDENTITIES: Final = (
     "api_key", "name", "topic", "topic_name", "topic_id", "group_id", "member_id", "resource_name",
     "partition_index", "partition", "index", "feature", "key", "node_id", "broker_id", "log_dir", "replica_id", "user",
+    "transactional_id", "producer_id",
 )  # fmt: skip
 """The fields that say which row of a list a row is, the strongest first: rows are compared by them, not by place."""
 

@@ -25,6 +25,9 @@ KAFKA_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     # Fewer partitions to load before groups can be asked for.
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    # A transaction that takes too long is noticed soon.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     # The script's records are years old: nobody may look for what is past its retention while it is played.
     "log.initial.task.delay.ms": "3600000",
 }

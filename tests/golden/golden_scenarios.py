@@ -12,6 +12,8 @@ import scenarios_produce
 import scenarios_quotas
 import scenarios_telemetry
 import scenarios_topics
+import scenarios_transactions
+import scenarios_transactions_read
 
 __all__ = [
     "scenarios_cluster",
@@ -24,4 +26,6 @@ __all__ = [
     "scenarios_quotas",
     "scenarios_telemetry",
     "scenarios_topics",
+    "scenarios_transactions",
+    "scenarios_transactions_read",
 ]

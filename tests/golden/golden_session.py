@@ -105,6 +105,7 @@ class Cluster:
     brokers: Brokers | None = None
     topic_ids: dict[uuid.UUID, str] = field(default_factory=dict)
     has_coordinators: bool = False
+    has_transaction_coordinators: bool = False
     answers: dict[Step, Plain] = field(default_factory=dict)
 
 
@@ -241,11 +242,18 @@ class Run:
         self.settlements += 1
         self.topic(f"settled-{self.settlements}")
 
-    def wait(self, api: int, body: Mapping[str, Any], is_there: Callable[[Any], bool]) -> Any:
+    def wait(
+        self,
+        api: int,
+        body: Mapping[str, Any],
+        is_there: Callable[[Any], bool],
+        *,
+        version: int | None = None,
+    ) -> Any:
         """Ask quietly until the answer is as wanted; AssertionError when it never is."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            answer = self.quietly(api, body)
+            answer = self.quietly(api, body, version=version)
             if is_there(answer):
                 return answer
             assert time.monotonic() < deadline, f"still {answer}"

@@ -9,7 +9,7 @@ ask the coordinator without a gateway; v4 and v5 are served to whoever sends the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from barnabas.gateway import limits
@@ -24,13 +24,13 @@ from barnabas.messages.transactions_pb2 import (
     TransactionPartitionsResult,
     TransactionTopic,
 )
-from barnabas.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
+from barnabas.metadata.image import INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, MetadataImage
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _FENCING_FROM: Final = 2
 _BATCHED_FROM: Final = 4
 
-_Codes = Mapping[str, dict[int, int]]
+_Codes = dict[str, dict[int, int]]
 """The error code of each partition, by topic."""
 
 
@@ -38,26 +38,27 @@ class _Wanted(NamedTuple):
     """One transaction of the request."""
 
     message: TransactionPartitions
-    known: _Codes | None
-    """What is answered without asking its coordinator: a partition does not exist, so none is added."""
+    topics: Sequence[Any]
+    """As the request names them."""
+    refused: _Codes | None
+    """Where some partition may not be added, none is, and its coordinator is not asked."""
 
 
 async def handle(request: Request) -> Answer:
     image, body = request.image, request.body
     if request.version < _BATCHED_FROM:
-        wanted = _Wanted(
-            TransactionPartitions(
-                transactional_id=body.v3_and_below_transactional_id,
-                producer_id=body.v3_and_below_producer_id,
-                producer_epoch=body.v3_and_below_producer_epoch,
-                transaction_version=TV0,
-                topics=_topics(body.v3_and_below_topics),
-            ),
-            _unless_all_exist(image, body.v3_and_below_topics),
+        topics = body.v3_and_below_topics
+        message = TransactionPartitions(
+            transactional_id=body.v3_and_below_transactional_id,
+            producer_id=body.v3_and_below_producer_id,
+            producer_epoch=body.v3_and_below_producer_epoch,
+            transaction_version=TV0,
+            topics=_distinct(topics),
         )
-        (codes,) = await _add(request, [wanted])
-        return {"results_by_topic_v3_and_below": _rows(codes)}
-    transactions = [
+        refused = _unless_all_may_be_added(image, topics, of_client=True)
+        (rows,) = await _add(request, [_Wanted(message, topics, refused)])
+        return {"results_by_topic_v3_and_below": rows}
+    wanted = [
         _Wanted(
             TransactionPartitions(
                 transactional_id=each.transactional_id,
@@ -65,35 +66,37 @@ async def handle(request: Request) -> Answer:
                 producer_epoch=each.producer_epoch,
                 verify_only=each.verify_only,
                 transaction_version=TV2,
-                topics=_topics(each.topics),
+                topics=_distinct(each.topics),
             ),
-            _unless_all_exist(image, each.topics),
+            each.topics,
+            _unless_all_may_be_added(image, each.topics, of_client=False),
         )
         for each in body.transactions
     ]
     results = [
-        {"transactional_id": each.message.transactional_id, "topic_results": _rows(codes)}
-        for each, codes in zip(transactions, await _add(request, transactions), strict=True)
+        {"transactional_id": each.message.transactional_id, "topic_results": rows}
+        for each, rows in zip(wanted, await _add(request, wanted), strict=True)
     ]
     return {"error_code": ErrorCode.none, "results_by_transaction": results}
 
 
-async def _add(request: Request, wanted: Sequence[_Wanted]) -> list[_Codes]:
-    """What becomes of each transaction, from its coordinator or known here."""
-    codes: list[_Codes] = [{} if each.known is None else each.known for each in wanted]
+async def _add(request: Request, wanted: Sequence[_Wanted]) -> list[list[dict[str, Any]]]:
+    """The topics of the answer for each transaction, from its coordinator or known here."""
+    rows = [[] if each.refused is None else _refused_rows(each.refused) for each in wanted]
     asked: dict[str, list[int]] = {}
     for index, each in enumerate(wanted):
-        if each.known is None:
+        if each.refused is None:
             asked.setdefault(each.message.transactional_id, []).append(index)
 
     async def ask(transactional_ids: list[str]) -> None:
         indexes = [index for each in transactional_ids for index in asked[each]]
-        messages = [wanted[index].message for index in indexes]
-        for index, message, result in zip(indexes, messages, await _ask(request, messages), strict=True):
-            codes[index] = _by_partition(request, message, result.error_codes)
+        results = await _ask(request, [wanted[index].message for index in indexes])
+        for index, result in zip(indexes, results, strict=True):
+            codes = _by_partition(request, wanted[index].message, result.error_codes)
+            rows[index] = [_row(topic.name, topic.partitions, codes) for topic in wanted[index].topics]
 
     await asyncio.gather(*map(ask, by_owner(request, TRANSACTION_STATE_TOPIC, asked)))
-    return codes
+    return rows
 
 
 async def _ask(
@@ -118,7 +121,7 @@ async def _ask(
     return response.transactions
 
 
-def _topics(topics: Sequence[Any]) -> list[TransactionTopic]:
+def _distinct(topics: Sequence[Any]) -> list[TransactionTopic]:
     """Each partition once, however often it is named."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
@@ -126,21 +129,26 @@ def _topics(topics: Sequence[Any]) -> list[TransactionTopic]:
     return [TransactionTopic(name=name, partitions=partitions) for name, partitions in named.items()]
 
 
-def _unless_all_exist(image: MetadataImage, topics: Sequence[Any]) -> _Codes | None:
-    """Where some partition does not exist, none is added; None where all do."""
-    codes: dict[str, dict[int, int]] = {}
-    is_missing = False
+def _unless_all_may_be_added(
+    image: MetadataImage, topics: Sequence[Any], *, of_client: bool
+) -> _Codes | None:
+    """Where some partition does not exist, or is internal and a client's, none is added; None where all may be."""
+    codes: _Codes = {}
     for topic in topics:
         known = image.topics.get(topic.name)
         count = 0 if known is None else len(known.partitions)
         of_topic = codes.setdefault(topic.name, {})
         for index in topic.partitions:
-            exists = 0 <= index < count
-            is_missing |= not exists
-            of_topic[index] = (
-                ErrorCode.operation_not_attempted if exists else ErrorCode.unknown_topic_or_partition
-            )
-    return codes if is_missing else None
+            if of_client and topic.name in INTERNAL_TOPICS:
+                of_topic[index] = ErrorCode.topic_authorization_failed
+            elif 0 <= index < count:
+                of_topic[index] = ErrorCode.operation_not_attempted
+            else:
+                of_topic[index] = ErrorCode.unknown_topic_or_partition
+    is_refused = any(
+        code != ErrorCode.operation_not_attempted for of_topic in codes.values() for code in of_topic.values()
+    )
+    return codes if is_refused else None
 
 
 def _by_partition(request: Request, message: TransactionPartitions, codes: Sequence[int]) -> _Codes:
@@ -154,17 +162,17 @@ def _by_partition(request: Request, message: TransactionPartitions, codes: Seque
     }
 
 
-def _rows(codes: _Codes) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "results_by_partition": [
-                {"partition_index": index, "partition_error_code": code} for index, code in partitions.items()
-            ],
-        }
-        for name, partitions in codes.items()
-        if partitions
-    ]
+def _refused_rows(codes: _Codes) -> list[dict[str, Any]]:
+    return [_row(name, of_topic, codes) for name, of_topic in codes.items() if of_topic]
+
+
+def _row(name: str, partitions: Iterable[int], codes: _Codes) -> dict[str, Any]:
+    return {
+        "name": name,
+        "results_by_partition": [
+            {"partition_index": index, "partition_error_code": codes[name][index]} for index in partitions
+        ],
+    }
 
 
 HANDLER = Handler(api_key=24, versions=(0, 5), handle=handle, unanswered=NOBODY_COORDINATES)

@@ -80,6 +80,4 @@ HANDLER = Handler(
     versions=(0, 2),
     handle=handle,
     unanswered=_AGAIN,
-    lacks="The pattern is RE2's, which is matched in linear time: Java's look-around, back-references and possessive "
-    "quantifiers are refused (INVALID_REGULAR_EXPRESSION).",
 )

@@ -43,12 +43,8 @@ class Difference:
 _ANY: Final = ("*",)
 
 _NO_SUCH_FEATURES: Final = (
-    "Features whose requests are not served yet (transactions, the newer groups) are supported at level 0 only, not "
+    "Features whose requests are not served yet (the newer groups) are supported at level 0 only, not "
     "finalized, and cannot be set to a higher level; so is that of eligible leader replicas, which are always kept."
-)
-_NO_TRANSACTIONS: Final = (
-    "Transactions are not served yet: whatever names a transactional id is refused "
-    "before anything else is seen."
 )
 _CREATED_AT_ONCE: Final = (
     "A topic that comes to be because it is asked for is in the same answer, with its leaders, or the reason why it "
@@ -83,7 +79,7 @@ _UNSERVED: Final = (
     Difference(
         ("ApiVersions",),
         "api_keys/*",
-        "Only what is served is shown: the APIs of transactions, of share, streams and KIP-848 groups, of security "
+        "Only what is served is shown: the APIs of share, streams and KIP-848 groups, of security "
         "and of the Raft quorum are not yet.",
         kafka="present",
         ours="absent",
@@ -103,24 +99,6 @@ _UNSERVED: Final = (
         "*",
         _NO_SUCH_FEATURES,
         step="update_features: [sd]*",
-    ),
-    Difference(
-        ("FindCoordinator",),
-        "*",
-        _NO_TRANSACTIONS,
-        step="find_coordinator: transaction",
-    ),
-    Difference(
-        ("Produce",),
-        "responses/*",
-        _NO_TRANSACTIONS,
-        step="produce_in_transaction: *",
-    ),
-    Difference(
-        ("InitProducerId",),
-        "error_code",
-        _NO_TRANSACTIONS,
-        step="init_producer_id: timeout *",
     ),
 )
 
@@ -288,7 +266,7 @@ _HABITS: Final = (
         ("Produce",),
         "responses/*/error_message",
         _SAYS_WHY,
-        step="produce_[abn]*: *",
+        step="produce_[abni]*: *",
         kafka="null",
         ours="<text>",
     ),
@@ -320,7 +298,7 @@ _HABITS: Final = (
 
 BY_DESIGN: Final = (
     (
-        "DescribeProducers, all of groups",
+        "DescribeProducers, all of groups and transactions",
         "As above, any gateway serves any request; Kafka refuses one that is sent to another broker than the leader or "
         "the coordinator (NOT_LEADER_OR_FOLLOWER, NOT_COORDINATOR).",
     ),
@@ -341,6 +319,15 @@ BY_DESIGN: Final = (
         "IncrementalAlterConfigs, AlterConfigs",
         "The patterns of a client-metrics resource are RE2's, which are matched in linear time: Java's look-around, "
         "back-references and possessive quantifiers are refused (INVALID_CONFIG).",
+    ),
+    (
+        "ListTransactions",
+        "Patterns are RE2's as well: what is Java's alone is refused (INVALID_REGULAR_EXPRESSION). Where some coordinator "
+        "gives no answer, the list is empty, with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again.",
+    ),
+    (
+        "AddPartitionsToTxn",
+        "A request without transactions (version 4 and above) is answered; Kafka is silent.",
     ),
     (
         "JoinGroup, OffsetCommit, all of groups",
@@ -384,12 +371,12 @@ BY_DESIGN: Final = (
         "answer, those of some 18,000 topics.",
     ),
     (
-        "DeleteGroups, DescribeGroups",
-        "Groups of a request whose turn does not come within 10 s are answered with COORDINATOR_NOT_AVAILABLE.",
+        "DeleteGroups, DescribeGroups, DescribeTransactions",
+        "Groups and ids of a request whose turn does not come within 10 s are answered with COORDINATOR_NOT_AVAILABLE.",
     ),
     (
-        "DescribeGroups, OffsetFetch, DescribeProducers",
-        "What one request asks for ends at 16 MiB: the groups or partitions behind that are answered with "
+        "DescribeGroups, DescribeTransactions, OffsetFetch, DescribeProducers",
+        "What one request asks for ends at 16 MiB: the groups, ids or partitions behind that are answered with "
         "COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER, after which clients ask again. What "
         "is told twice or more often may come to 1 MiB; a request that repeats more is refused (INVALID_REQUEST).",
     ),

@@ -126,16 +126,39 @@ async def test_an_empty_id_and_half_a_producer_are_refused_here(fields: dict[str
 @pytest.mark.parametrize("version", range(4))
 async def test_partitions_are_added_for_a_client(version: int) -> None:
     gateway = gateway_with({"AddPartitionsToTxn": added(0, 0, 0)})
-    answer = await gateway.ask(
-        ADD_PARTITIONS, version, v3_body([("orders", [0, 1, 1]), ("bills", [0]), ("orders", [0])])
-    )
+    answer = await gateway.ask(ADD_PARTITIONS, version, v3_body([("orders", [0, 1]), ("bills", [0])]))
     assert rows_of(answer.results_by_topic_v3_and_below) == {"orders": {0: 0, 1: 0}, "bills": {0: 0}}
     (sent,) = only_call(gateway.transactions).transactions
     assert (sent.transactional_id, sent.producer_id, sent.producer_epoch) == ("pay", 7, 3)
     assert not sent.verify_only
     assert sent.transaction_version == 0
     named = {topic.name: list(topic.partitions) for topic in sent.topics}
-    assert named == {"orders": [0, 1], "bills": [0]}, "each once"
+    assert named == {"orders": [0, 1], "bills": [0]}
+
+
+async def test_a_partition_that_is_named_twice_is_answered_twice() -> None:
+    gateway = gateway_with({"AddPartitionsToTxn": added(0, 0)})
+    body = v3_body([("orders", [1, 1]), ("bills", []), ("orders", [0, 1])])
+    answer = await gateway.ask(ADD_PARTITIONS, 3, body)
+    rows = [
+        (topic.name, [row.partition_index for row in topic.results_by_partition])
+        for topic in answer.results_by_topic_v3_and_below
+    ]
+    assert rows == [("orders", [1, 1]), ("bills", []), ("orders", [0, 1])]
+    (sent,) = only_call(gateway.transactions).transactions
+    named = {topic.name: list(topic.partitions) for topic in sent.topics}
+    assert named == {"orders": [1, 0], "bills": []}, "and asked for once"
+
+
+@pytest.mark.parametrize("topic", [GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC])
+async def test_a_client_adds_no_internal_topic(topic: str) -> None:
+    gateway = gateway_with()
+    answer = await gateway.ask(ADD_PARTITIONS, 3, v3_body([("bills", [0]), (topic, [0])]))
+    assert rows_of(answer.results_by_topic_v3_and_below) == {
+        "bills": {0: ErrorCode.operation_not_attempted},
+        topic: {0: ErrorCode.topic_authorization_failed},
+    }
+    assert gateway.transactions.calls == []
 
 
 @pytest.mark.parametrize("missing", [("no-such-topic", 0), ("orders", 3), ("orders", -1)])
