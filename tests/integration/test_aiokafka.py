@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiokafka.errors import (
     InvalidTimestampError,
-    KafkaError,
     MessageSizeTooLargeError,
     UnknownError,
 )
@@ -114,13 +113,6 @@ async def test_topic_is_made_by_the_first_produce(cluster: Any) -> None:
         await producer.send_and_wait("aio-made-by-producing", b"hello")
     async with admin_of(cluster) as admin:
         assert "aio-made-by-producing" in await admin.list_topics()
-
-
-async def test_transactions_are_refused_at_once(cluster: Any) -> None:
-    with pytest.raises(KafkaError) as raised:
-        async with producer_of(cluster, transactional_id="no-transactions-yet"):
-            pass
-    assert "TransactionalIdAuthorizationFailed" in repr(raised.value)
 
 
 async def test_a_partition_that_is_not_there_is_refused_before_it_is_sent(cluster: Any) -> None:

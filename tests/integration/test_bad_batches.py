@@ -126,16 +126,21 @@ def test_the_same_partition_twice_in_one_request(connection: RawConnection, clus
     assert topic.end_offsets(connection, 1) == [3]
 
 
-def test_transactional_batches_are_refused_as_a_whole(connection: RawConnection, cluster: Any) -> None:
+def test_transactional_batches_without_an_id_are_refused_as_a_whole(connection: RawConnection, cluster: Any) -> None:
     topic = Topic(cluster.port, partitions=2)
     transactional = batch(producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
     refused = ErrorCode.transactional_id_authorization_failed
     for version in PRODUCE_VERSIONS:
         results = topic.produce(connection, {0: GOOD, 1: transactional}, version=version)
         assert codes(results) == [refused, refused]
-        results = topic.produce(connection, {0: GOOD}, version=version, transactional_id="someone")
-        assert codes(results) == [refused]
     assert topic.end_offsets(connection, 2) == [0, 0]
+
+
+def test_a_transactional_id_says_nothing_of_other_batches(connection: RawConnection, cluster: Any) -> None:
+    topic = Topic(cluster.port)
+    for version in PRODUCE_VERSIONS:
+        results = topic.produce(connection, {0: GOOD}, version=version, transactional_id="someone")
+        assert codes(results) == [0]
 
 
 def test_zstd_needs_produce_7(connection: RawConnection, cluster: Any) -> None:

@@ -211,11 +211,3 @@ def test_a_partition_that_is_not_there_is_refused_before_it_is_sent(cluster: Any
 def test_topic_is_made_by_the_first_produce(cluster: Any) -> None:
     produce(cluster, "made-by-producing", 1)
     assert "made-by-producing" in admin_of(cluster).list_topics(timeout=WAIT_SECONDS).topics
-
-
-def test_transactions_are_refused_in_one_clear_line(cluster: Any) -> None:
-    producer = producer_of(cluster, transactional_id="no-transactions-yet")
-    with pytest.raises(KafkaException) as raised:
-        producer.init_transactions(WAIT_SECONDS)
-    assert "transactions are not served yet" in raised.value.args[0].str()
-    assert raised.value.args[0].fatal()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from raw_client import API_VERSIONS, CREATE_TOPICS, FETCH, PRODUCE, RawConnection, Topic
+from raw_transactions import IN_TRANSACTION, body_in_transaction
 
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
@@ -166,7 +167,7 @@ def errors_of(answer: Any) -> list[Any]:
     if isinstance(answer, tuple):
         return [code for item in answer for code in errors_of(item)]
     fields = getattr(answer, "__dataclass_fields__", {})
-    found = [getattr(answer, name) for name in fields if name == "error_code"]
+    found = [getattr(answer, name) for name in fields if name in ("error_code", "partition_error_code")]
     return found + [code for name in fields for code in errors_of(getattr(answer, name))]
 
 
@@ -177,7 +178,10 @@ def test_is_answered_without_an_error(
     if api_key in (JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP):
         run_group(connection, f"cycle-{api_key}-{version}", {api_key: version})
         return
-    body = body_of(api_key, version, topic)
+    if api_key in IN_TRANSACTION:
+        body = body_in_transaction(connection, topic, "described", api_key, version)
+    else:
+        body = body_of(api_key, version, topic)
     if api_key == 20:
         doomed = Topic(topic.port)
         by_id = {"name": None, "topic_id": doomed.topic_id}
@@ -215,6 +219,7 @@ def assert_says_something(api_key: int, answer: Any) -> None:
         PRODUCE: "responses", FETCH: "responses", 2: "topics", 3: "topics", 8: "topics", 15: "groups",
         API_VERSIONS: "api_keys", CREATE_TOPICS: "topics", 20: "responses", 21: "topics", 23: "topics",
         32: "results", 33: "responses", 34: "results", 35: "results", 37: "results", DELETE_GROUPS: "results",
+        27: "markers", 28: "topics", 65: "transaction_states", 66: "transaction_states",
         44: "responses", 45: "responses", 47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics",
         75: "topics",
     }  # fmt: skip

@@ -1,6 +1,6 @@
-"""The Java client of Kafka 4.3, newest versions of every request: produce, consume, groups, administration.
+"""The Java client of Kafka 4.3, newest versions of every request: produce, consume, groups, transactions, administration.
 
-The scenarios are in clients/java; all of them but the two refusals pass against Apache Kafka 4.3.1 too.
+The scenarios are in clients/java; all of them but the one refusal pass against Apache Kafka 4.3.1 too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from kafka_tools import JARS, START_QUICKLY
 
 pytestmark = pytest.mark.integration
 
-SOURCES: Final = [CLIENTS / "java" / name for name in ("JavaClient.java", "JavaAdmin.java", "Scenarios.java")]
+SOURCES: Final = [
+    CLIENTS / "java" / name
+    for name in ("JavaClient.java", "JavaAdmin.java", "JavaTransactions.java", "Scenarios.java")
+]
 SCENARIOS: Final = sorted(
     name for source in SOURCES for name in re.findall(r'(?:scenarios|all)\.put\("(\w+)"', source.read_text())
 )

@@ -114,9 +114,13 @@ def test_topic_is_made_by_the_first_produce(cluster: Any) -> None:
         assert "kp-made-by-producing" in admin.list_topics()
 
 
-def test_transactions_are_refused_at_once(cluster: Any) -> None:
-    with (
-        pytest.raises(errors.TransactionalIdAuthorizationFailedError),
-        producer_of(cluster, transactional_id="no-transactions-yet") as producer,
-    ):
+def test_a_transaction_counts_once_it_is_committed(cluster: Any) -> None:
+    topic = make_topic(cluster, "kp-transactions")
+    with producer_of(cluster, transactional_id="kp-transactions") as producer:
         producer.init_transactions()
+        for value, ends in ((b"aborted", "abort_transaction"), (b"committed", "commit_transaction")):
+            producer.begin_transaction()
+            producer.send(topic, value).get(WAIT_SECONDS)
+            getattr(producer, ends)()
+    with consumer_of(cluster, topic, isolation_level="read_committed") as consumer:
+        assert [record.value for record in read(consumer, 1)] == [b"committed"]

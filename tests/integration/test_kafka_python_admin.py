@@ -287,9 +287,8 @@ NOT_SERVED: dict[str, Callable[[Any], Any]] = {
     "describe ACLs": lambda admin: admin.describe_acls(FILTER),
     "delete ACLs": lambda admin: admin.delete_acls([FILTER]),
     "alter SCRAM": lambda admin: admin.alter_user_scram_credentials([CREDENTIAL]),
-    "list transactions": lambda admin: admin.list_transactions(),
 }
-"""What the client offers and a broker without security and transactions does not: see docs/compatibility.md."""
+"""What the client offers and a broker without security does not: see docs/compatibility.md."""
 
 
 @pytest.mark.parametrize("call", NOT_SERVED)

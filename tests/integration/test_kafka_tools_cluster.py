@@ -270,9 +270,8 @@ NOT_SERVED: Final = {
         1,
         "ALTER_USER_SCRAM_CREDENTIALS",
     ),
-    "transactions": (("transactions", "list"), 1, "LIST_TRANSACTIONS"),
 }  # fmt: skip
-"""Command, exit status and part of what the tool says of APIs that wait for replication, transactions or security."""
+"""Command, exit status and part of what the tool says of APIs that wait for security."""
 
 
 @pytest.mark.parametrize("name", NOT_SERVED)

@@ -186,5 +186,3 @@ def test_mistakes_are_told_in_words(cluster: Any) -> None:
     topic = make_topic(cluster, "kcat-small", max_message_bytes="1000")
     large = kcat(cluster, "-P", "-t", topic, stdin="x" * 5000 + "\n", status=1)
     assert "Message size too large" in large.stderr
-    refused = kcat(cluster, "-P", "-t", topic, "-X", "transactional.id=kcat", stdin="x\n", status=1)
-    assert "transactions are not served yet" in refused.stderr

@@ -322,7 +322,7 @@ BY_DESIGN: Final = (
     ),
     (
         "ListTransactions",
-        "Patterns are RE2's as well: what is Java's alone is refused (INVALID_REGULAR_EXPRESSION). Where some coordinator "
+        "Patterns are RE2's as well: what is Java's alone is refused (INVALID_REGULAR_EXPRESSION). Where a coordinator "
         "gives no answer, the list is empty, with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again.",
     ),
     (

@@ -75,8 +75,8 @@ public final class JavaClient {
         scenarios.put("read_committed", client::readCommitted);
         scenarios.put("large_records_and_many_partitions", client::largeRecordsAndManyPartitions);
         scenarios.put("consumer_protocol_is_refused_clearly", client::consumerProtocolIsRefusedClearly);
-        scenarios.put("transactions_are_refused_clearly", client::transactionsAreRefusedClearly);
         new JavaAdmin(client.bootstrap).addTo(scenarios);
+        new JavaTransactions(client.bootstrap).addTo(scenarios);
         Scenarios.run(scenarios);
     }
 
@@ -441,12 +441,6 @@ public final class JavaClient {
         try (KafkaConsumer<String, String> consumer = consumer("group.id", "java-848", "group.protocol", "consumer")) {
             consumer.subscribe(List.of("java-commits"));
             Scenarios.fails(UnsupportedVersionException.class, () -> poll(consumer, 1));
-        }
-    }
-
-    private void transactionsAreRefusedClearly() throws Exception {
-        try (KafkaProducer<String, String> producer = producer("transactional.id", "java-transaction")) {
-            Scenarios.fails(org.apache.kafka.common.KafkaException.class, producer::initTransactions);
         }
     }
 
