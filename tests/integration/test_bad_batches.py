@@ -126,7 +126,9 @@ def test_the_same_partition_twice_in_one_request(connection: RawConnection, clus
     assert topic.end_offsets(connection, 1) == [3]
 
 
-def test_transactional_batches_without_an_id_are_refused_as_a_whole(connection: RawConnection, cluster: Any) -> None:
+def test_transactional_batches_without_an_id_are_refused_as_a_whole(
+    connection: RawConnection, cluster: Any
+) -> None:
     topic = Topic(cluster.port, partitions=2)
     transactional = batch(producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
     refused = ErrorCode.transactional_id_authorization_failed

@@ -1,4 +1,4 @@
-"""The Java client of Kafka 4.3, newest versions of every request: produce, consume, groups, transactions, administration.
+"""The Java client of Kafka 4.3, newest versions of every request: records, groups, transactions, administration.
 
 The scenarios are in clients/java; all of them but the one refusal pass against Apache Kafka 4.3.1 too.
 """
