@@ -2,23 +2,26 @@
 kio's schema has a time in its place, which is none below 0.
 """
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from dataclasses import field, make_dataclass
+from typing import Any
 
 from kio.schema.describe_transactions.v0 import response
 from kio.static.primitive import TZAware
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState(response.TransactionState):
-    """One transactional id."""
-
-    transaction_start_time: TZAware | None = field(  # type: ignore[assignment]
-        metadata={"kafka_type": "datetime_i64"}
-    )
+def _with_field(schema: type[Any], name: str, kind: Any, **metadata: str) -> type[Any]:
+    """The structure `schema` with another type for one of its fields; kio reads the types, not their names."""
+    changed = (name, kind, field(metadata=metadata))
+    return make_dataclass(schema.__name__, [changed], bases=(schema,), frozen=True, slots=True, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeTransactionsResponse(response.DescribeTransactionsResponse):
-    """The whole answer."""
-
-    transaction_states: tuple[TransactionState, ...]
+TransactionState = _with_field(
+    response.TransactionState, "transaction_start_time", TZAware | None, kafka_type="datetime_i64"
+)
+DescribeTransactionsResponse = _with_field(
+    response.DescribeTransactionsResponse,
+    "transaction_states",
+    tuple[TransactionState, ...],  # type: ignore[valid-type]
+)
