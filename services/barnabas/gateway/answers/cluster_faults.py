@@ -36,7 +36,7 @@ new leader: there is none, or it is away. LEADER_NOT_AVAILABLE is not in the lis
 def error_codes(body: Mapping[str, Any]) -> Iterator[int]:
     """Every error code in an answer, at any depth; 0 is left out."""
     for name, value in body.items():
-        if name == "error_code":
+        if name in ("error_code", "partition_error_code"):
             if value:
                 yield int(value)
         elif type(value) is list or type(value) is tuple:
