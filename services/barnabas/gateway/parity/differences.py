@@ -271,6 +271,14 @@ _HABITS: Final = (
         ours="<text>",
     ),
     Difference(
+        ("Produce",),
+        "responses/*/error_message",
+        _SAYS_WHY,
+        step="[fit]*: *produces*",
+        kafka="null",
+        ours="<text>",
+    ),
+    Difference(
         ("AlterPartitionReassignments",),
         "responses/*/error_message",
         _SAYS_WHY,
