@@ -32,6 +32,7 @@ from barnabas.log.prepared_batches import (
     prepare_leader_batches,
 )
 from barnabas.log.producers.log_producers import LogProducers
+from barnabas.log.producers.verification_guards import NO_GUARD
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import AppendedBatch, Segment
 from barnabas.log.trust import Trust
@@ -83,13 +84,16 @@ class LogAppender:
         leader_epoch: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: int = NO_GUARD,
+        transaction_version: int = 0,
         may_block: bool = True,
         time: WalkTime | None = None,
     ) -> AppendInfo:
         """Check, number and write a batch (a coordinator may send several, appended as one).
 
-        Raises KafkaError: what `check` and `append_checked` refuse; the log is then as it was. WouldBlock as
-        `append_checked`, and where `time` does not suffice for a look at the records.
+        `guard` and `transaction_version` as `check_producers`. Raises KafkaError: what `check` and `append_checked`
+        refuse; the log is then as it was. WouldBlock as `append_checked`, and where `time` does not suffice for a look
+        at the records.
         """
         if origin is AppendOrigin.CLIENT and (info := self.append_plain(records, leader_epoch)) is not None:
             return info
@@ -97,19 +101,27 @@ class LogAppender:
             checked = self.check(records, origin=origin, time=time)
         except LongCheck:
             raise WouldBlock from None
-        return self.append_checked(checked, leader_epoch, may_block=may_block)
+        return self.append_checked(
+            checked, leader_epoch, guard=guard, transaction_version=transaction_version, may_block=may_block
+        )
 
     def append_checked(
-        self, checked: CheckedAppend, leader_epoch: int, *, may_block: bool = True
+        self,
+        checked: CheckedAppend,
+        leader_epoch: int,
+        *,
+        guard: int = NO_GUARD,
+        transaction_version: int = 0,
+        may_block: bool = True,
     ) -> AppendInfo:
         """Number and write what was checked.
 
-        Raises KafkaError: what `ProducerState.check` refuses, FENCED_LEADER_EPOCH when the
+        Raises KafkaError: what `check_producers` refuses, FENCED_LEADER_EPOCH when the
         log has seen a newer epoch, KAFKA_STORAGE_ERROR when the disk refuses; the log is then as it was. Without
         `may_block` (on an event loop) raises WouldBlock, the log as it was, when the append needs a new segment or
         anything else of the disk but one write into the page cache.
         """
-        prepared, origin, append_time = checked
+        prepared, _, append_time = checked
         state, locks, producers = self._state, self._locks, self._producers
         now_ms = self._clock.now_ms()
         if not locks.log_end.acquire(may_block):
@@ -121,7 +133,9 @@ class LogAppender:
                     ErrorCode.fenced_leader_epoch,
                     f"leader epoch {leader_epoch} is older than {max(latest_epoch, locks.next_epoch)}",
                 )
-            repeated = check_producers(producers.state, producers.refused, prepared, origin)
+            repeated = check_producers(
+                producers, checked, leader_epoch, guard=guard, transaction_version=transaction_version
+            )
             if repeated is not None:
                 first, last, timestamp = repeated.first_offset, repeated.last_offset, repeated.timestamp
                 return AppendInfo(first, last, timestamp, state.log_start_offset, True)
@@ -159,7 +173,7 @@ class LogAppender:
         try:
             if leader_epoch != state.epochs.latest_epoch or leader_epoch < locks.next_epoch:
                 return None
-            if producer_id >= 0 and not self._is_next(header):
+            if producer_id >= 0 and not self._is_next(header, leader_epoch):
                 return None
             self._trust.check_writable()
             base_offset, segment, _, truncations = state.end
@@ -181,11 +195,10 @@ class LogAppender:
         finally:
             locks.release_log_end()
 
-    def _is_next(self, header: BatchHeader) -> bool:
-        """Whether the batch follows what its producer wrote, and repeats nothing."""
-        producers = self._producers
+    def _is_next(self, header: BatchHeader, leader_epoch: int) -> bool:
+        """Whether the batch follows what its producer wrote, repeats nothing and begins no transaction."""
         try:
-            return check_client_producer(producers.state, producers.refused, header) is None
+            return check_client_producer(self._producers, header, leader_epoch) is None
         except KafkaError:
             return False
 
@@ -257,14 +270,17 @@ class LogAppender:
     def _replay(self, segment: Segment, prepared: list[PreparedBatch], batches: list[AppendedBatch]) -> None:
         """The batches stand in `segment`: the producers' state follows, then the end that readers see."""
         producers = self._producers
-        state, refused = producers.state, producers.refused
+        state, refused, guards = producers.state, producers.refused, producers.guards
         for item, batch in zip(prepared, batches, strict=True):
             if item.marker is not None:
                 completed = state.replay_marker(item.header, item.marker, batch.first_offset)
                 loader.record_completion(segment, completed)
+                guards.on_marker(item.header.producer_id, item.header.producer_epoch)
             elif not item.header.is_control:
                 state.replay(item.header, batch.first_offset, batch.max_timestamp)
                 refused.on_written(item.header.producer_id)
+                if item.header.is_transactional:
+                    guards.on_begun(item.header.producer_id)
             else:
                 state.end_offset = batch.last_offset + 1
         log = self._state

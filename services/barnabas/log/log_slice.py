@@ -34,6 +34,8 @@ class LogSlice(NamedTuple):
     length: int
     truncations: Truncations
     generation: int
+    end_offset: int
+    """All offsets in it are before this one, which may be a later one than need be."""
 
     @overload
     def read(self, *, nowait: Literal[False] = False) -> bytes: ...

@@ -31,6 +31,7 @@ from barnabas.log.opening.recovery import RecoveryReport
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.producers.verification_guards import VerificationGuards
 from barnabas.log.reader import LogReader
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import Segment
@@ -193,6 +194,15 @@ class PartitionLog:
     def knows_producer(self, producer_id: int) -> bool:
         """Whether the log has the sequences of this producer. Takes no lock."""
         return producer_id in self._producers.state.producers
+
+    @property
+    def guards(self) -> VerificationGuards:
+        """Under which transactions may begin here; a log that takes over from another is given the other's."""
+        return self._producers.guards
+
+    @guards.setter
+    def guards(self, guards: VerificationGuards) -> None:
+        self._producers.guards = guards
 
     @property
     def refused(self) -> RefusedSequences:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import INT_MAX, NO_EPOCH
 from barnabas.log.config import LogConfig
-from barnabas.log.producers.producer_state import BatchMetadata, ProducerState
-from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.producers.producer_state import BatchMetadata
+from barnabas.log.producers.verification_guards import NO_GUARD
 from barnabas.log.segments.segment import AppendedBatch
-from barnabas.records.batch import BatchHeader, Buffer, crc_of_tail, log_append_time_tail, patched_prefix
+from barnabas.records.batch import (
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    crc_of_tail,
+    log_append_time_tail,
+    patched_prefix,
+)
 from barnabas.records.control import EndTransactionMarker, decode_marker
 from barnabas.records.validate import WalkTime, check_client_batch, check_framing, check_size, checked_tail
+
+if TYPE_CHECKING:
+    from barnabas.log.producers.log_producers import LogProducers
 
 
 class AppendOrigin(enum.Enum):
@@ -22,7 +32,9 @@ class AppendOrigin(enum.Enum):
     CLIENT = "client"
     """A producer: everything is checked, sequence numbers too."""
     COORDINATOR = "coordinator"
-    """A coordinator of the cluster: control batches are allowed, sequence numbers are not looked at."""
+    """A coordinator of the cluster, to its own log: control batches are allowed, sequence numbers are not looked at."""
+    MARKER = "marker"
+    """A coordinator that ends transactions, to a log of clients: markers, and nothing else."""
 
 
 class AppendInfo(NamedTuple):
@@ -79,6 +91,8 @@ def prepare_leader_batches(
             check_client_batch(records, header, config, now_ms, time=time)
         elif header.is_control:
             marker = decode_marker(memoryview(records)[position : position + size])
+        if origin is AppendOrigin.MARKER and (marker is None or header.producer_id < 0):
+            raise KafkaError(ErrorCode.invalid_record, "coordinators write markers to topics of clients only")
         crc, max_timestamp = header.crc, header.max_timestamp
         if config.is_log_append_time and not header.is_control:
             tail = log_append_time_tail(memoryview(records)[position : position + size], header, now_ms)
@@ -93,38 +107,54 @@ def prepare_leader_batches(
 
 
 def check_producers(
-    state: ProducerState, refused: RefusedSequences, prepared: list[PreparedBatch], origin: AppendOrigin
+    producers: LogProducers,
+    checked: CheckedAppend,
+    leader_epoch: int,
+    *,
+    guard: int = NO_GUARD,
+    transaction_version: int = 0,
 ) -> BatchMetadata | None:
     """Idempotence and transactions: the batch that this append repeats, or None when it may be written.
 
-    Raises KafkaError as `ProducerState.check` and, where that knows nothing, `RefusedSequences.check` do.
+    `guard` is the one under which the transaction's coordinator was asked about a client's batch, `transaction_version`
+    the one of the transaction that a marker ends. Raises KafkaError as `ProducerState.check` and `check_marker`,
+    `VerificationGuards.check`, and, where the state knows nothing, `RefusedSequences.check` do.
     """
-    for batch in prepared:
+    state = producers.state
+    for batch in checked.batches:
         header = batch.header
         if header.producer_id < 0:
             continue
         if batch.marker is not None:
-            state.check_marker(header, batch.marker)
+            state.check_marker(header, batch.marker, transaction_version)
             continue
-        if origin is AppendOrigin.COORDINATOR:
+        if checked.origin is not AppendOrigin.CLIENT:
             state.check(header, check_sequence=False)
             continue
-        repeated = check_client_producer(state, refused, header)
+        repeated = check_client_producer(producers, header, leader_epoch, guard)
         if repeated is not None:
             return repeated
     return None
 
 
 def check_client_producer(
-    state: ProducerState, refused: RefusedSequences, header: BatchHeader
+    producers: LogProducers, header: BatchHeader, leader_epoch: int, guard: int = NO_GUARD
 ) -> BatchMetadata | None:
     """As `check_producers`, of one batch that a producer with an id sent."""
-    repeated = state.duplicate(header)
-    if repeated is not None:
+    state = producers.state
+    entry = state.producers.get(header.producer_id)
+    if entry is not None and (repeated := entry.duplicate_of(header)) is not None:
         return repeated
-    if header.producer_id not in state.producers:
-        refused.check(header)
-    state.check(header, check_sequence=True)
+    if header.attributes & TRANSACTIONAL_BIT and (
+        entry is None or not entry.is_in_transaction(header.producer_epoch)
+    ):
+        if entry is not None:
+            entry.check_epoch(header.producer_epoch)
+        producers.guards.check(header, guard, leader_epoch, is_known=entry is not None)
+    if entry is None:
+        producers.refused.check(header)
+    else:
+        state.check(header, check_sequence=True)
     return None
 
 

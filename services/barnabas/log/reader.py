@@ -109,7 +109,9 @@ class LogReader:
                     if len(hints) >= POSITION_HINTS_MAX:
                         hints.clear()
                     hints[after] = start + length
-                return LogSlice(segment.open().file, start, length, state.truncations, generation)
+                ends_before = segments[at + 1].base_offset if at + 1 < len(segments) else bound
+                last = min(bound if after is None else after, ends_before)
+                return LogSlice(segment.open().file, start, length, state.truncations, generation, last)
         return None
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:

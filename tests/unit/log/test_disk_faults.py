@@ -26,6 +26,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
+from barnabas.log.producers.verification_guards import UNGUARDED
 from barnabas.records.batch import iterate_headers
 from barnabas.records.control import encode_marker
 from barnabas.records.record import decode_records, encode_batch
@@ -63,7 +64,8 @@ class Case:
         number = self.log.log_end_offset
         value = b"%d-" % number + bytes(size)
         records = [(self.clock.now_ms(), b"k%d" % (number % 4), value, ())]
-        info = self.log.append_as_leader(encode_batch(records, **options), self.epoch)  # type: ignore[arg-type]
+        batch = encode_batch(records, **options)  # type: ignore[arg-type]
+        info = self.log.append_as_leader(batch, self.epoch, guard=UNGUARDED)
         self.acknowledged[info.base_offset] = value
         self.may_be_gone.discard(info.base_offset)
 

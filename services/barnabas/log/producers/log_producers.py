@@ -10,16 +10,20 @@ from barnabas.log.opening.loader import LoadedLog
 from barnabas.log.producers import producer_snapshot
 from barnabas.log.producers.producer_state import ProducerState
 from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.producers.verification_guards import VerificationGuards
 
 
 class LogProducers:
-    """Owner of the producer state, of where its newest snapshot stands, and of what producers are to send again."""
+    """Owner of the producer state, of where its newest snapshot stands, of what producers are to send again, and of the
+    guards under which their transactions begin.
+    """
 
     def __init__(self, log: LogState, locks: Locks, clock: Clock, loaded: LoadedLog) -> None:
         self.state = loaded.producer_state
         """Another one after a truncation; it changes with the log's end, by whoever holds that lock."""
         self.refused = RefusedSequences(clock.monotonic)
         """What clients are to send again. Whoever gives up appends before they come here adds to it."""
+        self.guards = VerificationGuards(clock.monotonic)
         self._log = log
         self._locks = locks
         self._clock = clock
@@ -36,6 +40,7 @@ class LogProducers:
     def expire(self, expiration_ms: int) -> int:
         """Forget producers that were idle for producer.id.expiration.ms; returns how many."""
         self.refused.expire(expiration_ms / 1000)
+        self.guards.expire(expiration_ms / 1000)
         with self._locks.hold_log_end():
             return self.state.expire(self._clock.now_ms(), expiration_ms)
 

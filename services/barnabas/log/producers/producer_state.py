@@ -30,6 +30,9 @@ BATCHES_RETAINED = 5
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
 NO_OFFSET = -1
+NEW_EPOCH_VERSION = 2
+"""The version of transactions from which on each has a producer epoch of its own (KIP-890)."""
+PRODUCER_EPOCH_MAX = 2**15 - 1
 _NEVER = 2**63 - 1
 
 
@@ -92,6 +95,18 @@ class ProducerEntry:
                 return batch
         return None
 
+    def is_in_transaction(self, producer_epoch: int) -> bool:
+        """Whether a transaction of this epoch is open."""
+        return self.current_transaction_first_offset != NO_OFFSET and self.producer_epoch == producer_epoch
+
+    def check_epoch(self, producer_epoch: int) -> None:
+        """Raises INVALID_PRODUCER_EPOCH for one that is over."""
+        if producer_epoch < self.producer_epoch:
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"producer {self.producer_id} has moved on to epoch {self.producer_epoch} from {producer_epoch}",
+            )
+
     def set_epoch(self, producer_epoch: int) -> None:
         """A new epoch starts its sequence anew."""
         if producer_epoch != self.producer_epoch:
@@ -116,8 +131,8 @@ class ProducerState:
         self.end_offset = end_offset
         """The offset up to which the log has been replayed."""
         self.producers: dict[int, ProducerEntry] = {}
-        self._open: OrderedDict[int, None] = OrderedDict()
-        """First offsets of the open transactions, rising."""
+        self._open: OrderedDict[int, int] = OrderedDict()
+        """Whose the open transactions are, by first offset, rising."""
         self._unreplicated: deque[tuple[int, int]] = deque()
         """(marker's offset, first offset) of transactions whose marker is not replicated, both rising: one that
         begins before an earlier marker's transaction holds readers back longer, and stands for both.
@@ -128,11 +143,6 @@ class ProducerState:
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
-    def duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The batch in the log that `header` repeats."""
-        entry = self.producers.get(header.producer_id)
-        return None if entry is None else entry.duplicate_of(header)
-
     def check(self, header: BatchHeader, *, check_sequence: bool) -> None:
         """Whether a data batch may follow what its producer wrote; `check_sequence` is for clients' batches.
 
@@ -142,7 +152,7 @@ class ProducerState:
         entry = self.producers.get(header.producer_id)
         if entry is None:
             return
-        _check_epoch(entry, header.producer_epoch)
+        entry.check_epoch(header.producer_epoch)
         if check_sequence:
             _check_sequence(entry, header)
         if entry.current_transaction_first_offset != NO_OFFSET and not header.is_transactional:
@@ -151,14 +161,31 @@ class ProducerState:
                 f"producer {header.producer_id} has an open transaction; the batch must belong to it",
             )
 
-    def check_marker(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+    def check_marker(
+        self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0
+    ) -> None:
         """Whether a coordinator may write this marker. Raises INVALID_PRODUCER_EPOCH or
         TRANSACTION_COORDINATOR_FENCED.
+
+        Under version 2 of transactions a marker has a newer epoch than its transaction. One of the very epoch that is
+        known ends nothing, so it is taken only where nothing is open: it is sent again (KAFKA-19999). Else it would end
+        the next transaction. With the last epoch that there is, others may not have obeyed: it ends what is open.
         """
         entry = self.producers.get(header.producer_id)
         if entry is None:
             return
-        _check_epoch(entry, header.producer_epoch)
+        entry.check_epoch(header.producer_epoch)
+        if (
+            transaction_version >= NEW_EPOCH_VERSION
+            and header.producer_epoch == entry.producer_epoch
+            and entry.current_transaction_first_offset != NO_OFFSET
+            and header.producer_epoch != PRODUCER_EPOCH_MAX
+        ):
+            raise KafkaError(
+                ErrorCode.invalid_producer_epoch,
+                f"the marker is of epoch {header.producer_epoch}, of which producer {entry.producer_id} has a "
+                "transaction open that is not the one it ends",
+            )
         if entry.coordinator_epoch > marker.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.transaction_coordinator_fenced,
@@ -186,7 +213,7 @@ class ProducerState:
         if header.is_transactional and entry.current_transaction_first_offset == NO_OFFSET:
             entry.current_transaction_first_offset = first_offset
             with self._changing:
-                self._open[first_offset] = None
+                self._open[first_offset] = header.producer_id
                 self._publish()
 
     def replay_marker(
@@ -220,9 +247,11 @@ class ProducerState:
         """Start from a snapshot taken at `end_offset`."""
         self.clear(end_offset)
         self.producers.update((entry.producer_id, entry) for entry in entries)
-        started = (entry.current_transaction_first_offset for entry in self.producers.values())
+        started = (
+            (each.current_transaction_first_offset, each.producer_id) for each in self.producers.values()
+        )
         with self._changing:
-            self._open.update(dict.fromkeys(sorted(first for first in started if first != NO_OFFSET)))
+            self._open.update(sorted(each for each in started if each[0] != NO_OFFSET))
             self._publish()
 
     def take_over(self, former: ProducerState) -> None:
@@ -271,6 +300,22 @@ class ProducerState:
         """Where the earliest transaction begins that is open, or ended by a marker not yet replicated."""
         return self._undecided[0]
 
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of the producer is open under this epoch. For any thread."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.is_in_transaction(producer_epoch)
+
+    def oldest_open_timestamp(self) -> int:
+        """The time in ms of the last record of the producer whose transaction has been open the longest; -1 where none
+        is. For any thread.
+        """
+        if self._undecided[0] is None:
+            return NO_TIMESTAMP
+        with self._changing:
+            producer_id = next(iter(self._open.values()), None)
+        entry = None if producer_id is None else self.producers.get(producer_id)
+        return NO_TIMESTAMP if entry is None else entry.last_timestamp
+
     def _publish(self) -> None:
         first = next(iter(self._open), None)
         marker = _NEVER
@@ -278,14 +323,6 @@ class ProducerState:
             marker, ended = self._unreplicated[0]
             first = ended if first is None else min(first, ended)
         self._undecided = (first, marker)
-
-
-def _check_epoch(entry: ProducerEntry, producer_epoch: int) -> None:
-    if producer_epoch < entry.producer_epoch:
-        raise KafkaError(
-            ErrorCode.invalid_producer_epoch,
-            f"producer {entry.producer_id} has moved on to epoch {entry.producer_epoch} from {producer_epoch}",
-        )
 
 
 def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:

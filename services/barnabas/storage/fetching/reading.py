@@ -348,16 +348,16 @@ def _locate(
         return _Located(0, *ends, found)
     aborted = [
         (each.producer_id, each.first_offset)
-        for each in opened.aborted_transactions(offset, stable, nowait=nowait)
+        for each in opened.aborted_transactions(offset, found.end_offset, nowait=nowait)
     ]
     return _Located(0, *ends, found, aborted)
 
 
 def _ends(replica: Replica, opened: PartitionLog) -> tuple[int, int, int]:
     """(high watermark, last stable offset, log start offset)"""
-    # The high watermark first: it may move while this runs in a thread.
+    # It may move while this runs in a thread: what is stable is so below the very one that is told.
     high_watermark = replica.high_watermark
-    return high_watermark, replica.last_stable_offset, opened.log_start_offset
+    return high_watermark, opened.last_stable_offset(high_watermark), opened.log_start_offset
 
 
 def _elsewhere(replica: Replica, node: int) -> PartitionFetched:

@@ -21,6 +21,7 @@ from barnabas.log.cleaning.offset_map import ENTRY_BYTES, OffsetMap
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
+from barnabas.log.producers.verification_guards import UNGUARDED
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
 
@@ -198,7 +199,7 @@ def test_transactions(tmp_path: Path, clock: ManualClock) -> None:
         batch = encode_batch(
             [record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
         )
-        log.append_as_leader(batch, 0)
+        log.append_as_leader(batch, 0, guard=UNGUARDED)
 
     put(log, clock, (b"a", b"first"))
     write(1, 0, b"a")

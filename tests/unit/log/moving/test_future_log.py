@@ -34,6 +34,7 @@ from barnabas.log.moving.left_directory import find_left, is_name_too_long, left
 from barnabas.log.moving.settling import adopt_moved, find_moved
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
+from barnabas.log.producers.verification_guards import UNGUARDED
 from barnabas.records.batch import iterate_headers
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
@@ -213,7 +214,7 @@ def test_a_transaction_is_undecided_until_its_marker_is_replicated() -> None:
         data = encode_batch(
             [value], producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True
         )
-        move.log.append_as_leader(data, 0)
+        move.log.append_as_leader(data, 0, guard=UNGUARDED)
     high_watermark = move.log.log_end_offset
     marker = encode_marker(
         committed=True,
@@ -236,7 +237,7 @@ def test_an_idle_producer_is_known_for_as_long_as_the_current_log_knows_it() -> 
     data = encode_batch(
         [(move.clock.now_ms(), None, b"v", ())], producer_id=5, producer_epoch=0, base_sequence=0
     )
-    move.log.append_as_leader(data, 0)
+    move.log.append_as_leader(data, 0, guard=UNGUARDED)
     move.clock.advance(2 * 24 * 3600 * 1000)
     moved = move.promote()
     assert 5 in moved.producer_state.producers, "producer.id.expiration.ms may be longer than its default"
@@ -250,7 +251,7 @@ def test_who_reads_the_former_log_reads_on(monkeypatch: pytest.MonkeyPatch) -> N
         data = encode_batch(
             [value], producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True
         )
-        move.log.append_as_leader(data, 0)
+        move.log.append_as_leader(data, 0, guard=UNGUARDED)
     marker = encode_marker(
         committed=False,
         producer_id=9,

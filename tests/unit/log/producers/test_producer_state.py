@@ -18,6 +18,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo, AppendOrigin
 from barnabas.log.producers.producer_snapshot import decode_snapshot, encode_snapshot, snapshot_offsets
 from barnabas.log.producers.producer_state import BatchMetadata, ProducerEntry
+from barnabas.log.producers.verification_guards import UNGUARDED
 from barnabas.records.batch import SEQUENCE_MAX
 from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
@@ -55,7 +56,7 @@ def produce(
         base_sequence=sequence,
         transactional=transactional,
     )
-    return log.append_as_leader(batch, 0)
+    return log.append_as_leader(batch, 0, guard=UNGUARDED)
 
 
 def end(

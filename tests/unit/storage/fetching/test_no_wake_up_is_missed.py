@@ -103,7 +103,7 @@ class LengthLog:
         if nowait and self.is_cold:
             raise BlockingIOError
         records = bytes(SIZE * (upper_bound_offset - offset))
-        return SimpleNamespace(length=len(records), read=lambda nowait: records)
+        return SimpleNamespace(length=len(records), read=lambda nowait: records, end_offset=1 << 60)
 
     def aborted_transactions(self, *_: Any, **__: Any) -> list[Any]:
         return []
