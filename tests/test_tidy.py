@@ -80,7 +80,7 @@ DECIDED_BY_THE_MACHINE: Final = {
     "kernel/metrics_page.py": "how long the event loop is held up at a time",
     "storage/directories/directory_lane.py": "whether a disk is slow or stalled",
     "storage/directories/record_checks.py": "how much of the event loop's time goes into looking at records",
-    "storage/handlers/append.py": "as directory_lane.py, which is told how long the append took",
+    "storage/handlers/append_operation.py": "as directory_lane.py, which is told how long the append took",
     "storage/replica/appending.py": "as directory_lane.py, which is told how long the append took",
     "storage/replica/following.py": "as directory_lane.py, which is told how long the append took",
     "storage/upkeep/cleaning.py": "how fast the cleaner reads and writes",

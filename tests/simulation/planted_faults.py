@@ -49,7 +49,8 @@ from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import IsrProposal
 from barnabas.metadata.image import NO_LEADER
 from barnabas.storage.fetching import reading
-from barnabas.storage.handlers.append import AppendHandler, _AppendOperation
+from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.handlers.append_operation import AppendOperation
 from barnabas.storage.replica.appending import Appending
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
 from barnabas.storage.replica.durability import Durability
@@ -359,7 +360,7 @@ PLANTED: Final[dict[str, Plant]] = {
         3,
         also=((LeaderState, "_may_join", lambda _: lambda _self, _node, _eligible: True),),
     ),
-    "acknowledge-what-is-repeated": Plant(_AppendOperation, "_appended", _at_once_when_repeated, 5, 3),
+    "acknowledge-what-is-repeated": Plant(AppendOperation, "_appended", _at_once_when_repeated, 5, 3),
     "ignore-the-leader-epoch-of-an-append": Plant(
         LogAppender,
         "append_as_leader",
@@ -386,7 +387,7 @@ PLANTED: Final[dict[str, Plant]] = {
         25,
         finds=OWNER_KNOWS_LESS,
         # What it could write all the same would not be acknowledged.
-        also=((_AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
+        also=((AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
     ),
     "write-wherever-the-log-ends": Plant(
         CoordinatorClaim, "check_log_end", _never_refused, 3, finds=OWNER_KNOWS_LESS

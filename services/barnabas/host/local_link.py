@@ -38,7 +38,7 @@ class _Append(NamedTuple):
 class _AppendRequest:
     """An AppendBatches with the fields of an AppendRequest; records are copied only out of a frame that they share."""
 
-    __slots__ = ("acks", "correlation_id", "partitions", "timeout_ms", "traceparent")
+    __slots__ = ("acks", "correlation_id", "partitions", "timeout_ms", "traceparent", "transaction")
 
     def __init__(self, batches: AppendBatches) -> None:
         head = batches.head
@@ -46,14 +46,15 @@ class _AppendRequest:
         self.acks = head.acks
         self.timeout_ms = head.timeout_ms
         self.traceparent = head.traceparent
+        self.transaction = head.transaction if head.HasField("transaction") else None
         self.partitions = [
             _Append(each.topic_id, each.partition, each.leader_epoch, bytes(records), each.behind_refused)
             for each, records in zip(batches.partitions, batches.records, strict=True)
         ]
 
-    def HasField(self, _: str) -> bool:
+    def HasField(self, name: str) -> bool:
         """As of a message: a gateway is no coordinator."""
-        return False
+        return name == "transaction" and self.transaction is not None
 
 
 class _LocalRequests(Generic[RequestT, ResultT]):

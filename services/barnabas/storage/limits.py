@@ -243,3 +243,18 @@ THROTTLED_BYTES: Final = 1024 * 1024
 which is replica.fetch.max.bytes by default. Ten bring what one fetch of Kafka's may; more are asked for where the rate
 is above that.
 """
+
+UNVERIFIED_BYTES_MAX: Final = 64 * 1024 * 1024
+UNVERIFIED_PARTITION_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Record bytes of a node, and of one partition, that may wait until transaction coordinators have been asked about
+them; what comes on top is refused."""
+
+UNVERIFIED_BATCH_COST_BYTES: Final = 1024
+"""What a batch that waits so costs beside its records, as bytes of records."""
+
+QUESTIONS_PER_CALL: Final = 1_000
+"""Partitions that a transaction coordinator is asked about in one call."""
+
+VERIFICATION_CALL_SECONDS_MAX: Final = 5.0
+"""How long a transaction coordinator may take to answer; what is to be asked of it meanwhile waits for the next
+call."""

@@ -55,6 +55,8 @@ from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.replication.fetchers import ReplicaFetchers
 from barnabas.storage.replication.follower_session import ReplicationHandler
 from barnabas.storage.servicer import StorageServicer
+from barnabas.storage.transactions.transactions_metrics import TransactionsCollector
+from barnabas.storage.transactions.verification import Verification
 from barnabas.storage.upkeep.cleaning import Cleaning
 from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector
 from barnabas.storage.upkeep.schedules import Upkeep
@@ -179,7 +181,8 @@ class StorageNode:
             static=config.static_settings,
         )
         self.fetchers = ReplicaFetchers(self.replicas, context.environment.network)
-        self.appends = AppendHandler(self.replicas)
+        self.verification = Verification(self.replicas, context.environment.network)
+        self.appends = AppendHandler(self.replicas, self.verification)
         reader = FetchReader(
             self.replicas,
             bytes_max=config.fetch_max_bytes,
@@ -205,6 +208,7 @@ class StorageNode:
             self._subscription = subscription
             subscription.on_change(self.replicas.on_image)
             subscription.on_change(self.fetchers.on_image)
+            subscription.on_change(self.verification.on_image)
             self._context.environment.registry.register(SubscriptionCollector(subscription))
             self._add_conditions(subscription)
             self._recovered.set()
@@ -214,6 +218,7 @@ class StorageNode:
                     tasks.create_task(self._follow(subscription), name="metadata"),
                     tasks.create_task(self.replicas.run(), name="replicas"),
                     tasks.create_task(self.fetchers.run(), name="replica fetchers"),
+                    tasks.create_task(self.verification.coordinators.run(), name="transaction coordinators"),
                     tasks.create_task(self._raise_epochs(subscription), name="newer leader epochs"),
                     tasks.create_task(self._change_isr(subscription), name="in-sync replicas"),
                     tasks.create_task(self._report_replicas(subscription), name="offline replicas"),
@@ -297,6 +302,7 @@ class StorageNode:
             CleanerCollector(self.cleaning, self._directories, environment.clock),
             DiskCollector(self.disk_usage, self._lanes),
             MovesCollector(self.replicas.moves, self._lanes),
+            TransactionsCollector(self.replicas, self.verification, environment.clock),
         ):
             environment.registry.register(collector)
         offered: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()

@@ -75,6 +75,7 @@ class Broker:
         """Batches of all sizes, two of them in transactions: one aborted, one open. The last partition stays empty."""
         chance = random.Random(7)
         self.node.apply(coordinator_record("c", "now"))
+        self.node.verify_no_transactions()
         for index in range(3):
             for number in range(40):
                 records = batch(*[b"v" * chance.choice([0, 10, 300, 5_000])] * chance.randint(1, 4))

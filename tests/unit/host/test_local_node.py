@@ -17,6 +17,7 @@ from barnabas.log.prepared_batches import AppendInfo
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     AppendResult,
+    AppendTransaction,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -117,6 +118,7 @@ async def test_batches_are_handed_over_as_they_are_and_results_come_back() -> No
         assert (item.topic_id, item.partition, item.leader_epoch) == (TOPIC, 3, -1)
         assert item.records is records
         assert not request.HasField("coordinator")
+        assert not request.HasField("transaction")
         assert not future.done()
         servicer.appends.answer(base_offset=40)
         assert (await future).partitions[0].base_offset == 40
@@ -133,9 +135,24 @@ async def test_the_handler_hears_of_a_batch_all_that_it_does_of_one_from_elsewhe
         result = node.appends.send(told)
         request, _ = servicer.appends.taken[0]
         assert [each.behind_refused for each in request.partitions] == [False, True]
-        of_a_coordinator = {"coordinator_epoch", "expected_log_end"}
+        of_a_coordinator = {"coordinator_epoch", "expected_log_end", "marker_transaction_version"}
         for field in set(PartitionAppend.DESCRIPTOR.fields_by_name) - of_a_coordinator:
             assert hasattr(request.partitions[0], field), f"the handler may ask for {field}"
+    with pytest.raises(OutcomeUnknown):
+        await result
+
+
+async def test_the_handler_hears_of_the_transaction() -> None:
+    node, servicer = LocalNode(1), FakeServicer()
+    transaction = AppendTransaction(transactional_id="t", adds_partitions=True)
+    told = AppendBatches(AppendRequest(acks=-1, timeout_ms=500, transaction=transaction))
+    told.add(PartitionAppend(topic_id=TOPIC, partition=3, leader_epoch=-1), b"batch")
+    async with serving(node, servicer):
+        result = node.appends.send(told)
+        request, _ = servicer.appends.taken[0]
+        assert request.HasField("transaction")
+        assert request.transaction == transaction
+        assert not request.HasField("coordinator")
     with pytest.raises(OutcomeUnknown):
         await result
 
@@ -183,7 +200,7 @@ async def test_the_handler_is_given_all_that_a_gateway_says_of_a_batch() -> None
     appends.send(made)
     (request, _) = handler.taken[0]
     (item,) = request.partitions
-    of_coordinators = {"coordinator_epoch", "expected_log_end"}
+    of_coordinators = {"coordinator_epoch", "expected_log_end", "marker_transaction_version"}
     for name in set(PartitionAppend.DESCRIPTOR.fields_by_name) - of_coordinators - {"records"}:
         assert getattr(item, name) == getattr(made.partitions[0], name), name
     appends.close()

@@ -12,8 +12,9 @@ from typing import Any
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import Files, SystemFiles
-from barnabas.kernel.kafka_values import TOPIC_RESOURCE
+from barnabas.kernel.kafka_values import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.kernel.threads import SystemThreads, Threads
+from barnabas.links.network import Network
 from barnabas.links.storage_messages import FetchedResult
 from barnabas.messages.metadata_pb2 import (
     ClusterRecord,
@@ -27,6 +28,7 @@ from barnabas.messages.metadata_pb2 import (
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     AppendResult,
+    AppendTransaction,
     CoordinatorIdentity,
     FetchRequest,
     FetchResult,
@@ -63,6 +65,7 @@ from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.replication.follower_session import ReplicationHandler
 from barnabas.storage.servicer import StorageServicer
+from barnabas.storage.transactions.verification import Verification
 from barnabas.storage.upkeep.cleaning import Cleaning
 from barnabas.storage.upkeep.schedules import Upkeep
 
@@ -133,6 +136,7 @@ class StorageHarness:
         node_id: int = NODE_ID,
         files: Files | None = None,
         threads: Threads | None = None,
+        network: Network | None = None,
     ) -> None:
         """A node on `directory`, and on `others` if it is to have several."""
         self.directory = directory
@@ -163,7 +167,8 @@ class StorageHarness:
             self.clock,
         )
         self.reader = FetchReader(self.replicas, bytes_max=57_671_680)
-        self.appends = AppendHandler(self.replicas)
+        self.verification = Verification(self.replicas, network or GrpcNetwork())
+        self.appends = AppendHandler(self.replicas, self.verification)
         self.fetches = FetchHandler(self.reader, self.purgatory, self.replicas.counts)
         self.connection = GrpcNetwork().connect_storage(self.address)
         self.revision = 0
@@ -177,13 +182,21 @@ class StorageHarness:
         self.revision += 1
         cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=CLUSTER_ID))
         old = self.replicas.image
-        self.replicas.on_image(old, old.apply([cluster, *records], self.revision))
+        new = old.apply([cluster, *records], self.revision)
+        self.replicas.on_image(old, new)
+        self.verification.on_image(old, new)
 
     def snapshot(self, *records: MetadataRecord, cluster_id: str = CLUSTER_ID, revision: int = 1_000) -> None:
         """A snapshot from the controller: `records` are all there are."""
         cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id=cluster_id))
-        image = MetadataImage().apply([cluster, *records], revision)
-        self.replicas.on_image(self.replicas.image, image)
+        old, new = self.replicas.image, MetadataImage().apply([cluster, *records], revision)
+        self.replicas.on_image(old, new)
+        self.verification.on_image(old, new)
+
+    def verify_no_transactions(self) -> None:
+        """Records of transactions are taken although no coordinator knows of them."""
+        values = {"transaction.partition.verification.enable": "false"}
+        self.apply(MetadataRecord(key=config_key(BROKER_RESOURCE, ""), config=ConfigRecord(values=values)))
 
     def deletion(self, topic_id: uuid.UUID, name: str = "events") -> MetadataRecord:
         """That the topic was deleted."""
@@ -221,6 +234,8 @@ class StorageHarness:
         coordinator: tuple[str, str] | None = None,
         coordinator_epoch: int = 0,
         expected_log_end: int | None = None,
+        marker_transaction_version: int = 0,
+        transaction: AppendTransaction | None = None,
     ) -> asyncio.Future[AppendResult]:
         """`coordinator` is (id, incarnation id) of one that writes."""
         item = PartitionAppend(
@@ -230,8 +245,9 @@ class StorageHarness:
             records=records,
             coordinator_epoch=coordinator_epoch,
             expected_log_end=expected_log_end,
+            marker_transaction_version=marker_transaction_version,
         )
-        request = AppendRequest(partitions=[item], acks=acks, timeout_ms=timeout_ms)
+        request = AppendRequest(partitions=[item], acks=acks, timeout_ms=timeout_ms, transaction=transaction)
         if coordinator is not None:
             name, incarnation = coordinator
             request.coordinator.CopyFrom(CoordinatorIdentity(coordinator_id=name, incarnation_id=incarnation))
@@ -314,21 +330,31 @@ def make_servicer(node: StorageHarness) -> StorageServicer:
 
 @contextlib.asynccontextmanager
 async def run_node(
-    directory: Path, socket: Path, others: Sequence[Path] = (), *, crash: bool = False
+    directory: Path,
+    socket: Path,
+    others: Sequence[Path] = (),
+    *,
+    crash: bool = False,
+    network: Network | None = None,
 ) -> AsyncIterator[StorageHarness]:
-    """A node on `directory` and `others`; at the end it stops in order, or with `crash` as if it were killed."""
-    harness = StorageHarness(directory, socket, others)
+    """A node on `directory` and `others`; at the end it stops in order, or with `crash` as if it were killed.
+
+    `network` is how it reaches transaction coordinators.
+    """
+    harness = StorageHarness(directory, socket, others, network=network)
     await harness.replicas.recover()
     server = GrpcNetwork().listen(harness.address)
     await server.serve_storage(make_servicer(harness), harness.replicas.counts.streams)
     following = asyncio.create_task(harness.replicas.run())
+    asking = asyncio.create_task(harness.verification.coordinators.run())
     try:
         yield harness
     finally:
         await harness.connection.close()
         await server.stop(0)
         following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        asking.cancel()
+        await asyncio.gather(following, asking, return_exceptions=True)
         for lane in harness.lanes.values():
             lane.close()
             await asyncio.to_thread(lane.join)

@@ -42,6 +42,8 @@ ELECTIONS: Final = frozenset(("unclean.leader.election.enable",))
 
 STORAGE: Final = frozenset(
     (
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
         "broker.rack",
@@ -69,6 +71,8 @@ STORAGE: Final = frozenset(
         "replica.selector.class",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
+        "transaction.max.timeout.ms",
+        "transaction.partition.verification.enable",
     )
 )
 

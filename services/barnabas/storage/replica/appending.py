@@ -22,12 +22,14 @@ from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo, AppendOrigin, CheckedAppend
 from barnabas.log.producers.refused_sequences import RefusedSequences
+from barnabas.log.producers.verification_guards import NO_GUARD
 from barnabas.records.batch import HEADER_SIZE, parse_header
 from barnabas.records.validate import LongCheck
 from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
 from barnabas.storage.directories.lane_queue import LaneQueue
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
 from barnabas.storage.replica.error_codes import FENCED_EPOCH, NOT_LEADER, UNKNOWN_EPOCH
+from barnabas.storage.transactions.unverified import UnverifiedBatches
 
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica
@@ -39,7 +41,7 @@ OnAppended = Callable[[AppendInfo | None, KafkaError | None, float], None]
 class Appending:
     """Owner of what one replica has in the writer thread, and of what its clients are to send again."""
 
-    __slots__ = ("_lane", "_log", "_queue", "_replica", "refused", "refuses_clients")
+    __slots__ = ("_lane", "_log", "_queue", "_replica", "refused", "refuses_clients", "unverified")
 
     def __init__(self, replica: Replica, refused: RefusedSequences) -> None:
         """`refused` is what clients were told to send again before there was this replica."""
@@ -51,10 +53,14 @@ class Appending:
         """What clients are to send again: it was given up, here or in the log."""
         self.refuses_clients = False
         """Whether nothing of clients is taken, for another node is about to lead."""
+        self.unverified = UnverifiedBatches()
+        """What waits until the coordinators of its transactions have been asked."""
 
     def open(self, opened: PartitionLog, lane: DirectoryLane, queue: LaneQueue) -> None:
         """The log is open; `queue` is what the replica has in `lane`, the way to its disk."""
         opened.refused = self.refused
+        if self._log is not None:
+            opened.guards = self._log.guards
         self._log = opened
         self._lane = lane
         self._queue = queue
@@ -83,19 +89,25 @@ class Appending:
         return not is_queued and (self._lane is None or self._lane.is_direct(now))
 
     def append(
-        self, records: bytes, leader_epoch: int, acks: int, *, claim: CoordinatorClaim | None = None
+        self,
+        records: bytes,
+        leader_epoch: int,
+        acks: int,
+        *,
+        claim: CoordinatorClaim | None = None,
+        guard: int = NO_GUARD,
     ) -> AppendInfo:
         """Append whole record batches as the leader; `Replica.wait` then says when they may be acknowledged.
 
-        `claim` is what a coordinator says of itself, None for clients. Raises KafkaError: the codes of `check_epoch`
-        and of the claim's checks, what the log refuses, INVALID_TOPIC_EXCEPTION for a client's records to an internal
-        topic, NOT_ENOUGH_REPLICAS under acks=all. Raises WouldBlock, with nothing changed,
-        when the log needs more of its disk than a write, or the records a longer look: then it is a matter for
-        `append_in_lane`.
+        `claim` is what a coordinator says of itself, None for clients; `guard` the one under which `Verification` has
+        asked about the records. Raises KafkaError: the codes of `check_epoch` and of the claim's checks, what the log
+        refuses, INVALID_TOPIC_EXCEPTION for a client's records to an internal topic, NOT_ENOUGH_REPLICAS under
+        acks=all. Raises WouldBlock, with nothing changed, when the log needs more of its disk than a write, or the
+        records a longer look: then it is a matter for `append_in_lane`.
         """
         try:
-            self._admit(leader_epoch, acks, claim)
-            info = self._write(records, self._replica.leader_epoch, claim, may_block=False)
+            self.admit(leader_epoch, acks, claim)
+            info = self._write(records, self._replica.leader_epoch, claim, guard, may_block=False)
         except KafkaError as refused:
             self.refused.note(refused.code, records)
             self._on_refused(refused, len(records))
@@ -139,6 +151,7 @@ class Appending:
         acks: int,
         *,
         claim: CoordinatorClaim | None = None,
+        guard: int = NO_GUARD,
         on_appended: OnAppended,
     ) -> LaneItem:
         """As `append`, in the writer thread; it can be taken back (`on_overdue`) until it begins.
@@ -146,14 +159,16 @@ class Appending:
         Raises KafkaError for what can be refused at once: that includes too much that waits for the directory.
         """
         try:
-            self._admit(leader_epoch, acks, claim)
-            return self._submit(records, claim, on_appended)
+            self.admit(leader_epoch, acks, claim)
+            return self._submit(records, claim, guard, on_appended)
         except KafkaError as refused:
             self.refused.note(refused.code, records)
             self.count_refused(int(refused.code), len(records))
             raise
 
-    def _submit(self, records: bytes, claim: CoordinatorClaim | None, on_appended: OnAppended) -> LaneItem:
+    def _submit(
+        self, records: bytes, claim: CoordinatorClaim | None, guard: int, on_appended: OnAppended
+    ) -> LaneItem:
         size_bytes = len(records)
         # The epoch under which it was admitted: a later one stands behind it in the lane.
         leader_epoch, leader = self._replica.leader_epoch, self._replica.leader
@@ -174,7 +189,7 @@ class Appending:
             check_seconds = machine_seconds() - began
 
         def write() -> AppendInfo:
-            return self._write(records, leader_epoch, claim, may_block=True, checked=checked)
+            return self._write(records, leader_epoch, claim, guard, may_block=True, checked=checked)
 
         def on_done(result: object, error: BaseException | None) -> None:
             has_written = isinstance(result, AppendInfo) and not result.duplicate
@@ -220,9 +235,13 @@ class Appending:
         self._queue.withdraw(item)
 
     def withdraw_all(self, error_code: int) -> None:
-        """Refuse the appends that wait for the writer thread; the one that runs there goes on."""
+        """Refuse the appends that wait for the writer thread, where the one that runs goes on, and behind them those
+        that wait for transaction coordinators.
+        """
+        error = KafkaError(ErrorCode(error_code))
         if self._queue is not None:
-            self._queue.withdraw_all(KafkaError(ErrorCode(error_code)))
+            self._queue.withdraw_all(error)
+        self.unverified.refuse_all(error)
 
     # -- what else changes the log, in turn with the appends ----------------------------------------------------
 
@@ -232,7 +251,11 @@ class Appending:
         Before the appends of this epoch, each of which would do the same if it failed. That waits for no disk, so it
         goes to the writer thread only behind appends there: a node that starts comes to lead thousands of partitions at
         once.
+
+        What waits for transaction coordinators was to be appended under the epoch before: another node may have led
+        since.
         """
+        self.unverified.refuse_all(KafkaError(ErrorCode(NOT_LEADER)))
         self._in_turn(lambda opened: opened.assign_epoch_start(leader_epoch))
 
     def update_config(self, config: LogConfig) -> None:
@@ -252,8 +275,8 @@ class Appending:
 
     # -- the steps of each append -------------------------------------------------------------------------------
 
-    def _admit(self, leader_epoch: int, acks: int, claim: CoordinatorClaim | None) -> None:
-        """The checks that need no look at the log."""
+    def admit(self, leader_epoch: int, acks: int, claim: CoordinatorClaim | None) -> None:
+        """The checks that need no look at the log. Raises KafkaError."""
         replica = self._replica
         error = replica.check_epoch(leader_epoch) or (NOT_LEADER if replica.newer_epoch != NO_EPOCH else 0)
         if error:
@@ -275,6 +298,7 @@ class Appending:
         records: bytes,
         leader_epoch: int,
         claim: CoordinatorClaim | None,
+        guard: int,
         *,
         may_block: bool,
         checked: CheckedAppend | None = None,
@@ -285,20 +309,27 @@ class Appending:
         """
         opened = self._log
         assert opened is not None, "a leader has its log"
-        origin = AppendOrigin.CLIENT
+        origin, transaction_version = AppendOrigin.CLIENT, 0
         if claim is not None:
             if may_block:
                 # While it waited for the writer thread the partition may have gone to another coordinator.
                 claim.check_owner(self._replica.record, internal=self._replica.internal)
             # One step with the append: nothing may come between them.
             claim.check_log_end(opened.log_end_offset)
-            origin = AppendOrigin.COORDINATOR
+            origin = AppendOrigin.COORDINATOR if self._replica.internal else AppendOrigin.MARKER
+            transaction_version = claim.marker_transaction_version
         try:
             if checked is not None:
-                return opened.append_checked(checked, leader_epoch, may_block=may_block)
+                return opened.append_checked(checked, leader_epoch, guard=guard, may_block=may_block)
             time = None if may_block or self._lane is None else self._lane.checks.loop_time
             return opened.append_as_leader(
-                records, leader_epoch, origin=origin, may_block=may_block, time=time
+                records,
+                leader_epoch,
+                origin=origin,
+                guard=guard,
+                transaction_version=transaction_version,
+                may_block=may_block,
+                time=time,
             )
         except KafkaError as refused:
             self.refused.note(refused.code, records)  # here and now: the next one may be about to begin

@@ -31,6 +31,8 @@ class CoordinatorClaim:
     coordinator_epoch: int
     expected_log_end: int | None
     """None when it does not say."""
+    marker_transaction_version: int = 0
+    """Of a marker: the version of the transaction that it ends."""
 
     def check_owner(self, partition: PartitionRecord, *, internal: bool) -> None:
         """Raise KafkaError unless the coordinator may write to the partition.
@@ -76,4 +78,5 @@ def claim_of(
         is_known=known is not None and known.incarnation_id == identity.incarnation_id,
         coordinator_epoch=item.coordinator_epoch,
         expected_log_end=item.expected_log_end if item.HasField("expected_log_end") else None,
+        marker_transaction_version=item.marker_transaction_version,
     )

@@ -100,6 +100,7 @@ async def test_producers(node: StorageHarness) -> None:
         b"d", producer_id=8, producer_epoch=0, base_sequence=0, transactional=True, timestamp=NOW_MS + 1
     )
     await node.append(topic, plain)
+    node.verify_no_transactions()
     await node.append(topic, in_transaction)
     seven, eight = (await producers(node, topic)).producers
     assert (seven.producer_id, seven.producer_epoch, seven.last_sequence) == (7, 3, 1)

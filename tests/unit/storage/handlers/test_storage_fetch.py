@@ -227,6 +227,7 @@ async def test_a_stream_that_ends_leaves_nothing_waiting(node: StorageHarness) -
 
 async def test_read_committed_stops_at_open_transactions(node: StorageHarness) -> None:
     topic = await node.create_topic()
+    node.verify_no_transactions()
     await node.append(topic, batch(b"plain"))
     for sequence in range(2):
         open_batch = batch(

@@ -65,6 +65,7 @@ async def test_read_committed_ends_at_the_last_stable_offset(node: StorageHarnes
     open_batch = batch(
         b"b", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, timestamp=NOW_MS + 9
     )
+    node.verify_no_transactions()
     await node.append(topic, open_batch)
     assert (await find(node, topic, -1))[1] == 2
     assert (await find(node, topic, -1, level=1))[1] == 1

@@ -1,0 +1,133 @@
+"""Whether a partition is part of a transaction, before the first of its records is appended (KIP-890).
+
+A transaction that is open in the log needs nothing. For any other a guard is opened in the log, the transaction's
+coordinator is asked, and what the producer sends to the partition meanwhile waits behind it. With the answer all of
+that is appended in its order, under the guard: should a marker have come in between, the log refuses it.
+
+What waits is never appended late: who gives it up withdraws it, and a replica that leads no longer, or leads under
+another epoch, refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.producers.verification_guards import NO_GUARD, UNGUARDED, VerificationGuards
+from barnabas.messages.storage_pb2 import AppendTransaction
+from barnabas.metadata.image import MetadataImage
+from barnabas.records.batch import HEADER_SIZE, parse_header
+from barnabas.records.validate import check_framing, checked_tail
+from barnabas.storage import limits
+from barnabas.storage.transactions.coordinators import TransactionCoordinators
+from barnabas.storage.transactions.questions import Question, TransactionKey, refusal
+from barnabas.storage.transactions.unverified import OnDecided, UnverifiedBatch, UnverifiedRoom
+
+if TYPE_CHECKING:
+    from barnabas.links.network import Network
+    from barnabas.storage.replica.replica import Replica
+    from barnabas.storage.replica.replicas import Replicas
+
+
+class Verification:
+    """Owner of how a node asks about transactions, and of how much may wait for it."""
+
+    def __init__(
+        self, replicas: Replicas, network: Network, *, bytes_max: int = limits.UNVERIFIED_BYTES_MAX
+    ) -> None:
+        self._replicas = replicas
+        self._room = UnverifiedRoom(bytes_max)
+        retry_ms = replicas.broker_value("add.partitions.to.txn.retry.backoff.ms")
+        retry_ms_max = replicas.broker_value("add.partitions.to.txn.retry.backoff.max.ms")
+        assert isinstance(retry_ms, int) and isinstance(retry_ms_max, int)  # noqa: PT018
+        self.coordinators = TransactionCoordinators(network, retry_ms=retry_ms, retry_ms_max=retry_ms_max)
+        self.guard_unasked = self._read()
+        """The guard of records about whose transaction the gateway has said nothing."""
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Follow the newest metadata, behind `Replicas`; for MetadataSubscription.on_change."""
+        if new.configs is not old.configs:
+            self.guard_unasked = self._read()
+        self.coordinators.on_image(old, new)
+
+    def _read(self) -> int:
+        is_enabled = self._replicas.broker_value("transaction.partition.verification.enable")
+        return NO_GUARD if is_enabled else UNGUARDED
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for coordinators' answers, all partitions together."""
+        return self._room.size_bytes
+
+    def begin(
+        self, replica: Replica, records: bytes, transaction: AppendTransaction, on_decided: OnDecided
+    ) -> int | UnverifiedBatch:
+        """What a client's transactional batch has to wait for: the guard under which it may be appended at once, or the
+        batch as it waits, of which `on_decided` will be told.
+
+        Raises KafkaError for what need not be asked about.
+        """
+        if len(records) < HEADER_SIZE:
+            return NO_GUARD  # which the log refuses, as it does all that is no batch of a producer
+        header = parse_header(records)
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        if producer_id < 0:
+            return NO_GUARD
+        opened, waiting = replica.log, replica.appending.unverified
+        assert opened is not None, "a leader has its log"
+        is_behind = waiting.has(producer_id)
+        if not is_behind and opened.producer_state.is_open(producer_id, producer_epoch):
+            return NO_GUARD
+        if self.guard_unasked == UNGUARDED and not transaction.adds_partitions and not is_behind:
+            return UNGUARDED
+        checked_tail(records, check_framing(records))  # nobody is asked about what changed on its way
+        known = opened.producer_state.producers.get(producer_id)
+        if known is not None:
+            known.check_epoch(producer_epoch)
+        if not waiting.has_room(len(records), self._room):
+            raise KafkaError(
+                ErrorCode.not_enough_replicas, "too much waits for answers of transaction coordinators"
+            )
+        key = TransactionKey(
+            transaction.transactional_id, producer_id, producer_epoch, transaction.adds_partitions
+        )
+        batch = UnverifiedBatch(key, header, len(records), on_decided)
+        if waiting.add(batch, self._room):
+            self._ask(replica, batch.key)
+        return batch
+
+    def refuse_all(self, replicas: Iterable[Replica], error_code: int) -> None:
+        """Nothing that waits is appended to these: nobody else is to find it there."""
+        error = KafkaError(ErrorCode(error_code))
+        for replica in replicas:
+            replica.appending.unverified.refuse_all(error)
+
+    def _ask(self, replica: Replica, key: TransactionKey) -> None:
+        opened = replica.log
+        assert opened is not None, "a leader has its log"
+        guards = opened.guards
+        guard = guards.open(
+            key.producer_id, key.producer_epoch, replica.leader_epoch, is_new_epoch=key.adds_partitions
+        )
+        on_answer = partial(self._on_answer, replica, key, guards, guard)
+        question = Question(key, replica.topic, replica.index, on_answer)
+        replica.appending.unverified.on_asked(key.producer_id, question)
+        self.coordinators.ask(question)
+
+    def _on_answer(
+        self, replica: Replica, key: TransactionKey, guards: VerificationGuards, guard: int, answer: int
+    ) -> None:
+        waiting = replica.appending.unverified
+        waiting.on_answered(key.producer_id)
+        refused = refusal(answer, adds_partitions=key.adds_partitions)
+        is_used = False
+        while (batch := waiting.take(key)) is not None:
+            is_used = True
+            batch.on_decided(guard, refused)
+        if refused is not None or not is_used:
+            guards.close(key.producer_id, guard)
+        following = waiting.first(key.producer_id)
+        if following is not None:
+            self._ask(replica, following.key)
