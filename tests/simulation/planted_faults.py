@@ -34,7 +34,6 @@ from barnabas.gateway.clients.connection import Connection
 from barnabas.gateway.clients.fetch_sessions import FetchSession
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.handlers import produce
-from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.appender import LogAppender
@@ -48,6 +47,7 @@ from barnabas.log.segments import scan
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import IsrProposal
 from barnabas.metadata.image import NO_LEADER
+from barnabas.metadata.producer_ids import ProducerIds
 from barnabas.storage.fetching import reading
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.append_operation import AppendOperation
@@ -300,7 +300,7 @@ def _of_any_epoch(check: Any) -> Any:
 def _the_first_again(allocate: Any) -> Any:
     async def instead(self: ProducerIds) -> int:
         producer_id = int(await allocate(self))
-        self._next_id = producer_id
+        self._present = range(producer_id, self._present.stop)
         return producer_id
 
     return instead

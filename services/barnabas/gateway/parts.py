@@ -13,11 +13,11 @@ from barnabas.gateway.clients.lately_fenced import LatelyFenced
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
-from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.request import Handler
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.rare_lines import RareLines
+from barnabas.metadata.producer_ids import ProducerIds
 from barnabas.metadata.subscription import MetadataSubscription
 
 

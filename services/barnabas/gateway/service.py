@@ -15,7 +15,6 @@ from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.faults.rule import FaultRefused
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.inside.links import Links
-from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.gateway.telemetry.service import client_telemetry
@@ -27,6 +26,7 @@ from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.links.stream_metrics import StreamCollector
 from barnabas.messages.controller_pb2 import WatchRequest
 from barnabas.messages.metadata_pb2 import GatewayRecord
+from barnabas.metadata.producer_ids import ProducerIds
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
 
@@ -94,6 +94,7 @@ async def _serve(
             following.cancel()  # not before: what is under way may wait for the metadata
     finally:
         await sockets.close()
+        await parts.producer_ids.close()
         await parts.links.close()
 
 

@@ -20,7 +20,6 @@ from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.handlers.table import HANDLERS
 from barnabas.gateway.inside.links import Links
-from barnabas.gateway.inside.producer_ids import ProducerIds
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Client
@@ -52,6 +51,7 @@ from barnabas.metadata.image import (
     partition_key,
     topic_key,
 )
+from barnabas.metadata.producer_ids import ProducerIds
 from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.wire import responses
 from barnabas.wire.schema import API_VERSIONS_KEY, is_flexible, response_schema
