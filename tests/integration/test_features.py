@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from raw_client import API_VERSIONS, RawConnection
 
-from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
+from barnabas.metadata.features import (
+    METADATA_VERSION,
+    RELEASE_LEVELS,
+    RELEASE_METADATA_VERSION,
+    TRANSACTION_VERSION,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -45,12 +51,13 @@ def test_the_names_of_a_kafka_release_at_the_levels_that_are_served(connection: 
     ranges = {row.name: (row.min_version, row.max_version) for row in rows}
     assert ranges.keys() == NAMES_IN_KAFKA_4_3
     assert ranges.pop(METADATA_VERSION) == (7, RELEASE_METADATA_VERSION)
+    assert ranges.pop(TRANSACTION_VERSION) == (0, 2)
     assert set(ranges.values()) == {(0, 0)}
     # Clients before v4 cannot read a range from 0 (KAFKA-17011).
     assert [row.name for row in connection.ask(API_VERSIONS, 3, SOFTWARE).supported_features] == [
         METADATA_VERSION
     ]
-    assert finalized(connection) == {METADATA_VERSION: RELEASE_METADATA_VERSION}
+    assert finalized(connection) == RELEASE_LEVELS
 
 
 def test_levels_change_only_as_far_as_they_are_served(connection: RawConnection) -> None:
@@ -65,4 +72,21 @@ def test_levels_change_only_as_far_as_they_are_served(connection: RawConnection)
         code, message = update(connection, name, level, kind)
         assert code == INVALID_UPDATE_VERSION
         assert reason in (message or "")
-    assert finalized(connection) == {METADATA_VERSION: RELEASE_METADATA_VERSION}
+    assert finalized(connection) == RELEASE_LEVELS
+
+
+def test_transactions_go_down_and_up(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster()
+    with RawConnection(cluster.port) as connection:
+        for level, kind in ((1, SAFE_DOWNGRADE), (0, SAFE_DOWNGRADE)):
+            assert update(connection, TRANSACTION_VERSION, level, kind) == (0, None)
+            assert finalized(connection).get(TRANSACTION_VERSION, 0) == level
+    cluster.kill("controller")
+    with RawConnection(cluster.port) as connection:
+        deadline = time.monotonic() + 60
+        while update(connection, TRANSACTION_VERSION, 1, SAFE_DOWNGRADE)[0] != INVALID_UPDATE_VERSION:
+            assert time.monotonic() < deadline, "there is no controller that says what the level is"
+            time.sleep(0.05)
+        assert TRANSACTION_VERSION not in finalized(connection), "the next controller leaves what was chosen"
+        assert update(connection, TRANSACTION_VERSION, 2, UPGRADE) == (0, None)
+        assert finalized(connection) == RELEASE_LEVELS

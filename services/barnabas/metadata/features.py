@@ -16,6 +16,13 @@ METADATA_VERSION: Final = "metadata.version"
 RELEASE_METADATA_VERSION: Final = 30
 """The level of metadata.version that Kafka 4.3 finalizes, written there as 4.3-IV0."""
 
+TRANSACTION_VERSION: Final = "transaction.version"
+
+RELEASE_TRANSACTION_VERSION: Final = 2
+"""Each transaction has an epoch of its own, and brokers add its partitions (KIP-890). At level 1 a transaction's record
+has fields that older brokers skip; at level 0 it has not, and clients must go by the rules of before.
+"""
+
 
 class LevelRange(NamedTuple):
     """The levels of one feature that are served, both ends included."""
@@ -35,9 +42,13 @@ SUPPORTED_FEATURES: Final[Mapping[str, LevelRange]] = MappingProxyType(
         METADATA_VERSION: LevelRange(7, RELEASE_METADATA_VERSION),
         "share.version": LevelRange(0, 0),  # KIP-932
         "streams.version": LevelRange(0, 0),  # KIP-1071
-        "transaction.version": LevelRange(0, 0),  # KIP-890
+        TRANSACTION_VERSION: LevelRange(0, RELEASE_TRANSACTION_VERSION),  # KIP-890
     }
 )
 
-RELEASE_LEVELS: Final[Mapping[str, int]] = MappingProxyType({METADATA_VERSION: RELEASE_METADATA_VERSION})
-"""What the controller finalizes in a cluster that has no level for it yet."""
+RELEASE_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    {METADATA_VERSION: RELEASE_METADATA_VERSION, TRANSACTION_VERSION: RELEASE_TRANSACTION_VERSION}
+)
+"""What the controller finalizes in a cluster that has no level for it yet: a new one, or one of an older release. A
+level that somebody set, 0 included, stays.
+"""

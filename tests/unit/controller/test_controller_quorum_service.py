@@ -17,7 +17,7 @@ from barnabas.controller.store.protocol import Store
 from barnabas.links.errors import Refusal, Refused
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages.metadata_pb2 import QuotaEntityPart
-from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION
+from barnabas.metadata.features import RELEASE_LEVELS
 from barnabas.rpc.network import GrpcNetwork
 
 StoreFactory = Callable[[], Awaitable[Store]]
@@ -102,7 +102,7 @@ async def test_features_are_finalized_from_the_start_and_kept(
         async with running_controller(config_for(tmp_path), await open_store(), over_grpc()) as running:
             async with watching(running.address, node_request()) as node:
                 image = await until(node, lambda image: 1 in image.nodes)
-                assert image.features == {METADATA_VERSION: RELEASE_METADATA_VERSION}
+                assert image.features == RELEASE_LEVELS
                 update = pb.FeatureUpdate(name="group.version", level=1, upgrade_type=1)
                 refused = await node.controller.UpdateFeatures(pb.UpdateFeaturesRequest(updates=[update]))
                 assert refused.result.error_code == 95

@@ -74,7 +74,7 @@ def _invalid(update: FeatureUpdate, reason: str) -> KafkaError:
 
 
 def _record(name: str, level: int) -> MetadataRecord:
-    """The record of a level; level 0 is the absence of one."""
-    if level == 0:
+    """The record of a level; level 0 is the absence of one, but where that would become the release's level."""
+    if level == 0 and name not in RELEASE_LEVELS:
         return MetadataRecord(key=feature_key(name))
     return MetadataRecord(key=feature_key(name), feature=FeatureRecord(name=name, level=level))

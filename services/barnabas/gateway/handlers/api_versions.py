@@ -62,6 +62,7 @@ def features_answer(image: MetadataImage, version: int) -> Body:
         "finalized_features": [
             {"name": name, "min_version_level": level, "max_version_level": level}
             for name, level in image.features.items()
+            if level
         ],
         "finalized_features_epoch": image.revision,
     }

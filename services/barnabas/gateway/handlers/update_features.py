@@ -61,5 +61,6 @@ HANDLER = Handler(
     api_key=57,
     versions=(0, 2),
     handle=handle,
-    lacks="Only metadata.version has levels; features whose requests are not served yet stay at level 0.",
+    lacks="Only metadata.version and transaction.version have levels; features whose requests are not served yet stay "
+    "at level 0.",
 )

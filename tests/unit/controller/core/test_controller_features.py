@@ -9,7 +9,14 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
-from barnabas.metadata.features import METADATA_VERSION, RELEASE_METADATA_VERSION, SUPPORTED_FEATURES
+from barnabas.metadata.features import (
+    METADATA_VERSION,
+    RELEASE_LEVELS,
+    RELEASE_METADATA_VERSION,
+    RELEASE_TRANSACTION_VERSION,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+)
 from barnabas.metadata.image import MetadataImage, feature_key
 
 
@@ -34,9 +41,33 @@ def update(
 def test_a_cluster_without_levels_gets_those_of_the_release_once() -> None:
     decision = finalize_release_levels(MetadataImage())
     image = MetadataImage().apply(decision.records, 1)
-    assert image.features == {METADATA_VERSION: RELEASE_METADATA_VERSION}
+    assert (
+        image.features
+        == {METADATA_VERSION: RELEASE_METADATA_VERSION, TRANSACTION_VERSION: 2}
+        == RELEASE_LEVELS
+    )
     assert not finalize_release_levels(image).records
-    assert not finalize_release_levels(image_at(20)).records, "a level that was chosen stays"
+
+
+def test_a_store_of_an_earlier_release_gets_what_it_lacks() -> None:
+    image = image_at(20)
+    image = image.apply(finalize_release_levels(image).records, 2)
+    assert image.features == {METADATA_VERSION: 20, TRANSACTION_VERSION: RELEASE_TRANSACTION_VERSION}, (
+        "a level that was chosen stays"
+    )
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_lower_level_of_transactions_that_was_chosen_stays(level: int) -> None:
+    image = MetadataImage().apply(finalize_release_levels(MetadataImage()).records, 1)
+    image, response = update(image, (TRANSACTION_VERSION, level, SAFE_DOWNGRADE))
+    assert response.result.error_code == 0
+    assert image.features[TRANSACTION_VERSION] == level
+    assert not finalize_release_levels(image).records, "the next controller leaves it"
+    for higher in range(level + 1, 3):
+        image, response = update(image, (TRANSACTION_VERSION, higher, UPGRADE))
+        assert (response.result.error_code, image.features[TRANSACTION_VERSION]) == (0, higher)
+    assert update(image, (TRANSACTION_VERSION, 3, UPGRADE))[1].result.error_code
 
 
 def test_an_upgrade_is_stored() -> None:
