@@ -78,6 +78,8 @@ REASONS_FOR_OTHER_DEFAULTS: Final[Mapping[str, str]] = {
     "nodes join: groups work on one node, and survive its loss once there are more. A number that is set is waited "
     "for, as in Kafka.",
     "queued.max.request.bytes": "The same for the memory of requests that are being served.",
+    "transaction.state.log.replication.factor": "As for `offsets.topic.replication.factor`: transactions work on one "
+    "node.",
 }
 """Why settings are not as Kafka has them."""
 

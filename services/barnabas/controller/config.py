@@ -57,7 +57,22 @@ class ControllerConfig:
         "3, or one on each storage node where there are fewer, and one more for each that joins until there are 3.",
     )
     offsets_topic_segment_bytes: int = setting(
-        104_857_600, "Segment size of internal topics when they are created.", unit="bytes"
+        104_857_600, "Segment size of __consumer_offsets when it is created.", unit="bytes"
+    )
+    transaction_state_log_num_partitions: int = setting(
+        50, "Partitions of __transaction_state when it is created."
+    )
+    transaction_state_log_replication_factor: int = setting(
+        -1,
+        "Replicas of __transaction_state when it is created, which waits until so many storage nodes are there; -1 for "
+        "3, or one on each storage node where there are fewer, and one more for each that joins until there are 3.",
+    )
+    transaction_state_log_min_isr: int = setting(
+        2,
+        "min.insync.replicas of __transaction_state when it is created: never more than the replicas that it has.",
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        104_857_600, "Segment size of __transaction_state when it is created.", unit="bytes"
     )
     broker_session_timeout_ms: int = setting(
         2_000,
@@ -114,6 +129,9 @@ class ControllerConfig:
             "default_replication_factor",
             "offsets_topic_num_partitions",
             "offsets_topic_segment_bytes",
+            "transaction_state_log_num_partitions",
+            "transaction_state_log_min_isr",
+            "transaction_state_log_segment_bytes",
             "broker_session_timeout_ms",
             "gateway_session_timeout_ms",
             "coordinator_session_timeout_ms",
@@ -122,9 +140,10 @@ class ControllerConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
-        factor = self.offsets_topic_replication_factor
-        if factor < 1 and factor != -1:
-            raise ConfigError(f"offsets.topic.replication.factor={factor}: must be at least 1, or -1")
+        for name in ("offsets_topic_replication_factor", "transaction_state_log_replication_factor"):
+            factor = getattr(self, name)
+            if factor < 1 and factor != -1:
+                raise ConfigError(f"{name.replace('_', '.')}={factor}: must be at least 1, or -1")
         if self.controller_id < -1:
             raise ConfigError(f"controller.id={self.controller_id}: must be -1 or more")
         if self.election_lease_ms < 1_000:
@@ -148,5 +167,9 @@ class ControllerConfig:
             offsets_topic_num_partitions=self.offsets_topic_num_partitions,
             offsets_topic_replication_factor=self.offsets_topic_replication_factor,
             offsets_topic_segment_bytes=self.offsets_topic_segment_bytes,
+            transaction_state_log_num_partitions=self.transaction_state_log_num_partitions,
+            transaction_state_log_replication_factor=self.transaction_state_log_replication_factor,
+            transaction_state_log_min_isr=self.transaction_state_log_min_isr,
+            transaction_state_log_segment_bytes=self.transaction_state_log_segment_bytes,
             delete_topic_enable=self.delete_topic_enable,
         )

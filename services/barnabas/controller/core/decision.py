@@ -38,6 +38,10 @@ class ClusterDefaults:
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = NOT_SET
     offsets_topic_segment_bytes: int = 104_857_600
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = NOT_SET
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_segment_bytes: int = 104_857_600
     delete_topic_enable: bool = True
 
 

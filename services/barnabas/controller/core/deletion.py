@@ -22,6 +22,7 @@ from barnabas.messages.controller_pb2 import (
 )
 from barnabas.messages.metadata_pb2 import DeletedTopicRecord, MetadataRecord
 from barnabas.metadata.image import (
+    TRANSACTION_STATE_TOPIC,
     MetadataImage,
     TopicImage,
     config_key,
@@ -49,6 +50,12 @@ def delete_topics(
             if not enabled:
                 raise KafkaError(ErrorCode.topic_deletion_disabled, "Set delete.topic.enable to true.")
             topic = _find(image, ref)
+            if topic.name == TRANSACTION_STATE_TOPIC and topic.internal:
+                # Decided transactions whose partitions are still being told would stay open in them for good.
+                raise KafkaError(
+                    ErrorCode.invalid_topic_exception,
+                    f"{topic.name} is the cluster's own and cannot be deleted.",
+                )
             if targets[topic.topic_id] > 1:
                 twice = KafkaError(
                     ErrorCode.invalid_request,

@@ -108,7 +108,9 @@ def _kept(image: MetadataImage, partition: PartitionRecord) -> list[int]:
 
 def _chosen(name: str, defaults: ClusterDefaults) -> int:
     """The number of replicas that was set for the topic."""
-    return defaults.offsets_topic_replication_factor if name == GROUP_METADATA_TOPIC else NOT_SET
+    if name == GROUP_METADATA_TOPIC:
+        return defaults.offsets_topic_replication_factor
+    return defaults.transaction_state_log_replication_factor
 
 
 def _takers(image: MetadataImage) -> dict[int, NodeRecord]:

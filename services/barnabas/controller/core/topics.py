@@ -137,14 +137,26 @@ def _settings(draft: _Draft, topic: NewTopic) -> dict[str, str]:
 
 
 def _settings_of_internal(name: str, defaults: ClusterDefaults) -> dict[str, str]:
-    """What Kafka's brokers give an internal topic that they create; the settings of transactions have no effect yet."""
-    if name != GROUP_METADATA_TOPIC:
-        return {"cleanup.policy": "compact", "compression.type": "uncompressed"}
+    """What Kafka's brokers give an internal topic that they create."""
+    if name == GROUP_METADATA_TOPIC:
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(defaults.offsets_topic_segment_bytes),
+        }
     return {
         "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(defaults.offsets_topic_segment_bytes),
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(defaults.transaction_state_log_min_isr),
+        "segment.bytes": str(defaults.transaction_state_log_segment_bytes),
+        "unclean.leader.election.enable": "false",
     }
+
+
+def _partitions_of_internal(name: str, defaults: ClusterDefaults) -> int:
+    if name == GROUP_METADATA_TOPIC:
+        return defaults.offsets_topic_num_partitions
+    return defaults.transaction_state_log_num_partitions
 
 
 def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
@@ -163,8 +175,8 @@ def _replicas(draft: _Draft, topic: NewTopic) -> Sequence[Sequence[int]]:
     count = topic.partition_count
     if count == BROKER_DEFAULT:
         count = draft.defaults.num_partitions
-        if topic.internal and topic.name == GROUP_METADATA_TOPIC:
-            count = draft.defaults.offsets_topic_num_partitions
+        if topic.internal and topic.name in INTERNAL_TOPICS:
+            count = _partitions_of_internal(topic.name, draft.defaults)
     if count < 1:
         raise KafkaError(
             ErrorCode.invalid_partitions,

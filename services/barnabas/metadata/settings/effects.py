@@ -88,6 +88,10 @@ CONTROLLER: Final = frozenset(
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
         "offsets.topic.segment.bytes",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
         "unclean.leader.election.interval.ms",
     )
 )
@@ -120,6 +124,12 @@ COORDINATOR: Final = frozenset(
         "offsets.load.buffer.size",
         "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.max.timeout.ms",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transaction.state.log.load.buffer.size",
+        "transaction.two.phase.commit.enable",
+        "transactional.id.expiration.ms",
     )
 )
 

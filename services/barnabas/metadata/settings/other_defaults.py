@@ -16,5 +16,6 @@ OTHER_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
         "max.connections": "10000",
         "offsets.topic.replication.factor": "-1",
         "queued.max.request.bytes": "268435456",
+        "transaction.state.log.replication.factor": "-1",
     }
 )

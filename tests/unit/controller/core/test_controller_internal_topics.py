@@ -130,6 +130,16 @@ def test_a_number_that_was_set_is_waited_for_and_stays() -> None:
     assert grown(image, one)[1] == ()
 
 
+def test_the_number_for_transactions_is_their_own() -> None:
+    one = ClusterDefaults(transaction_state_log_num_partitions=2, transaction_state_log_replication_factor=1)
+    image, result = created(joined(MetadataImage(), 1, 2, 3), one, TRANSACTION_STATE_TOPIC)
+    assert result.replication_factor == 1
+    assert grown(image, one)[1] == ()
+    assert {each.topic for each in grown(image)[1]} == {TRANSACTION_STATE_TOPIC}
+    _, result = created(joined(MetadataImage(), 1, 2, 3), one)
+    assert result.replication_factor == 3
+
+
 def test_what_a_request_asks_for_is_what_it_gets() -> None:
     _, result = created(joined(MetadataImage(), 1, 2, 3), factor=2)
     assert result.replication_factor == 2

@@ -47,10 +47,13 @@ def cluster(nodes: int = 1) -> MetadataImage:
 
 
 def create(
-    image: MetadataImage, *topics: pb.NewTopic, validate_only: bool = False
+    image: MetadataImage,
+    *topics: pb.NewTopic,
+    validate_only: bool = False,
+    defaults: ClusterDefaults = DEFAULTS,
 ) -> tuple[pb.CreateTopicsResponse, MetadataImage]:
     request = pb.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-    decision = create_topics(image, request, DEFAULTS, new_topic_id)
+    decision = create_topics(image, request, defaults, new_topic_id)
     return decision.response, after(image, decision)
 
 
@@ -274,13 +277,39 @@ def test_internal_topics() -> None:
     assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == 3
 
 
-def test_the_size_of_the_offsets_segments_is_of_no_other_internal_topic() -> None:
+def test_the_topic_of_transactions() -> None:
     _, image = create(cluster(), topic(TRANSACTION_STATE_TOPIC, -1, -1, internal=True))
     assert image.topics[TRANSACTION_STATE_TOPIC].internal
+    assert len(image.topics[TRANSACTION_STATE_TOPIC].partitions) == 50
     assert image.topic_config(TRANSACTION_STATE_TOPIC) == {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
     }
+
+
+def test_the_settings_of_the_topic_of_transactions() -> None:
+    defaults = ClusterDefaults(
+        transaction_state_log_num_partitions=4,
+        transaction_state_log_replication_factor=2,
+        transaction_state_log_min_isr=1,
+        transaction_state_log_segment_bytes=1_000_000,
+    )
+    _, image = create(cluster(3), topic(TRANSACTION_STATE_TOPIC, -1, -1, internal=True), defaults=defaults)
+    partitions = image.topics[TRANSACTION_STATE_TOPIC].partitions
+    assert [len(each.replicas) for each in partitions] == [2] * 4
+    settings = image.topic_config(TRANSACTION_STATE_TOPIC)
+    assert (settings["min.insync.replicas"], settings["segment.bytes"]) == ("1", "1000000")
+
+
+def test_the_topic_of_transactions_cannot_be_deleted() -> None:
+    _, image = create(cluster(), topic(TRANSACTION_STATE_TOPIC, -1, -1, internal=True))
+    request = pb.DeleteTopicsRequest(topics=[pb.TopicRef(name=TRANSACTION_STATE_TOPIC)])
+    decision = delete_topics(image, request, now_ms=0)
+    assert decision.response.topics[0].result.error_code == ErrorCode.invalid_topic_exception
+    assert not decision.records
 
 
 def enlarge(image: MetadataImage, count: int, *replicas: list[int]) -> tuple[ErrorCode, str, MetadataImage]:
