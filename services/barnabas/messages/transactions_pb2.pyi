@@ -33,6 +33,7 @@ class InitProducerIdRequest(_message.Message):
     TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    TWO_PHASE_COMMIT_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     """The transactional id; never empty."""
     transaction_timeout_ms: _builtins.int
@@ -41,6 +42,8 @@ class InitProducerIdRequest(_message.Message):
     """The producer id that the client has; -1 when it has none (KIP-360)."""
     producer_epoch: _builtins.int
     """The epoch that it has; -1 when it has none."""
+    two_phase_commit: _builtins.bool
+    """Whether another system decides the transactions (KIP-939): they never time out."""
     def __init__(
         self,
         *,
@@ -48,10 +51,11 @@ class InitProducerIdRequest(_message.Message):
         transaction_timeout_ms: _builtins.int = ...,
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
+        two_phase_commit: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_timeout_ms", b"transaction_timeout_ms", "transactional_id", b"transactional_id", "two_phase_commit", b"two_phase_commit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ from barnabas.coordinator.transactions.core.transaction import (
     EXHAUSTED_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMEOUT_MS,
     Transaction,
     new_transaction,
 )
@@ -29,7 +30,7 @@ from barnabas.messages.transactions_pb2 import InitProducerIdRequest, InitProduc
 def check_init_producer_id(request: InitProducerIdRequest, config: TransactionSettings) -> None:
     """What needs no look at the transactional id, in Kafka's order: to be asked before who its coordinator is.
 
-    Raises KafkaError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT.
+    Raises KafkaError: INVALID_REQUEST, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT.
     """
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.invalid_request, "producer id and epoch: give both or neither")
@@ -37,6 +38,13 @@ def check_init_producer_id(request: InitProducerIdRequest, config: TransactionSe
         raise KafkaError(ErrorCode.invalid_request, "the transactional id is empty")
     if not fits_record(request.transactional_id):
         raise KafkaError(ErrorCode.invalid_request, f"transactional.id may have {STRING_BYTES_MAX} bytes")
+    if request.two_phase_commit:
+        if not config.transaction_two_phase_commit_enable:
+            raise KafkaError(
+                ErrorCode.transactional_id_authorization_failed,
+                "transaction.two.phase.commit.enable is false",
+            )
+        return
     timeout_max_ms = config.transaction_max_timeout_ms
     if not 0 < request.transaction_timeout_ms <= timeout_max_ms:
         raise KafkaError(
@@ -87,7 +95,7 @@ def _next(
     if transaction is None:
         if len(shard.transactions) >= limits.TRANSACTIONAL_IDS_MAX:
             raise KafkaError(ErrorCode.policy_violation, "too many transactional ids are known")
-        return new_transaction(draw_producer_id(), request.transaction_timeout_ms, decision.now_ms)
+        return new_transaction(draw_producer_id(), _timeout_ms(request), decision.now_ms)
     if transaction.state in PREPARED:
         # First of all: the client may know the id and epoch that follow.
         raise KafkaError(ErrorCode.concurrent_transactions)
@@ -97,6 +105,10 @@ def _next(
         abort_by_broker(shard, request.transactional_id, transaction, decision, draw_producer_id)
         raise KafkaError(ErrorCode.concurrent_transactions)
     return _started(transaction, request, decision.now_ms, draw_producer_id)
+
+
+def _timeout_ms(request: InitProducerIdRequest) -> int:
+    return NO_TIMEOUT_MS if request.two_phase_commit else request.transaction_timeout_ms
 
 
 def _may_have(transaction: Transaction, request: InitProducerIdRequest) -> bool:
@@ -117,7 +129,7 @@ def _started(
     draw_producer_id: Callable[[], int],
 ) -> Transaction:
     """The next epoch, or epoch 0 of a new id; the same again for a request that was sent again. Raises KafkaError."""
-    epoch, timeout_ms = transaction.producer_epoch, request.transaction_timeout_ms
+    epoch, timeout_ms = transaction.producer_epoch, _timeout_ms(request)
     expected = request.producer_epoch
     if transaction.is_epoch_exhausted:
         if expected == NO_EPOCH:

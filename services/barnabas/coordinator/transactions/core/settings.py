@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """All of them in milliseconds."""
+    """Times in milliseconds."""
 
     transaction_max_timeout_ms: int = 900_000
     """The longest timeout that a transactional producer may ask for."""
@@ -17,3 +17,5 @@ class TransactionSettings:
     """How often to look for transactions that took longer than their timeout."""
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
     """How often to look for expired transactional ids."""
+    transaction_two_phase_commit_enable: bool = False
+    """Whether there may be transactions that another system decides (KIP-939)."""
