@@ -81,6 +81,28 @@ of more, those are forgotten that were silent longest. Their log knows them for 
 TRANSACTION_ANSWER_SECONDS: Final = 5.0
 """How long a transaction coordinator may take to say whether a partition is part of a transaction."""
 
+PRODUCER_ID_WAIT_SECONDS: Final = 1.0
+"""How long InitProducerId waits for the controller where no producer id is at hand, before the client is told
+COORDINATOR_LOAD_IN_PROGRESS and asks again."""
+
+MARKERS_UNANSWERED_MAX: Final = 5_000
+"""Partitions that one storage node or coordinator may be telling of transactions' ends at a time, and what the last of
+these transactions has beyond that. Further transactions wait for it; those for others do not."""
+
+MARKER_ANSWER_MS_MAX: Final = 10_000
+"""How long a marker may take to reach the in-sync replicas before it is sent again, if nobody else leads meanwhile."""
+
+MARKER_RETRY_MS_MIN: Final = 20
+MARKER_RETRY_MS_MAX: Final = 1_000
+"""Pause before a marker is sent again; doubles from the first to the second, and ends at once when the metadata name
+another node or coordinator for the partition."""
+
+MARKER_GIVEN_UP_MS: Final = 60_000
+"""A transaction one of whose partitions says that this coordinator is none any more, is left alone for so long."""
+
+MARKING_YIELD_TRANSACTIONS: Final = 200
+"""Ended transactions whose markers are sent before the event loop gets a turn."""
+
 LAG_INTERVAL_SECONDS: Final = 1.0
 """Lag is not measured again sooner, however often the metrics are asked for."""
 
@@ -109,3 +131,4 @@ assert max(GROUP_RECORD_BYTES_MAX, TRANSACTION_RECORD_BYTES_MAX) + BATCH_BYTES_T
 assert OPEN_PRODUCERS_MAX <= KNOWN_PRODUCERS_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
 assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX
+assert MARKER_RETRY_MS_MIN <= MARKER_RETRY_MS_MAX

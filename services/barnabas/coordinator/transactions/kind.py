@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from barnabas.coordinator.runtime.kind import Kind
+from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
 from barnabas.coordinator.transactions.codec import decode_batch, encode_record
 from barnabas.coordinator.transactions.core.deadlines import on_loaded, on_resumed, on_time, start_afresh
@@ -17,6 +18,7 @@ from barnabas.metadata.image import TRANSACTION_STATE_TOPIC
 
 TransactionKind: TypeAlias = Kind[TransactionShard, Decision, TransactionRecord]
 TransactionRuntime: TypeAlias = PartitionRuntime[TransactionShard, Decision, TransactionRecord]
+TransactionPartitions: TypeAlias = OwnedPartitions[TransactionShard, Decision, TransactionRecord]
 
 
 def transactions_kind(
