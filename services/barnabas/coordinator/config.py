@@ -76,6 +76,28 @@ class CoordinatorConfig:
         5 * 1024 * 1024, "How much to read at once while a partition is being loaded.", unit="bytes"
     )
 
+    transaction_max_timeout_ms: int = setting(
+        900_000, "The longest timeout that a transactional producer may ask for.", unit="ms"
+    )
+    transactional_id_expiration_ms: int = setting(
+        604_800_000, "How long a transactional id is kept after its last use.", unit="ms"
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        10_000, "How often to look for transactions that took longer than their timeout.", unit="ms"
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        3_600_000, "How often to look for expired transactional ids.", unit="ms"
+    )
+    transaction_state_log_load_buffer_size: int = setting(
+        5 * 1024 * 1024,
+        "How much to read at once while a partition of __transaction_state is being loaded.",
+        unit="bytes",
+    )
+    transaction_two_phase_commit_enable: bool = setting(
+        False,
+        "Whether producers may have transactions that another system decides (KIP-939): they never time out.",
+    )
+
     def __post_init__(self) -> None:
         check_address("listen.address", self.listen_address)
         check_addresses_of_others(self)
@@ -104,4 +126,9 @@ _LEAST = {
     "offsets_retention_check_interval_ms": 1,
     "offsets_commit_timeout_ms": 1,
     "offsets_load_buffer_size": 1024,
+    "transaction_max_timeout_ms": 1,
+    "transactional_id_expiration_ms": 1,
+    "transaction_abort_timed_out_transaction_cleanup_interval_ms": 1,
+    "transaction_remove_expired_transaction_cleanup_interval_ms": 1,
+    "transaction_state_log_load_buffer_size": 1024,
 }

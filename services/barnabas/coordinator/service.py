@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
@@ -13,27 +14,61 @@ from barnabas.coordinator.groups.metrics import GroupMetrics
 from barnabas.coordinator.groups.partition_ends import StorageEnds
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
 from barnabas.coordinator.runtime.topic_log import StorageTopicLog
+from barnabas.coordinator.transactions.coordinator import TransactionCoordinator
+from barnabas.coordinator.transactions.markers.post import LinkPost
+from barnabas.coordinator.transactions.metrics import TransactionMetrics
+from barnabas.coordinator.transactions.servicer import TransactionsServicer
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
-from barnabas.links.network import Network
+from barnabas.links.network import Network, Server
 from barnabas.links.stream_metrics import StreamCollector
 from barnabas.links.transaction_questions import TransactionQuestions
 from barnabas.messages.controller_pb2 import WatchRequest
 from barnabas.messages.metadata_pb2 import CoordinatorRecord
+from barnabas.messages.storage_pb2 import CoordinatorIdentity
 from barnabas.metadata.coordinators import coordinator_of
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
+from barnabas.metadata.producer_ids import ProducerIds
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
 
 log = get_logger("coordinator")
 
 
-MakeCoordinator = Callable[..., GroupCoordinator]
-"""Takes what GroupCoordinator takes: a simulation makes the coordinator, to look at what it knows."""
+MakeGroups = Callable[..., GroupCoordinator]
+MakeTransactions = Callable[..., TransactionCoordinator]
+"""Take what the classes take: a simulation makes the coordinators, to look at what they know."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the process is made of, apart from its server."""
+
+    subscription: MetadataSubscription
+    group_log: StorageTopicLog
+    transaction_log: StorageTopicLog
+    questions: TransactionQuestions
+    groups: GroupCoordinator
+    group_calls: CoordinatorServicer
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIds
+    post: LinkPost
+
+    async def close(self) -> None:
+        """Once nobody is answered any more."""
+        await self.producer_ids.close()
+        await self.questions.close()
+        await self.post.close()
+        await self.transaction_log.close()
+        await self.group_log.close()
 
 
 async def serve(
-    config: CoordinatorConfig, context: ServiceContext, make_coordinator: MakeCoordinator = GroupCoordinator
+    config: CoordinatorConfig,
+    context: ServiceContext,
+    make_coordinator: MakeGroups = GroupCoordinator,
+    make_transactions: MakeTransactions = TransactionCoordinator,
 ) -> None:
     """Run one coordinator until `context.stopping`. Raises StartError when the user must change something."""
     if not config.controllers:
@@ -43,41 +78,17 @@ async def serve(
         server = environment.network.listen(config.listen_address)
     except OSError as error:
         raise StartError(str(error)) from error
-    registration = CoordinatorRecord(
-        coordinator_id=config.coordinator_id,
-        incarnation_id=str(environment.new_id()),
-        address=config.advertised_address or server.address,
-    )
-    subscription = MetadataSubscription(
-        environment.network, config.controllers, lambda: _watch_request(registration, subscription)
-    )
-    topic_log = StorageTopicLog(
-        GROUP_METADATA_TOPIC,
-        lambda: subscription.image,
-        config,
-        registration.incarnation_id,
-        environment.network,
-    )
-    questions = _ask_transactions(environment.network, subscription)
-    coordinator = make_coordinator(
-        config, environment, topic_log, GroupMetrics(environment.registry), questions
-    )
-    ends = StorageEnds(lambda: subscription.image, topic_log.link_to)
-    lag = LagMeasurement(coordinator.partitions.shards, lambda: subscription.image, ends, environment.clock)
-    context.measurements.append(lag.measure)
-    streams = StreamCollector("client", topic_log.stream_counts)
-    for collector in (lag, streams, SubscriptionCollector(subscription)):
-        environment.registry.register(collector)
-    subscription.on_change(topic_log.on_image)
-    subscription.on_change(coordinator.on_image)
-    context.health.add_condition("connected to the controller", lambda: subscription.is_current)
-    await server.serve_coordinator(CoordinatorServicer(coordinator))
+    parts = _assemble(config, environment, server, make_coordinator, make_transactions)
+    _measure(parts, context)
+    context.health.add_condition("connected to the controller", lambda: parts.subscription.is_current)
+    await server.serve_coordinator(parts.group_calls, TransactionsServicer(parts.transactions))
     log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
     try:
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(subscription.run(), name="metadata"),
-                tasks.create_task(coordinator.partitions.run(), name="coordinator"),
+                tasks.create_task(parts.subscription.run(), name="metadata"),
+                tasks.create_task(parts.groups.partitions.run(), name="coordinator"),
+                tasks.create_task(parts.transactions.run(), name="transactions"),
             ]
             await context.stopping.wait()
             await server.stop(limits.STOP_GRACE_SECONDS)
@@ -90,8 +101,82 @@ async def serve(
         raise StartError(f"the controller refuses this coordinator: {refusals.exceptions[0]}") from group
     finally:
         await server.stop(None)
-        await questions.close()
-        await topic_log.close()
+        await parts.close()
+
+
+def _assemble(
+    config: CoordinatorConfig,
+    environment: Environment,
+    server: Server,
+    make_groups: MakeGroups,
+    make_transactions: MakeTransactions,
+) -> _Parts:
+    registration = CoordinatorRecord(
+        coordinator_id=config.coordinator_id,
+        incarnation_id=str(environment.new_id()),
+        address=config.advertised_address or server.address,
+    )
+    network, registry = environment.network, environment.registry
+    subscription = MetadataSubscription(
+        network, config.controllers, lambda: _watch_request(registration, subscription)
+    )
+
+    def image() -> MetadataImage:
+        return subscription.image
+
+    incarnation_id = registration.incarnation_id
+    group_log = StorageTopicLog(GROUP_METADATA_TOPIC, image, config, incarnation_id, network)
+    transaction_log = StorageTopicLog(
+        TRANSACTION_STATE_TOPIC,
+        image,
+        config,
+        incarnation_id,
+        network,
+        group_log.stream_counts,
+        config.transaction_state_log_load_buffer_size,
+    )
+    group_metrics = GroupMetrics(registry)
+    questions = _ask_transactions(network, subscription)
+    groups = make_groups(config, environment, group_log, group_metrics, questions)
+    group_calls = CoordinatorServicer(groups)
+    identity = CoordinatorIdentity(coordinator_id=config.coordinator_id, incarnation_id=incarnation_id)
+    # Its streams are those of the transactions' own log: loading and committing offsets does not wait for markers.
+    post = LinkPost(
+        image,
+        environment.clock,
+        identity,
+        transaction_log.link_to,
+        network,
+        group_calls.CompleteTransaction,
+    )
+    metrics = TransactionMetrics(registry, group_metrics.partitions)
+    producer_ids = ProducerIds(subscription)
+    transactions = make_transactions(config, environment, transaction_log, metrics, image, producer_ids, post)
+    for follower in (group_log, transaction_log, post, groups, transactions):
+        subscription.on_change(follower.on_image)
+    return _Parts(
+        subscription,
+        group_log,
+        transaction_log,
+        questions,
+        groups,
+        group_calls,
+        transactions,
+        producer_ids,
+        post,
+    )
+
+
+def _measure(parts: _Parts, context: ServiceContext) -> None:
+    def image() -> MetadataImage:
+        return parts.subscription.image
+
+    ends = StorageEnds(image, parts.group_log.link_to)
+    lag = LagMeasurement(parts.groups.partitions.shards, image, ends, context.environment.clock)
+    context.measurements.append(lag.measure)
+    streams = StreamCollector("client", parts.group_log.stream_counts)
+    for collector in (lag, streams, SubscriptionCollector(parts.subscription)):
+        context.environment.registry.register(collector)
 
 
 def _watch_request(registration: CoordinatorRecord, subscription: MetadataSubscription) -> WatchRequest:

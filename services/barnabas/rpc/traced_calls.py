@@ -24,7 +24,7 @@ else:  # generic in their stubs only
 TRACEPARENT: Final = "traceparent"
 """The key of W3C's trace context."""
 
-_SERVICES: Final = {"GroupCoordinator": "coordinator"}
+_SERVICES: Final = {"GroupCoordinator": "coordinator", "TransactionCoordinator": "coordinator"}
 """What a service's spans begin with, where it is not the service's name in lower case."""
 
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")

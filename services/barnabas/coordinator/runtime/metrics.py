@@ -16,7 +16,7 @@ class RuntimeMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.load_seconds = prometheus_client.Histogram(
             "barnabas_coordinator_partition_load_seconds",
-            "How long it took to read a partition of __consumer_offsets",
+            "How long it took to read a partition of an internal topic",
             buckets=_LOAD_BUCKETS,
             registry=registry,
         )
@@ -27,6 +27,6 @@ class RuntimeMetrics:
         )
         self.append_seconds = prometheus_client.Histogram(
             "barnabas_coordinator_append_seconds",
-            "How long a write to __consumer_offsets took to be committed",
+            "How long a write to an internal topic took to be committed",
             registry=registry,
         )

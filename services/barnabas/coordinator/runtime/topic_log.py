@@ -82,9 +82,16 @@ class StorageTopicLog:
         config: CoordinatorConfig,
         incarnation_id: str,
         network: Network,
+        stream_counts: StorageStreamCounts | None = None,
+        load_buffer_bytes: int | None = None,
     ) -> None:
-        """`incarnation_id` is the one under which this process is registered with the controller."""
-        self.stream_counts = StorageStreamCounts()
+        """`incarnation_id` is the one under which this process is registered with the controller.
+
+        `stream_counts` are those of all links of the process; the log's own where it is the only one. So much is read
+        at once while a partition is loaded: offsets.load.buffer.size where nothing else is said.
+        """
+        self.stream_counts = stream_counts or StorageStreamCounts()
+        self._load_buffer_bytes = load_buffer_bytes or config.offsets_load_buffer_size
         self._network = network
         self._topic = topic
         self._image = image
@@ -196,7 +203,7 @@ class StorageTopicLog:
 
     async def _fetch(self, partition: int, offset: int) -> PartitionFetched:
         record, storage = self._leader_of(partition)
-        buffer_bytes = self._config.offsets_load_buffer_size
+        buffer_bytes = self._load_buffer_bytes
         item = PartitionFetch(
             topic_id=record.topic_id,
             partition=partition,

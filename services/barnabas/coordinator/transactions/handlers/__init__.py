@@ -1,0 +1,1 @@
+"""One call of `links/transactions_link.py`, one file."""
