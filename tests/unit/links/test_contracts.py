@@ -9,14 +9,17 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from barnabas.controller.servicer import ControllerServicer
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
+from barnabas.coordinator.transactions.servicer import TransactionsServicer
 from barnabas.links.controller_link import ControllerLink, ControllerService
 from barnabas.links.coordinator_link import CoordinatorLink, CoordinatorService
 from barnabas.links.storage_link import RemoteStorageLink, StorageLink, StorageService
-from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2
+from barnabas.links.transactions_link import TransactionsLink, TransactionsService
+from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2, transactions_pb2
 from barnabas.storage.servicer import StorageServicer
 
 CONTROLLER = controller_pb2.DESCRIPTOR.services_by_name["Controller"]
 COORDINATOR = coordinator_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+TRANSACTIONS = transactions_pb2.DESCRIPTOR.services_by_name["TransactionCoordinator"]
 STORAGE = storage_pb2.DESCRIPTOR.services_by_name["Storage"]
 
 
@@ -30,9 +33,10 @@ def calls_of(end: type[Any]) -> set[str]:
     [
         (CONTROLLER, ControllerLink, ControllerService, ControllerServicer),
         (COORDINATOR, CoordinatorLink, CoordinatorService, CoordinatorServicer),
+        (TRANSACTIONS, TransactionsLink, TransactionsService, TransactionsServicer),
         (STORAGE, RemoteStorageLink, StorageService, StorageServicer),
     ],
-    ids=["controller", "coordinator", "storage"],
+    ids=["controller", "coordinator", "transactions", "storage"],
 )
 def test_every_call_has_both_ends(
     contract: ServiceDescriptor, link: type[Any], service: type[Any], servicer: type[Any]

@@ -1,0 +1,91 @@
+"""The process of a coordinator from start to stop, with nobody to talk to but those who ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.service import serve
+from barnabas.kernel.config import ConfigError
+from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.service import ServiceContext, StartError, system_environment
+from barnabas.links.errors import LinkError
+from barnabas.messages import coordinator_pb2, transactions_pb2
+from barnabas.rpc.network import GrpcNetwork
+
+
+def config_in(directory: Path) -> CoordinatorConfig:
+    return CoordinatorConfig(
+        listen_address=f"unix:{directory}/coordinator.sock", controllers=(f"unix:{directory}/nobody.sock",)
+    )
+
+
+def new_context() -> ServiceContext:
+    return ServiceContext("coordinator", system_environment(network=GrpcNetwork()))
+
+
+@asynccontextmanager
+async def serving(config: CoordinatorConfig) -> AsyncIterator[ServiceContext]:
+    context = new_context()
+    task = asyncio.create_task(serve(config, context))
+    try:
+        yield context
+    finally:
+        context.stopping.set()
+        await task
+
+
+async def test_both_coordinators_answer_at_one_address(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    network = GrpcNetwork()
+    async with serving(config) as context:
+        groups = network.connect_coordinator(config.listen_address)
+        transactions = network.connect_transactions(config.listen_address)
+        nobody = ErrorCode.coordinator_not_available
+        for _ in range(1_000):
+            try:
+                left = await groups.LeaveGroup(coordinator_pb2.LeaveGroupRequest(group_id="g"), timeout=5)
+                break
+            except LinkError:  # it does not listen yet
+                await asyncio.sleep(0)
+        assert left.error_code == nobody
+        ended = await transactions.EndTxn(transactions_pb2.EndTxnRequest(transactional_id="a"), timeout=5)
+        assert ended.error_code == nobody
+        assert not context.health.is_ready()
+        shown = generate_latest(context.environment.registry).decode()
+        for name in ("barnabas_coordinator_transactional_ids", "barnabas_coordinator_loaded_partitions"):
+            assert f"{name} 0.0" in shown
+        await groups.close()
+        await transactions.close()
+
+
+async def test_what_is_to_be_changed_first() -> None:
+    with pytest.raises(StartError, match="controllers is empty"):
+        await serve(CoordinatorConfig(), new_context())
+
+
+async def test_an_address_of_another_machine() -> None:
+    config = CoordinatorConfig(listen_address="192.0.2.1:1", controllers=("c:1",))
+    with pytest.raises(StartError, match="cannot listen"):
+        await serve(config, new_context())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transaction_max_timeout_ms",
+        "transactional_id_expiration_ms",
+        "transaction_abort_timed_out_transaction_cleanup_interval_ms",
+        "transaction_remove_expired_transaction_cleanup_interval_ms",
+        "transaction_state_log_load_buffer_size",
+    ],
+)
+def test_settings_of_transactions_have_a_least_value(name: str) -> None:
+    with pytest.raises(ConfigError, match=name.replace("_", ".")):
+        CoordinatorConfig(**{name: 0})  # type: ignore[arg-type]
