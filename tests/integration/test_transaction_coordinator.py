@@ -12,9 +12,9 @@ import pytest
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError
-from barnabas.messages import controller_pb2, storage_pb2
+from barnabas.messages import controller_pb2, coordinator_pb2, storage_pb2
 from barnabas.messages import transactions_pb2 as pb
-from barnabas.metadata.image import TRANSACTION_STATE_TOPIC
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC
 from barnabas.records.batch import iterate_headers
 from barnabas.records.control import decode_marker
 from barnabas.records.record import encode_batch
@@ -32,6 +32,7 @@ class Links:
     def __init__(self, cluster: Any, nodes: int) -> None:
         network = GrpcNetwork()
         self.transactions = network.connect_transactions(_address(cluster, "coordinator-1"))
+        self.groups = network.connect_coordinator(_address(cluster, "coordinator-1"))
         self.controller = network.connect_controller(_address(cluster, "controller"))
         self.nodes = {
             number: network.connect_storage(_address(cluster, f"broker-{number}"))
@@ -39,7 +40,7 @@ class Links:
         }
 
     async def close(self) -> None:
-        for link in (self.transactions, self.controller, *self.nodes.values()):
+        for link in (self.transactions, self.groups, self.controller, *self.nodes.values()):
             await link.close()
 
 
@@ -75,7 +76,7 @@ async def create_topic(links: Links, name: str, *nodes: int) -> Topic:
         partition_count=-1,
         replication_factor=-1,
         assignments=assignments,
-        internal=name == TRANSACTION_STATE_TOPIC,
+        internal=name in INTERNAL_TOPICS,
     )
     created = await links.controller.CreateTopics(controller_pb2.CreateTopicsRequest(topics=[topic]))
     assert created.topics[0].result.error_code == 0, created
@@ -209,7 +210,7 @@ async def test_the_end_of_a_transaction_is_in_all_of_its_partitions(
 
 async def test_what_is_decided_is_told_by_the_next_coordinator(make_cluster: Callable[..., Any]) -> None:
     """The coordinator dies after it answered, and before the partition could be told."""
-    cluster = make_cluster(nodes=2)
+    cluster = make_cluster(nodes=2, flags=("--override", "transaction.state.log.replication.factor=1"))
     async with linked(cluster, nodes=2) as links:
         await create_topic(links, TRANSACTION_STATE_TOPIC, 1)
         topic = await create_topic(links, "orders", 2)
@@ -224,3 +225,52 @@ async def test_what_is_decided_is_told_by_the_next_coordinator(make_cluster: Cal
         told = await markers(links, topic, 0, 2)
         assert {(committed, epoch) for committed, epoch, _ in told} == {(True, producer[1] + 1)}
         assert told[-1][2] > 0, "the next coordinator's epoch"
+
+
+async def commit_offset(links: Links, producer: tuple[int, int], offset: int) -> None:
+    """An offset of group g in orders-0, as part of the transaction, which the group's coordinator adds to it."""
+    partition = coordinator_pb2.OffsetCommitPartition(
+        partition=0, committed_offset=offset, committed_leader_epoch=-1
+    )
+    request = coordinator_pb2.TxnOffsetCommitRequest(
+        transactional_id=ID,
+        group_id="g",
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        generation_id=-1,
+        adds_partitions=True,
+        topics=[coordinator_pb2.OffsetCommitTopic(name="orders", partitions=[partition])],
+    )
+    await asked(
+        links.groups.TxnOffsetCommit, request, lambda answer: answer.topics[0].partitions[0].error_code
+    )
+
+
+async def stable_offset(links: Links) -> int:
+    """The group's offset in orders-0; a Kafka error below -1."""
+    request = coordinator_pb2.OffsetFetchRequest(
+        group_id="g",
+        topics=[coordinator_pb2.OffsetFetchTopic(name="orders", partitions=[0])],
+        require_stable=True,
+        member_epoch=-1,
+    )
+    answer = await links.groups.OffsetFetch(request, timeout=10)
+    partition = answer.topics[0].partitions[0]
+    return -1_000 - partition.error_code if partition.error_code else partition.committed_offset
+
+
+async def test_offsets_count_once_the_transaction_is_complete(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster()
+    async with linked(cluster) as links:
+        await create_topic(links, TRANSACTION_STATE_TOPIC, 1)
+        await create_topic(links, GROUP_METADATA_TOPIC, 1, 1)
+        topic = await create_topic(links, "orders", 1)
+        producer = await begin(links, topic, 1)
+        for committed, offset, counts in ((True, 5, 5), (False, 9, 5)):
+            await commit_offset(links, producer, offset)
+            assert await stable_offset(links) == -1_000 - ErrorCode.unstable_offset_commit
+            answer = await end(links, producer, committed=committed)
+            assert answer.error_code == 0
+            await until(lambda: state(links), "CompleteCommit" if committed else "CompleteAbort")
+            assert await stable_offset(links) == counts, "at once"
+            producer = answer.producer_id, answer.producer_epoch
