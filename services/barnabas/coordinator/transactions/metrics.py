@@ -76,7 +76,7 @@ class _TransactionsCollector(Collector):
             given_up += is_given_up
         gauges = {
             "barnabas_coordinator_transactional_ids": ("Transactional ids that are known", known),
-            "barnabas_coordinator_open_transactions": ("Transactions that are open", ongoing),
+            "barnabas_coordinator_ongoing_transactions": ("Transactions that are open", ongoing),
             "barnabas_coordinator_unmarked_transactions": (
                 "Transactions that are decided, and not every partition knows",
                 unmarked,
