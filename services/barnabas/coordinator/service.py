@@ -124,31 +124,26 @@ def _assemble(
     def image() -> MetadataImage:
         return subscription.image
 
-    incarnation_id = registration.incarnation_id
-    group_log = StorageTopicLog(GROUP_METADATA_TOPIC, image, config, incarnation_id, network)
-    transaction_log = StorageTopicLog(
-        TRANSACTION_STATE_TOPIC,
-        image,
-        config,
-        incarnation_id,
-        network,
-        group_log.stream_counts,
-        config.transaction_state_log_load_buffer_size,
+    identity = CoordinatorIdentity(
+        coordinator_id=config.coordinator_id, incarnation_id=registration.incarnation_id
     )
+    group_log = StorageTopicLog(GROUP_METADATA_TOPIC, image, config, identity.incarnation_id, network)
     group_metrics = GroupMetrics(registry)
     questions = _ask_transactions(network, subscription)
     groups = make_groups(config, environment, group_log, group_metrics, questions)
     group_calls = CoordinatorServicer(groups)
-    identity = CoordinatorIdentity(coordinator_id=config.coordinator_id, incarnation_id=incarnation_id)
-    # Its streams are those of the transactions' own log: loading and committing offsets does not wait for markers.
-    post = LinkPost(
+    transaction_log = StorageTopicLog(
+        TRANSACTION_STATE_TOPIC,
         image,
-        environment.clock,
-        identity,
-        transaction_log.link_to,
+        config,
+        identity.incarnation_id,
         network,
-        group_calls.CompleteTransaction,
+        group_log.stream_counts,
+        config.transaction_state_log_load_buffer_size,
     )
+    # Its streams are those of the transactions' own log: loading and committing offsets does not wait for markers.
+    link_to, complete_here = transaction_log.link_to, group_calls.CompleteTransaction
+    post = LinkPost(image, environment.clock, identity, link_to, network, complete_here)
     metrics = TransactionMetrics(registry, group_metrics.partitions)
     producer_ids = ProducerIds(subscription)
     transactions = make_transactions(config, environment, transaction_log, metrics, image, producer_ids, post)
