@@ -38,3 +38,10 @@ def storage_errors(directory: str) -> Iterator[None]:
 def storage_error(directory: str, error: OSError) -> KafkaError:
     """A refusal of the disk's, as clients and the storage service know it."""
     return KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}")
+
+
+def is_of_disk(error: KafkaError) -> bool:
+    """Whether the disk has refused, and not only a log that is closed, or is trusted no more; its `__cause__` has the
+    disk's own error number.
+    """
+    return error.code == ErrorCode.kafka_storage_error and isinstance(error.__cause__, OSError)

@@ -1319,22 +1319,26 @@ class ReplicaReport(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     OFFLINE_FIELD_NUMBER: _builtins.int
+    REFUSES_WRITES_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
     """The id of the topic: 16 bytes."""
     partition: _builtins.int
     """The partition's index."""
     offline: _builtins.bool
-    """Its log cannot be used: a failed sync, a damaged file, a directory that is offline."""
+    """Its log cannot be used: a failed sync, a damaged file, a directory that is offline; or its disk refuses to write."""
+    refuses_writes: _builtins.bool
+    """It has what it had, and its disk refuses to write more: it is offline only where another replica in sync can lead."""
     def __init__(
         self,
         *,
         topic_id: _builtins.bytes = ...,
         partition: _builtins.int = ...,
         offline: _builtins.bool = ...,
+        refuses_writes: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["offline", b"offline", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offline", b"offline", "partition", b"partition", "refuses_writes", b"refuses_writes", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -86,6 +86,21 @@ PROVEN_SECONDS: Final = 1.0
 TROUBLE_OVER_SECONDS: Final = 10.0
 """How long a disk must not have refused before it is taken for well."""
 
+REFUSALS_MIN: Final = 3
+REFUSALS_SECONDS_MAX: Final = 10.0
+"""So many refusals of a disk within such a time, and others are to lead what is in its log directory."""
+
+REFUSAL_APART_SECONDS: Final = 0.1
+"""Refusals that come sooner after one another count as one: many partitions may meet the same hitch."""
+
+PROBE_SECONDS: Final = 1.0
+"""How often a disk that is given up is tried."""
+
+QUIET_SECONDS_MIN: Final = 2.0
+QUIET_SECONDS_MAX: Final = 60.0
+"""How long it must have refused nothing before it is taken back: longer than a follower rests between two tries
+(replica.fetch.backoff.ms), and twice as long each time that it is soon given up again."""
+
 ANSWER_GRACE_MS: Final = 500
 """How long past its own time-out a request may wait for this node's disk before it is answered without it."""
 

@@ -1,7 +1,8 @@
 """ReportReplicas: a storage node tells which of its logs cannot be used, and which can be again.
 
 A replica that is *offline* neither leads nor is in sync until its node says otherwise, or is a new process. Where it is
-the only replica nothing is decided: nobody could take over.
+the only replica nothing is decided: nobody could take over. Nor is it where only its disk takes no more records, while
+nobody else in sync can lead: its records can be read there.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def report_replicas(image: MetadataImage, request: ReportReplicasRequest) -> Dec
         change = PartitionChange(known, terms_of(image, image.topics_by_id[known.topic_id].name))
         if report.offline:
             change.offline = [*known.offline_replicas, node_id]
-            change.isr = [replica for replica in known.isr if replica != node_id]
+            change.leave(node_id)
+            if report.refuses_writes and not change.can_be_led_by(change.isr):
+                continue
         else:
             change.offline = [replica for replica in known.offline_replicas if replica != node_id]
         after = change.build()

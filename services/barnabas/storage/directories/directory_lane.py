@@ -20,7 +20,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -28,6 +28,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.threads import Threads
 from barnabas.storage import limits
+from barnabas.storage.directories.disk_refusals import NEVER, DiskRefusals
 from barnabas.storage.directories.record_checks import RecordChecks
 
 log = get_logger("storage.directory_lane")
@@ -35,8 +36,6 @@ log = get_logger("storage.directory_lane")
 ResultT = TypeVar("ResultT")
 Done = Callable[[object, BaseException | None], None]
 """Called on the event loop with what the work returned, or with what it raised."""
-
-NEVER: Final = float("-inf")
 
 
 class LaneItem:
@@ -94,6 +93,9 @@ class DirectoryLane:
         self._rest_seconds = limits.DIRECT_AGAIN_SECONDS
         self._refused_at = NEVER
         self.is_refusing = False
+        self.refusals = DiskRefusals()
+        self.given_up = asyncio.Event()
+        """Set while the directory is given up."""
         self.lines = RareLines(log, now)
         """For what fails again and again in this directory."""
         self._lock = threading.Lock()
@@ -247,14 +249,40 @@ class DirectoryLane:
 
     def on_refusal(self, reason: str) -> None:
         """The disk refused an append. One line, however many appends and partitions it refuses."""
-        self._refused_at = self._now()
+        now = self._refused_at = self._now()
         if not self.is_refusing:
             self.is_refusing = True
             log.error("cannot append: the disk refuses", log_dir=self.path, reason=reason)
+        if self.refusals.on_refusal(now):
+            self.given_up.set()
+            log.error(
+                "a log directory is given up: others in sync are to lead what is in it",
+                log_dir=self.path,
+                reason=reason,
+            )
+
+    def on_probe(self) -> None:
+        """The disk took a probe: where nothing is refused any more the directory is taken back."""
+        if self.refusals.on_probe(self._now()):
+            self.given_up.clear()
+            self.is_refusing = False
+            log.info("the disk takes appends again: the log directory is taken back", log_dir=self.path)
+
+    @property
+    def is_to_be_probed(self) -> bool:
+        """Whether it is given up, and has refused nothing for a while: because it is well, or because nothing came."""
+        return self.refusals.is_quiet(self._now())
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether others are about to lead what is in it, where they can."""
+        return self.refusals.is_given_up and self.refusals.hands_over(self._now())
 
     def on_success(self) -> None:
         """The disk took an append; where small ones fit and large ones do not, that alone ends no trouble."""
-        if self.is_refusing and self._now() - self._refused_at >= limits.TROUBLE_OVER_SECONDS:
+        if self.refusals.is_given_up or not self.is_refusing:
+            return
+        if self._now() - self._refused_at >= limits.TROUBLE_OVER_SECONDS:
             self.is_refusing = False
             log.info("the disk takes appends again", log_dir=self.path)
 

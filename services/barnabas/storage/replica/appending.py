@@ -18,7 +18,7 @@ from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, NO_EPOCH
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import WouldBlock
+from barnabas.log.errors import WouldBlock, is_of_disk
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo, AppendOrigin, CheckedAppend
 from barnabas.log.producers.refused_sequences import RefusedSequences
@@ -286,12 +286,17 @@ class Appending:
             claim.check_owner(replica.record, internal=replica.internal)
         elif replica.internal:
             raise KafkaError(ErrorCode.invalid_topic_exception, f"clients may not write to {replica.topic}")
-        elif self.refuses_clients:
+        elif self.refuses_clients or self._hands_over:
             raise KafkaError(ErrorCode(NOT_LEADER))
         leader = replica.leader
         if acks == ALL_REPLICAS and leader is not None and leader.is_short:
             advice = f"{leader.in_sync} replicas are in sync, {leader.needed} are needed"
             raise KafkaError(ErrorCode.not_enough_replicas, advice)
+
+    @property
+    def _hands_over(self) -> bool:
+        """Whether another node is about to lead because the disk refuses."""
+        return self._lane is not None and self._lane.hands_over and len(self._replica.record.isr) > 1
 
     def _write(
         self,
@@ -351,7 +356,7 @@ class Appending:
         replica.on_appended(end_offset, size_bytes)
 
     def _on_refused(self, refused: KafkaError, size_bytes: int) -> None:
-        if refused.code == ErrorCode.kafka_storage_error and self._lane is not None:
+        if is_of_disk(refused):
             self._replica.on_disk_refusal(refused.message)
         self.count_refused(int(refused.code), size_bytes)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.log.errors import WouldBlock
+from barnabas.log.errors import WouldBlock, is_of_disk
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo
 from barnabas.messages.storage_pb2 import ReplicaRecords
@@ -333,7 +333,8 @@ class Following:
                 self._fail(repr(error))  # a fault of ours, which the lane has logged
             return
         if error.code == ErrorCode.kafka_storage_error:
-            replica.on_disk_refusal(error.message)
+            if is_of_disk(error):
+                replica.on_disk_refusal(error.message)
             state.refusals += 1
         if self._state is not state:
             return

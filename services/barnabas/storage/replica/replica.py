@@ -4,9 +4,8 @@ A replica is opened in a thread; until then appends wait for it in order. Then i
 partition: it leads (`LeaderState`), or it does not. Appends are `Appending`'s, syncs `Durability`'s; both tell the
 replica on the event loop, so that the high watermark moves in one place: `_move_high_watermark`.
 
-A replica whose log cannot be opened is offline until it can: `FailedOpenings` has it tried again. It ends in one of
-two ways. The disk fails it: it is offline until the next start has recovered its log. Or it is removed: the topic was
-deleted, or other nodes have the partition now.
+A replica whose log cannot be opened is offline until it can: `FailedOpenings` has it tried again. It ends when the disk
+fails it, and is offline until the next start has recovered its log; or it is removed from this node.
 """
 
 from __future__ import annotations
@@ -189,6 +188,7 @@ class Replica:
         opened.maybe_increment_log_start_offset(former.log_start_offset)  # it may have moved meanwhile
         durability.end(opened.log_end_offset)
         self._on_synced()
+        self._reports.look_at(self)  # this disk may take what the other one refused
 
     def _on_distrusted(self, opened: PartitionLog, error: BaseException) -> None:
         if opened is self.log:

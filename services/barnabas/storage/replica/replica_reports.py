@@ -1,9 +1,10 @@
 """Replicas whose logs cannot be used, as this node reports them to the controller (ReportReplicas).
 
-A log may be damaged, its directory may be offline, its disk may have failed a sync. Where the partition has other
-replicas one of those shall lead, and this one is not to be counted as in sync. So the controller hears of it, and hears
-again once the log can be used. What it took comes back with the metadata, in the partition's record; for as long as
-that says something else than is so, it is told again.
+A log may be damaged, its directory may be offline, its disk may have failed a sync, or may take no more records
+(`DiskRefusals`). Where the partition has other replicas one of those shall lead, and this one is not to be counted as
+in sync. So the controller hears of it, and hears again once the log can be used. One whose disk only takes no more
+records goes on where nobody in sync can take over: it is better than none. What it took comes back with the metadata,
+in the partition's record; for as long as that says something else than is so, it is told again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.kernel.logs import get_logger
 from barnabas.messages.controller_pb2 import ReplicaReport
+from barnabas.metadata.image import NO_LEADER
 from barnabas.storage import limits
 
 if TYPE_CHECKING:
@@ -48,7 +50,16 @@ class ReplicaReports:
         """Whether nothing is to be told of it: nobody could take over from an only replica."""
         record = replica.record
         is_said = self._node_id in record.offline_replicas
-        return replica.is_opening or replica.is_offline == is_said or len(record.replicas) <= 1
+        return replica.is_opening or self._is_unusable(replica) == is_said or len(record.replicas) <= 1
+
+    def _is_unusable(self, replica: Replica) -> bool:
+        """Whether the controller is to take its log for one that cannot be used."""
+        if replica.is_offline or replica.lane is None or not replica.lane.refusals.is_given_up:
+            return replica.is_offline
+        record = replica.record
+        if record.leader == self._node_id:
+            return len(record.isr) > 1
+        return record.leader != NO_LEADER
 
     def on_left(self, replica: Replica) -> None:
         """The partition is no longer here."""
@@ -82,17 +93,22 @@ class ReplicaReports:
 
     async def _tell(self, tell: Tell) -> bool:
         """One call; whether the controller took it."""
-        told = {each: each.is_offline for each in list(self._untold)[: limits.REPORTS_PER_CALL]}
+        told = {each: self._is_unusable(each) for each in list(self._untold)[: limits.REPORTS_PER_CALL]}
         refusal = await tell([_report(*each) for each in told.items()])
         if refusal:
             log.debug("the controller did not hear which replicas are offline", reason=refusal)
             return False
         for replica, is_offline in told.items():
-            if replica in self._untold and replica.is_offline == is_offline:
+            if replica in self._untold and self._is_unusable(replica) == is_offline:
                 del self._untold[replica]
                 self._told[replica] = None
         return True
 
 
 def _report(replica: Replica, is_offline: bool) -> ReplicaReport:
-    return ReplicaReport(topic_id=replica.topic_id, partition=replica.index, offline=is_offline)
+    return ReplicaReport(
+        topic_id=replica.topic_id,
+        partition=replica.index,
+        offline=is_offline,
+        refuses_writes=is_offline and not replica.is_offline,
+    )
