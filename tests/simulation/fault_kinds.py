@@ -65,6 +65,9 @@ WIPE: Final = "wipe"
 WIPE_LAST: Final = "wipe last"
 """All nodes stop in order, and the last one's disk is replaced; then all are started."""
 
+REFUSING_DISK: Final = "refusing disk"
+"""A node's disk takes no more records, for so long that others are to lead what is on it (`refusing_disk`)."""
+
 ROT: Final = "rot"
 """A bit of a finished segment flips on a node's disk, under the same condition; later the disk is replaced."""
 

@@ -21,6 +21,7 @@ from fault_kinds import (
     ISLAND,
     LATE_WRITE,
     NODE_FAULTS,
+    REFUSING_DISK,
     REPEATED_WRITE,
     ROT,
     TOGETHER,
@@ -40,6 +41,9 @@ from membership_plan import (
     joining_nodes,
     log_directories,
 )
+
+REFUSALS: Final = 0.1
+"""In how many of the runs with several replicas a disk takes no more records for long."""
 
 ADMINISTERED_SEEDS: Final = (2, 3)
 """Of five: in the others nothing moves and nothing is deleted, so that what fails stands out."""
@@ -169,7 +173,16 @@ def _about_replicas(seed: int, faults: list[Fault], nodes: int, controllers: int
     faults += about_disks
     faults += _late_proposal(random.Random(f"{seed}/plan/proposals"), nodes, controllers)
     faults += _both_leaders(random.Random(f"{seed}/plan/both leaders"), nodes)
-    return faults
+    return _about_refusals(random.Random(f"{seed}/plan/refusals"), faults, nodes)
+
+
+def _about_refusals(chance: random.Random, faults: list[Fault], nodes: int) -> list[Fault]:
+    """`faults`; or those before a disk takes no more records, for meanwhile nobody else starts or ends."""
+    if chance.random() >= REFUSALS:
+        return faults
+    at, target = chance.uniform(2.0, 3.0), f"node-{chance.randint(1, nodes)}"
+    before = [each for each in faults if each.at + each.seconds < at - 1.0]
+    return [*before, Fault(at, REFUSING_DISK, target, FAULTS_SECONDS - at)]
 
 
 def _storm(chance: random.Random, nodes: int) -> list[Fault]:

@@ -18,6 +18,7 @@ from fault_kinds import CLIENTS, UNHEARD, Fault
 from history import TOPIC, History, Place
 from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
 from membership_plan import ADMINISTERED
+from refusing_disk import LOOK_SECONDS, LeadsOn
 from virtual_disk import DiskHealth
 from virtual_network import LateMessage
 from world import World
@@ -357,6 +358,18 @@ class Faults:
         health.fails_syncs = health.fails_writes = False
         machine.kill()
         machine.start()
+
+    async def _refusing_disk(self, fault: Fault, machine: Machine) -> None:
+        """Full or broken; the node comes back by itself."""
+        assert isinstance(machine, NodeMachine), fault.target
+        health, ends_at = self._one_disk(machine), self._world.now + fault.seconds
+        is_full = self._disks.random() < 0.5
+        health.is_full, health.fails_writes = is_full, not is_full
+        leads_on = LeadsOn(self._world, machine, health, self._nodes)
+        while self._world.now < ends_at:
+            leads_on.look()
+            await asyncio.sleep(LOOK_SECONDS)
+        health.is_full = health.fails_writes = False
 
     def _one_disk(self, machine: Machine) -> DiskHealth:
         healths = machine.disk.healths

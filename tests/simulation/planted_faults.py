@@ -48,6 +48,7 @@ from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.messages.controller_pb2 import IsrProposal
 from barnabas.metadata.image import NO_LEADER
 from barnabas.metadata.producer_ids import ProducerIds
+from barnabas.storage.directories.disk_refusals import DiskRefusals
 from barnabas.storage.fetching import reading
 from barnabas.storage.handlers.append import AppendHandler
 from barnabas.storage.handlers.append_operation import AppendOperation
@@ -424,6 +425,14 @@ PLANTED: Final[dict[str, Plant]] = {
     "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 13, 3),
     "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 3, 3),
     "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 18, 3),
+    "keep-a-directory-that-refuses": Plant(
+        DiskRefusals,
+        "on_refusal",
+        lambda _: lambda _self, _now: False,
+        0,
+        3,
+        finds="although its disk refuses",
+    ),
     "keep-what-a-move-has-left": Plant(
         Settling, "_is_found", lambda _: lambda _self, _key, _topic_id: False, 8, 3
     ),

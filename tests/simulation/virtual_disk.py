@@ -6,6 +6,7 @@ closed and its locks are free, as the kernel does it. Who loses power loses what
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import random
@@ -35,6 +36,8 @@ class DiskHealth:
         self.is_full = False
         self.fails_syncs = False
         self.fails_writes = False
+        self.refused_at: list[float] = []
+        """When it has refused records since it began to."""
 
 
 class VirtualDisk:
@@ -103,6 +106,8 @@ class ProcessFiles:
                 raise _error(errno.EIO)
             if needs_room or syncs:
                 health = self._health_of(arguments[0])
+                if (health.is_full or health.fails_writes) and name == "pwritev":  # as the log writes records
+                    health.refused_at.append(asyncio.get_running_loop().time())
                 if health.is_full and needs_room:
                     raise _error(errno.ENOSPC)
                 if (health.fails_syncs and syncs) or (health.fails_writes and needs_room):

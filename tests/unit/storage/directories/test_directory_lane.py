@@ -182,10 +182,10 @@ def test_a_disk_that_refuses_is_one_line_until_it_has_been_well_for_a_while(
     for _ in range(5):
         lane.on_refusal("No space left on device")
         lane.on_success()  # a small one fits
-        now.seconds += limits.TROUBLE_OVER_SECONDS / 2
+        now.seconds += limits.TROUBLE_OVER_SECONDS * 0.6  # too seldom for others to take over
     assert [line.message for line in caplog.records] == ["cannot append: the disk refuses"]
     assert lane.is_unwell
-    now.seconds += limits.TROUBLE_OVER_SECONDS / 2
+    now.seconds += limits.TROUBLE_OVER_SECONDS * 0.4
     lane.on_success()
     assert [line.message for line in caplog.records][1:] == ["the disk takes appends again"]
     assert not lane.is_unwell
