@@ -221,13 +221,38 @@ def test_a_disk_that_fills_up_on_one_of_three(three: ThreeNodes, tmp_path: Path)
     assert _refusal(three, "events", 1).code() == KafkaError.KAFKA_STORAGE_ERROR
     begun = time.monotonic()
     produce(three, "events", 0, 200, size=1_000)  # its leader has room, and one follower
+    produce(three, "events", 1, 200, size=1_000)  # the next one leads by then, or soon
     assert time.monotonic() - begun < REFUSED_SECONDS_MAX
-    three.until("events", [(1, [1, 2]), (3, [1, 2, 3])])
+    three.until("events", [(1, [1, 2]), (1, [1, 2])])
     for partition in (0, 1):
         produce(three, "elsewhere", partition, 10)
     assert three.nodes[3].process.poll() is None
 
     disk.free()
-    three.until("events", [(1, [1, 2, 3]), (3, [1, 2, 3])])
+    three.until("events", [(1, [1, 2, 3]), (1, [1, 2, 3])])
     for partition in (0, 1):
+        produce(three, "events", partition, 10)
+    assert "Traceback" not in three.nodes[3].errors()
+
+
+def test_of_two_directories_the_one_that_fills_up_is_led_by_others(three: ThreeNodes, tmp_path: Path) -> None:
+    disk, other = SmallDisk(tmp_path / "node-3" / "disk", size="64m"), tmp_path / "other"
+    three.settings[3]["log.dirs"] += f",{other}"
+    three.start(1, 2)
+    three.start(3, wrappers={3: disk.wrapper})
+    make_topic(three, "events", *([[3, 1, 2]] * 4))
+    for partition in range(4):
+        produce(three, "events", partition, 10)
+    well = sorted(int(each.name.rpartition("-")[2]) for each in other.glob("events-*"))
+    assert len(well) == 2
+    disk.fill(three.nodes[3].process.pid)
+    (first, second) = sorted({*range(4)} - {*well})
+    assert _refusal(three, "events", first).code() == KafkaError.KAFKA_STORAGE_ERROR
+    for partition in range(4):
+        if partition != second:  # what nobody writes to moves as well
+            produce(three, "events", partition, 200, size=1_000)
+    three.until("events", [(3, [1, 2, 3]) if each in well else (1, [1, 2]) for each in range(4)])
+    disk.free()
+    three.until("events", [(3 if each in well else 1, [1, 2, 3]) for each in range(4)])
+    for partition in range(4):
         produce(three, "events", partition, 10)

@@ -92,6 +92,8 @@ class Partition:
     removing: tuple[int, ...] = ()
     eligible: tuple[int, ...] = ()
     last_known_eligible: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    """Replicas whose nodes are away, or whose disks failed or take no more records."""
     is_internal: bool = False
     sizes: Mapping[int, int] = field(default_factory=dict)
     """Bytes by node, as far as they are known."""

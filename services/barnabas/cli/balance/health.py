@@ -194,29 +194,38 @@ def _below_min_in_sync(examined: Examined) -> Iterator[Finding]:
 def _under_replicated(examined: Examined) -> Iterator[Finding]:
     away = {node.node_id for node in examined.state.nodes if not node.is_alive}
     full = {node.node_id for node, _ in _nearly_full(examined.state)}
-    by_node: dict[int, list[Partition]] = {}
+    by_node: dict[tuple[int, bool], list[Partition]] = {}
     for part in examined.state.partitions:
         for replica in part.out_of_sync:
-            by_node.setdefault(replica, []).append(part)
-    for node_id, parts in sorted(by_node.items()):
+            is_refused = replica in part.offline and replica not in away
+            by_node.setdefault((replica, is_refused), []).append(part)
+    for (node_id, is_refused), parts in sorted(by_node.items()):
         behind = sum(max(part.size_bytes - part.sizes.get(node_id, part.size_bytes), 0) for part in parts)
         how = "which is away" if node_id in away else f"about {behind:,} bytes behind"
         yield from _about(
             "under-replicated",
             parts,
-            f"out of sync on node {node_id}, {how}",
+            f"out of sync on node {node_id}, {'whose disk refuses them' if is_refused else how}",
             _to_bring_back(
                 *(node_id, node_id in away, node_id in full),
+                is_refused=is_refused,
                 is_throttled=bool(examined.throttles),
             ),
         )
 
 
-def _to_bring_back(node_id: int, is_away: bool, is_full: bool, *, is_throttled: bool) -> str:
+def _to_bring_back(
+    node_id: int, is_away: bool, is_full: bool, *, is_refused: bool, is_throttled: bool
+) -> str:
     if is_away:
         return f"start node {node_id} again; `barnabas nodes list` shows where it is"
     if is_full:
         return f"it goes on once node {node_id} has room on its disk"
+    if is_refused:
+        return (
+            f"node {node_id}'s log names the directory: it goes on by itself once that takes records again; after a "
+            "failed sync, or with another disk, restart the node"
+        )
     if is_throttled:
         return "it catches up by itself, as slowly as the replication throttles let it"
     return f"it catches up by itself; if it does not, look at node {node_id}'s disk and log"

@@ -153,6 +153,7 @@ def _partition(topic: Any, part: Any, reassigning: Mapping[Place, Reassigning]) 
         reassignment.removing if reassignment else (),
         _ids(part.eligible_leader_replicas),
         _ids(part.last_known_elr),
+        _ids(part.offline_replicas),
         bool(topic.is_internal),
     )
 

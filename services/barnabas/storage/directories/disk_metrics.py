@@ -78,8 +78,15 @@ class DiskCollector(Collector):
         for path, status in self._usage.known.items():
             size.add_metric([path], status.f_blocks * status.f_frsize)
             free.add_metric([path], status.f_bavail * status.f_frsize)
+        given_up = GaugeMetricFamily(
+            "barnabas_storage_log_directory_given_up",
+            "1 while a log directory's disk refuses to write, and others are to lead what is in it",
+            labels=_LABELS,
+        )
         for path, lane in self._lanes.items():
             waiting.add_metric([path], lane.waiting_bytes)
+            given_up.add_metric([path], lane.refusals.is_given_up)
         yield size
         yield free
         yield waiting
+        yield given_up

@@ -20,7 +20,7 @@ def write_probe(files: Files, log_dir: str) -> None:
     Raises OSError: the disk refuses.
     """
     path = f"{log_dir}/{PROBE_NAME}"
-    fd = files.open(path, os.O_WRONLY | os.O_CREAT)
+    fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
     try:
         files.unlink(path)
         content, written = memoryview(_incompressible()), 0

@@ -136,6 +136,19 @@ def test_a_follower_that_is_out_of_sync_for_its_full_disk_waits_for_room() -> No
     assert behind.to_do == "it goes on once node 1 has room on its disk"
 
 
+def test_a_replica_whose_disk_refuses_is_told_apart_from_one_that_lags() -> None:
+    first, second, *others = healthy().partitions
+    lost = replace(first, isr=(1, 2), offline=(3,), sizes={1: 100, 3: 100}, size_bytes=100)
+    lagging = replace(second, isr=tuple(each for each in second.replicas if each != 3), leader=second.leader)
+    state = replace(healthy(), partitions=(lost, lagging, *others))
+    behind, refused = (each for each in found(state) if each.check == "under-replicated")
+    assert behind.what.startswith("1 partition out of sync on node 3, about 0 bytes behind")
+    assert refused.what == "1 partition out of sync on node 3, whose disk refuses them (t-0)"
+    assert refused.to_do.startswith("node 3's log names the directory")
+    away = replace(state, nodes=tuple(replace(each, is_fenced=each.node_id == 3) for each in state.nodes))
+    assert not any("refuses" in each.what for each in found(away))
+
+
 def test_a_follower_that_lags_under_a_throttle_is_said_to() -> None:
     throttles = [Throttle("broker 2", "leader.replication.throttled.rate", "1000")]
     lagging = with_partition(healthy(), isr=(1, 2), sizes={1: 100, 3: 40}, size_bytes=100)

@@ -75,6 +75,48 @@ def test_who_alone_has_everything_leads_again_once_its_log_can_be_used() -> None
     assert state(image) == (1, 7, 2, [1], [], [])
 
 
+def refuses_writes(image: MetadataImage, node_id: int) -> MetadataImage:
+    request = report(node_id, True)
+    request.replicas[0].refuses_writes = True
+    return after(image, report_replicas(image, request))
+
+
+def test_another_leads_while_the_leaders_disk_refuses_to_write() -> None:
+    image = refuses_writes(cluster((1, 2, 3), (1, 2, 3)), 1)
+    assert state(image) == (2, 6, 1, [2, 3], [], [1])
+    image = refuses_writes(image, 2)
+    assert state(image) == (3, 7, 2, [3], [], [1, 2])
+    assert state(refuses_writes(image, 3)) == state(image), "it is better than none"
+    image = reported(image, 1, False)
+    assert state(image) == (3, 7, 3, [3], [], [2])
+
+
+def test_a_follower_whose_disk_refuses_to_write_leaves_the_isr() -> None:
+    assert state(refuses_writes(cluster((1, 2), (1, 2)), 2)) == (1, 5, 1, [1], [], [2])
+
+
+@pytest.mark.parametrize("away", ["fenced", "offline"])
+def test_who_refuses_to_write_leads_on_while_nobody_else_in_sync_can(away: str) -> None:
+    """Of those who have left, one may still be eligible: to be elected it needs more than that this one goes."""
+    image = cluster((1, 2), (1, 2))
+    image = after(image, fence_node(image, 2)) if away == "fenced" else reported(image, 2, True)
+    assert state(image)[0] == 1
+    assert state(refuses_writes(image, 1)) == state(image)
+
+
+def test_who_refuses_to_write_and_has_everything_leads_again_when_the_others_are_gone() -> None:
+    operation = pb.ConfigOperation(name="min.insync.replicas", value="2")
+    change = pb.ConfigResourceChange(resource_type=2, resource_name="t", operations=[operation])
+    image = cluster((1, 2), (1, 2))
+    image = after(image, alter_configs(image, pb.IncrementalAlterConfigsRequest(resources=[change])))
+    image = refuses_writes(image, 1)
+    assert state(image) == (2, 6, 1, [2], [1], [1]), "nothing is committed by one alone"
+    image = after(image, fence_node(image, 2))
+    assert state(image)[0] == NO_LEADER
+    image = reported(image, 1, False)
+    assert (state(image)[0], state(image)[3]) == (1, [1])
+
+
 def test_news_that_is_none_changes_nothing() -> None:
     image = cluster((1, 2), (1, 2))
     assert report_replicas(image, report(2, False)).records == ()

@@ -29,3 +29,7 @@ async def test_each_directory_has_the_size_and_free_bytes_of_its_file_system(tmp
     assert 0 <= free <= total
     gone = {"log_directory": str(tmp_path / "gone")}
     assert registry.get_sample_value("barnabas_storage_log_directory_size_bytes", gone) is None
+    assert registry.get_sample_value("barnabas_storage_log_directory_given_up", gone) == 0
+    lanes[gone["log_directory"]].refusals.is_given_up = True
+    assert registry.get_sample_value("barnabas_storage_log_directory_given_up", gone) == 1
+    assert registry.get_sample_value("barnabas_storage_log_directory_given_up", labels) == 0
