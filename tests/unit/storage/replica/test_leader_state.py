@@ -280,6 +280,33 @@ def test_a_follower_whose_disk_refuses_is_taken_out_at_once_and_comes_back_with_
     assert [node for node, _ in back.isr] == [1, 2, 3]
 
 
+def test_below_min_isr_who_is_at_the_high_watermark_comes_in_and_leaves_again() -> None:
+    """KAFKA-19996, which is open: it has all that is committed, and not what came since. It goes in and out as often as
+    it lags for long enough, and nothing is committed without it.
+    """
+    leader = leading((1,), end=5, needed=2)
+    high_watermark, end = 5, 9
+    for epoch in (1, 3, 5):
+        fetch(leader, 2, 5, end=end, now_ms=1_000.0 * epoch)
+        wider = leader.expand(2, high_watermark=high_watermark, eligible=EPOCHS)
+        assert wider is not None
+        assert [node for node, _ in wider.isr] == [1, 2]
+        leader.on_record(record((1, 2), partition_epoch=epoch))
+        assert not leader.is_short
+        assert leader.replicated(end) == high_watermark
+        narrower = leader.shrink(
+            log_end_offset=end, lag_ms_max=500.0, eligible=EPOCHS, now_ms=1_000.0 * epoch + 900.0
+        )
+        assert narrower is not None
+        assert [node for node, _ in narrower.isr] == [1]
+        leader.on_record(record((1,), partition_epoch=epoch + 1))
+        assert leader.is_short
+        assert leader.replicated(end) == UNKNOWN_OFFSET
+    fetch(leader, 2, 9, end=end, now_ms=9_000.0)
+    leader.on_record(record((1, 2), partition_epoch=7))
+    assert leader.replicated(end) == 9, "it has caught up"
+
+
 def test_nobody_waits_for_a_refusing_disk_that_was_about_to_come_in() -> None:
     leader = leading((1, 2))
     fetch(leader, 2, 5, end=5)

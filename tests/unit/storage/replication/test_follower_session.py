@@ -150,6 +150,54 @@ async def test_a_produce_that_replicas_do_not_get_in_time_is_told_so(node: Stora
     assert high_watermark(node, topic_id) == 0
 
 
+async def test_a_produce_whose_in_sync_replicas_become_too_few_meanwhile_is_not_acknowledged(
+    node: StorageHarness, handler: ReplicationHandler
+) -> None:
+    """It hears that its time is over. The record may stay: here it is committed once there are enough again."""
+    topic_id = await create_topic(node)
+    node.apply(topic_config("events", min_insync_replicas="2"))
+    async with stream(handler, 2) as second:
+        second.at(topic_id, 0)
+        waiting = node.send_append(topic_id, batch(b"a"), timeout_ms=300)
+        await second.hear_one()
+        change(node, topic_id, isr=(1,))
+        second.at(topic_id, 1, 0)  # what it has does not count any more
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        assert high_watermark(node, topic_id) == 0
+        (result,) = (await waiting).partitions
+        assert result.error_code == ErrorCode.request_timed_out
+        change(node, topic_id, isr=(1, 2))
+        assert high_watermark(node, topic_id) == 1
+
+
+async def test_a_change_that_leaves_the_leader_epoch_leaves_what_the_leader_knows(
+    node: StorageHarness, handler: ReplicationHandler
+) -> None:
+    """KAFKA-13790: and who is being added is known."""
+    topic_id = await create_topic(node)
+    node.apply(node_record(4, 40))
+    async with stream(handler, 2) as second, stream(handler, 3) as third:
+        await node.append(topic_id, batch(b"a"), acks=1)
+        for each in (second, third):
+            each.at(topic_id, 1, 0)
+        async with asyncio.timeout(5):
+            while high_watermark(node, topic_id) < 1:
+                await asyncio.sleep(0.001)
+        leader = node.replica(topic_id).leader
+        change(node, topic_id, replicas=(1, 2, 3, 4), adding_replicas=(4,))
+        assert node.replica(topic_id).leader is leader
+        await node.append(topic_id, batch(b"b"), acks=1)
+        second.at(topic_id, 2, 0)
+        third.at(topic_id, 2, 0)
+        async with asyncio.timeout(5):
+            while high_watermark(node, topic_id) < 2:
+                await asyncio.sleep(0.001)
+        async with Stream(handler, 4, 40) as fourth:
+            fourth.at(topic_id, 0)
+            assert (await fourth.hear_one()).records
+
+
 async def test_deleted_records_are_told(node: StorageHarness, handler: ReplicationHandler) -> None:
     topic_id = await create_topic(node)
     change(node, topic_id, isr=(1,))
