@@ -66,7 +66,6 @@ async def test_one_that_falls_behind_later_stays_ready_until_it_joins_anew(
         pytest.param({"leader": NO_LEADER}, id="nobody leads"),
         pytest.param({"adding_replicas": [1]}, id="being moved here"),
         pytest.param({"removing_replicas": [1]}, id="being moved away"),
-        pytest.param({"offline_replicas": [1]}, id="its disk has failed"),
         pytest.param({"replicas": [2, 3]}, id="no longer here"),
     ],
 )
@@ -84,6 +83,20 @@ async def test_a_failed_disk_is_not_waited_for_before_the_metadata_show_it(
 ) -> None:
     show(node, topic)
     node.replica(topic).go_offline(FAILURE)
+    assert caught_up.holds(BROKER_EPOCH)
+
+
+async def test_a_disk_that_only_takes_no_more_records_is_waited_for(
+    node: StorageHarness, topic: uuid.UUID, caught_up: CaughtUp
+) -> None:
+    """As before the controller heard of it: the next node is not to be restarted meanwhile."""
+    (lane,) = node.lanes.values()
+    lane.refusals.is_given_up = True
+    show(node, topic, offline_replicas=[1])
+    assert not caught_up.holds(BROKER_EPOCH)
+    lane.refusals.is_given_up = False
+    assert not caught_up.holds(BROKER_EPOCH), "it has copied nothing yet"
+    show(node, topic, isr=[1, 2, 3])
     assert caught_up.holds(BROKER_EPOCH)
 
 

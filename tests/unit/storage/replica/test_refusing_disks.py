@@ -182,8 +182,9 @@ async def test_it_is_told_again_when_the_disk_takes_a_probe(refusing: Refusing) 
 
 
 async def test_who_has_nobody_else_in_sync_leads_on_and_is_well_as_soon_as_the_disk_is(
-    refusing: Refusing,
+    refusing: Refusing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "HAND_OVER_REFUSAL_SECONDS_MAX", 60.0)
     await refusing.create(1)
     refusing.show(0, NODE_ID, (NODE_ID,))
     await refusing.refuse()
