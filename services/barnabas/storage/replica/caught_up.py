@@ -45,8 +45,7 @@ class CaughtUp:
 
         One without a leader waits for others who may wait for this node. One that is being moved here or away, or whose
         disk failed, is missed by nobody who asks for min.insync.replicas; one whose disk only takes no more records
-        comes back. One whose log has a leader epoch that cannot
-        be right takes no records, however long it is waited for.
+        comes back. One whose log has a leader epoch that cannot be right takes no records, however long it is waited for.
         """
         record, node_id = replica.record, self._node_id
         return (
