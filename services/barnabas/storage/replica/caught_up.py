@@ -44,8 +44,8 @@ class CaughtUp:
         """Whether it is to get in sync with a leader, and is not yet.
 
         One without a leader waits for others who may wait for this node. One that is being moved here or away, or whose
-        disk failed, is missed by nobody who asks for min.insync.replicas; one whose disk only takes no more records
-        comes back. One whose log has a leader epoch that cannot be right takes no records, however long it is waited for.
+        disk failed, is missed by nobody who asks for min.insync.replicas; one whose disk only takes no more records is
+        waited for. One whose log has a leader epoch that cannot be right takes none, however long it is waited for.
         """
         record, node_id = replica.record, self._node_id
         return (
