@@ -281,11 +281,8 @@ def test_a_follower_whose_disk_refuses_is_taken_out_at_once_and_comes_back_with_
 
 
 def test_below_min_isr_who_is_at_the_high_watermark_comes_in_and_leaves_again() -> None:
-    """KAFKA-19996, which is open: it has all that is committed, and not what came since. It goes in and out as often as
-    it lags for long enough, and nothing is committed without it.
-    """
-    leader = leading((1,), end=5, needed=2)
-    high_watermark, end = 5, 9
+    """KAFKA-19996, which is open: it lacks only what came since. Nothing is committed without it."""
+    leader, high_watermark, end = leading((1,), end=5, needed=2), 5, 9
     for epoch in (1, 3, 5):
         fetch(leader, 2, 5, end=end, now_ms=1_000.0 * epoch)
         wider = leader.expand(2, high_watermark=high_watermark, eligible=EPOCHS)
