@@ -52,10 +52,12 @@ class Search:
         return Job(seed, PLANTED[self.name].replication_factor, (), self.name, "")
 
     def on_result(self, result: Result) -> None:
-        self.tried.add(result.seed)
+        self.tried.add(result.job.seed)
         plant = PLANTED[self.name]
         if plant.is_found_by(result.violations):
-            self.found[result.seed] = next(each for each in result.violations if plant.is_found_by([each]))
+            self.found[result.job.seed] = next(
+                each for each in result.violations if plant.is_found_by([each])
+            )
 
     def row(self, seeds: list[int]) -> str:
         if not self.found:

@@ -1,12 +1,14 @@
 """Runs seeds of the simulation.
 
-    make simulate ARGS="--seeds 0-99"                            a hundred seeds, on all cores
-    make simulate ARGS="--seeds 7 --trace build/7.txt"           one of them, with all that happened
-    make simulate ARGS="--seeds 7 --without 0,2"                 without some of its faults
-    make simulate ARGS="--seeds 0-99 --replication-factor 3"     topics with three replicas each
+    make simulate ARGS="--seeds 0-99"                            a hundred seeds, on all cores: of each a run whose
+                                                                 topics have one replica, and one where they have three
+    make simulate ARGS="--seeds 0-99 --replication-factor 3"     only the latter
+    make simulate ARGS="--seeds 7 --replication-factor 3 --trace build/7.txt"     one run, with all that happened
+    make simulate ARGS="--seeds 7 --replication-factor 3 --without 0,2"           without some of its faults
     make simulate ARGS="--seeds 0-99 --plant skip-data-sync"     with a fault planted into the code
 
-It exits with 1 when a seed fails, and says with which command that is seen again.
+It exits with 1 when a seed fails, and says with which command that is seen again: the first that fail are shrunk
+before, to the faults that they need.
 """
 
 from __future__ import annotations
@@ -28,9 +30,18 @@ from barnabas.kernel.service import prepare_imports  # noqa: E402
 prepare_imports()
 
 from planted_faults import PLANTED, planted  # noqa: E402
-from simulated_cluster import Outcome, run_seed  # noqa: E402
+from simulated_cluster import run_seed  # noqa: E402
 
 LINES_SHOWN: Final = 40
+
+FACTORS: Final = (1, 3)
+"""Replicas of each partition, where nobody says how many."""
+
+SHRUNK_MAX: Final = 2
+"""So many of the runs that fail are shrunk; the others' causes are often the same."""
+
+SHRINK_SECONDS_MAX: Final = 120.0
+"""After which what is left of a run's faults is good enough."""
 
 
 class Job(NamedTuple):
@@ -44,9 +55,9 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What is told of a seed."""
+    """What is told of a run."""
 
-    seed: int
+    job: Job
     violations: tuple[str, ...]
     faults: tuple[str, ...]
     tail: tuple[str, ...]
@@ -65,7 +76,7 @@ def run_job(job: Job) -> Result:
     if job.trace:
         Path(job.trace).write_text("\n".join(outcome.trace.lines) + "\n")
     return Result(
-        outcome.seed,
+        job,
         outcome.violations,
         tuple(map(str, outcome.plan.faults)),
         tuple(outcome.trace.lines)[-LINES_SHOWN:] if outcome.violations else (),
@@ -78,26 +89,20 @@ def run_job(job: Job) -> Result:
     )
 
 
-def fewest_faults(job: Job) -> tuple[int, ...]:
-    """The faults that a failing seed can do without, found by leaving out one after the other."""
-    without = list(job.without)
-    count = len(run_seed_quietly(job).plan.faults) + len(without)
+def fewest_faults(job: Job, count: int) -> tuple[int, ...]:
+    """The faults, of `count`, that a run which fails can do without: found by leaving out one after the other."""
+    without, ends_at = list(job.without), time.monotonic() + SHRINK_SECONDS_MAX
     for number in range(count):
-        if number not in without and run_seed_quietly(job._replace(without=(*without, number))).violations:
+        if time.monotonic() > ends_at:
+            break
+        if number not in without and run_job(job._replace(without=(*without, number), trace="")).violations:
             without.append(number)
     return tuple(sorted(without))
 
 
-def run_seed_quietly(job: Job) -> Outcome:
-    with planted(job.plant):
-        return run_seed(job.seed, job.replication_factor, without=job.without)
-
-
 def command(job: Job) -> str:
     """What replays it."""
-    words = [f"--seeds {job.seed}"]
-    if job.replication_factor != 1:
-        words.append(f"--replication-factor {job.replication_factor}")
+    words = [f"--seeds {job.seed}", f"--replication-factor {job.replication_factor}"]
     if job.without:
         words.append(f"--without {','.join(map(str, job.without))}")
     if job.plant:
@@ -105,16 +110,19 @@ def command(job: Job) -> str:
     return f'make simulate ARGS="{" ".join(words)}"'
 
 
-def show_failure(job: Job, result: Result, *, shrinks: bool) -> None:
+def show_failure(result: Result, *, shrinks: bool) -> None:
     """Why, and how it is seen again."""
-    print(f"\nseed {result.seed} FAILED")
+    job = result.job
+    print(f"\nseed {job.seed} with {job.replication_factor} FAILED")
     for violation in result.violations:
         print(f"  {violation}")
-    print(f"  {command(job)}")
+    print(f"  {command(job)}", flush=True)
     if shrinks:
-        shrunk = job._replace(without=fewest_faults(job), trace="")
-        result = run_job(shrunk)
-        print(f"  {command(shrunk)}")
+        count = len(result.faults) + len(job.without)
+        job = job._replace(without=fewest_faults(job, count), trace="")
+        result = run_job(job)
+        print(f"  with {len(result.faults)} of its faults, where it says: {result.violations[0]}")
+        print(f"  {command(job)}")
     print("  faults:")
     for fault in result.faults:
         print(f"    {fault}")
@@ -140,12 +148,42 @@ def numbers(text: str) -> list[int]:
     return found
 
 
+def jobs_of(options: argparse.Namespace) -> list[Job]:
+    """What is asked for; of each seed all of its runs before the next one's."""
+    factors = FACTORS if options.replication_factor is None else (options.replication_factor,)
+    if options.plant and options.replication_factor is None:
+        factors = (PLANTED[options.plant].replication_factor,)
+    return [
+        Job(seed, factor, tuple(options.without), options.plant, options.trace)
+        for seed in options.seeds
+        for factor in factors
+    ]
+
+
+def summary(results: list[Result], seconds: float) -> str:
+    """All runs in a few words."""
+    failed = sum(1 for each in results if each.violations)
+    costs = []
+    for factor in sorted({each.job.replication_factor for each in results}):
+        took = [each.real_seconds for each in results if each.job.replication_factor == factor]
+        costs.append(f"{sum(took) / len(took):.2f} s of a core for each with {factor}")
+    return (
+        f"{len(results)} runs, {failed} failed; {sum(each.sent for each in results)} records sent, "
+        f"{sum(each.acknowledged for each in results)} acknowledged, {sum(each.read for each in results)} read; "
+        f"{sum(each.virtual_seconds for each in results):.0f} virtual seconds in {seconds:.1f} s, {', '.join(costs)}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=numbers, default="0-99", help="which seeds: 7, 0-99, or 1,5,7-9")
-    parser.add_argument("--replication-factor", type=int, default=1, help="replicas of each partition")
+    parser.add_argument(
+        "--replication-factor",
+        type=int,
+        help="replicas of each partition; else a run with one, and one with three",
+    )
     parser.add_argument("--without", type=numbers, default="", help="numbers of faults that are left out")
     parser.add_argument(
         "--plant",
@@ -154,32 +192,29 @@ def main() -> None:
         metavar="FAULT",
         help="one that is planted into the code: see planted_faults.py",
     )
-    parser.add_argument("--trace", default="", help="a file for all that happened, of one seed")
+    parser.add_argument("--trace", default="", help="a file for all that happened, in one run")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at a time")
-    parser.add_argument("--failures", type=int, default=5, help="stop after so many seeds that fail")
-    parser.add_argument("--shrink", action="store_true", help="find the faults that a failing seed needs")
+    parser.add_argument("--failures", type=int, default=5, help="stop after so many runs that fail")
+    parser.add_argument(
+        "--shrink",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help=f"find the faults that a failing run needs, of the first {SHRUNK_MAX}",
+    )
     options = parser.parse_args()
-    jobs = [
-        Job(seed, options.replication_factor, tuple(options.without), options.plant, options.trace)
-        for seed in options.seeds
-    ]
-    by_seed = {job.seed: job for job in jobs}
+    jobs = jobs_of(options)
+    if len(jobs) > 1 and (options.trace or options.without):
+        parser.error("--trace and --without are about one run: say one seed, and --replication-factor")
     began = time.monotonic()
-    failed, results = [], []
+    failed, results = 0, []
     for result in run_all(jobs, options.processes):
         results.append(result)
         if result.violations:
-            failed.append(result)
-            show_failure(by_seed[result.seed], result, shrinks=options.shrink)
-            if len(failed) >= options.failures:
+            failed += 1
+            show_failure(result, shrinks=options.shrink and failed <= SHRUNK_MAX)
+            if failed >= options.failures:
                 break
-    seconds = time.monotonic() - began
-    print(
-        f"{len(results)} seeds, {len(failed)} failed; {sum(each.sent for each in results)} records sent, "
-        f"{sum(each.acknowledged for each in results)} acknowledged, {sum(each.read for each in results)} read; "
-        f"{sum(each.virtual_seconds for each in results):.0f} virtual seconds in {seconds:.1f} s, "
-        f"{sum(each.real_seconds for each in results) / len(results):.2f} s of a core for each seed"
-    )
+    print(summary(results, time.monotonic() - began))
     if len(results) == 1:
         print(f"trace {results[0].digest}")
     sys.exit(bool(failed))
