@@ -18,8 +18,24 @@ from simulated_cluster import run_seed
 
 HERE = Path(__file__).resolve().parent
 
-SEEDS = (*range(12), 13, 16, 35, 46, 1462, 3808)
+SEEDS = (*range(12), 13, 16, 35, 46)
 """Those that are always run: with every kind of fault, and such as have shown more than others."""
+
+FAILED_ONCE = (
+    (17, 1),
+    (
+        1462,
+        1,
+    ),  # __consumer_offsets got a replica at a node that was about to be unregistered, and waited for it
+    (2357, 1),  # batches without sequences changed places where leadership moved
+    (3808, 1),  # as 1462, where that replica had led
+    (17, 3),
+    (30018, 3),
+    (300068, 3),
+)
+"""Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those
+in SEEDS: whoever finds another one adds it.
+"""
 
 OTHER_SEEDS = 60
 
@@ -35,6 +51,11 @@ def violations(seed: int, replication_factor: int) -> tuple[str, ...]:
 @pytest.mark.parametrize("replication_factor", [1, 3])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises(seed: int, replication_factor: int) -> None:
+    assert not violations(seed, replication_factor), command(Job(seed, replication_factor, (), "", ""))
+
+
+@pytest.mark.parametrize(("seed", "replication_factor"), FAILED_ONCE)
+def test_what_failed_once_does_so_no_more(seed: int, replication_factor: int) -> None:
     assert not violations(seed, replication_factor), command(Job(seed, replication_factor, (), "", ""))
 
 
