@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from kafka_connection import PRODUCE, Disconnected, KafkaConnection
 from world import World
 
 from barnabas.kernel.errors import ErrorCode
-from barnabas.records.record import encode_batch
+from barnabas.records.record import Header, encode_batch
 
 PAUSE_SECONDS: Final = 0.15
 """Between what a producer sends at a time, on average."""
@@ -63,6 +64,16 @@ VERSIONS: Final = (Versions(7, 11), Versions(12, 12), BY_ID)
 def topic_of(place: Place, leader: Leader, versions: Versions, name: str) -> dict[str, Any]:
     """The topic's own fields in a request; `name` is the one that its name has there."""
     return {"topic_id": leader.topic_id} if versions.has_ids else {name: place.topic}
+
+
+class Parts(NamedTuple):
+    """A record that is to be sent."""
+
+    content: bytes
+    """What is remembered of it: unlike that of any other record."""
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
 
 
 @dataclass(slots=True, eq=False)
@@ -124,18 +135,22 @@ class Producer:
         first = self._numbers
         self._numbers += self._chance.randint(1, 4)
         padding = bytes(self._chance.choice((5, 60, 400, 1_500)))
-        values = [f"{self.name}:{number}:".encode() + padding for number in range(first, self._numbers)]
+        parts = [self._parts(number, padding) for number in range(first, self._numbers)]
         idempotent = (
             {"producer_id": self._producer_id, "producer_epoch": 0, "base_sequence": self._sequence}
             if self._producer_id >= 0
             else {}
         )
         now_ms = 1_700_000_000_000 + int(self._world.now * 1000)
-        records = encode_batch([(now_ms, None, value, ()) for value in values], **idempotent)
-        self._sequence += len(values)
-        self._history.on_sent(self.name, len(values))
+        records = encode_batch([(now_ms, each.key, each.value, each.headers) for each in parts], **idempotent)
+        self._sequence += len(parts)
+        self._history.on_sent(self.name, len(parts))
         self._batches += 1
-        return Batch(values, records, first, self._batches)
+        return Batch([each.content for each in parts], records, first, self._batches)
+
+    def _parts(self, number: int, padding: bytes) -> Parts:
+        value = f"{self.name}:{number}:".encode() + padding
+        return Parts(value, None, value, ())
 
     async def run(self, until: float, *, is_idempotent: bool) -> None:
         """Produce until then, and until all of it is acknowledged."""

@@ -19,7 +19,7 @@ from world import World
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.records.batch import crc_is_valid, iterate_headers
-from barnabas.records.record import decode_records
+from barnabas.records.record import Record, decode_records
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -116,19 +116,24 @@ class Reader:
             for found in decode_records(batch):
                 if found.offset < self.position:
                     continue
-                missing = range(self.position, found.offset)
-                if missing and not self._world.trace.is_gap(str(self.place), missing):
-                    self._world.violate(
-                        f"{self.place}: offset {self.position} is missing, {found.offset} is there"
-                    )
+                self._check_gap(found)
                 if found.offset >= high_watermark:
                     self._world.violate(
                         f"{self.place}: offset {found.offset} is read above the high watermark {high_watermark}"
                     )
-                assert found.value is not None
-                self._history.on_read(self.place, found.offset, found.value, self.name)
+                self._history.on_read(self.place, found.offset, self._content(found), self.name)
                 self.position = found.offset + 1
+            self.position = max(self.position, header.next_offset)
         return True
+
+    def _check_gap(self, found: Record) -> None:
+        missing = range(self.position, found.offset)
+        if missing and not self._world.trace.is_gap(str(self.place), missing):
+            self._world.violate(f"{self.place}: offset {self.position} is missing, {found.offset} is there")
+
+    def _content(self, found: Record) -> bytes:
+        assert found.value is not None
+        return found.value
 
     async def look_up(self, leader: Leader) -> None:
         """The latest offset."""

@@ -45,6 +45,9 @@ from membership_plan import (
 REFUSALS: Final = 0.1
 """In how many of the runs with several replicas a disk takes no more records for long."""
 
+COMPACTED_TOPICS: Final = 0.3
+"""In how many runs there is a compacted topic; __consumer_offsets is one in all of them."""
+
 ADMINISTERED_SEEDS: Final = (2, 3)
 """Of five: in the others nothing moves and nothing is deleted, so that what fails stands out."""
 
@@ -69,6 +72,7 @@ class Plan:
     partitions: int
     has_brief_topic: bool
     """Whether there is a topic that is deleted and made again."""
+    has_compacted_topic: bool
     is_administered: bool
     """Whether somebody moves, deletes and looks after things, and clients differ more."""
     is_flushed: bool
@@ -134,6 +138,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         min_insync_replicas=2 if replication_factor > 1 else 1,
         partitions=partitions,
         has_brief_topic=has_brief_topic,
+        has_compacted_topic=random.Random(f"{seed}/plan/compacted topic").random() < COMPACTED_TOPICS,
         is_administered=is_administered,
         is_flushed=is_flushed,
         segment_ms=400 if any(each.kind == ROT for each in faults) else segment_ms,

@@ -239,7 +239,6 @@ class ControllerMachine(Machine):
             http_address="",
             leader_imbalance_check_interval_seconds=self._rebalance_seconds,
             offsets_topic_num_partitions=1,
-            offsets_topic_segment_bytes=16_384,
         )
         quorum = self.world.quorum
         assert quorum is not None, "the world has its quorum"

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from planted_in_compaction import all_that_is_written, not_even_the_last, tombstones_go_at_once
 from planted_in_membership import (
     by_its_name,
     counted_as_in_sync,
@@ -37,6 +38,7 @@ from barnabas.gateway.handlers import produce
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.appender import LogAppender
+from barnabas.log.cleaning.batch_filter import BatchFilter
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.log.moving.settling import Settling
 from barnabas.log.opening import loader
@@ -59,6 +61,7 @@ from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.upkeep import cleaning
 
 
 class Plant(NamedTuple):
@@ -436,6 +439,9 @@ PLANTED: Final[dict[str, Plant]] = {
     "keep-what-a-move-has-left": Plant(
         Settling, "_is_found", lambda _: lambda _self, _key, _topic_id: False, 8, 3
     ),
+    "compact-tombstones-at-once": Plant(BatchFilter, "_stays", tombstones_go_at_once, 4),
+    "compact-the-last-of-a-key": Plant(BatchFilter, "_stays", not_even_the_last, 0),
+    "compact-what-is-not-committed": Plant(cleaning, "measure", all_that_is_written, 3, 3),
 }
 
 

@@ -67,6 +67,7 @@ class Result(NamedTuple):
     sent: int
     acknowledged: int
     read: int
+    cleanings: int
 
 
 def run_job(job: Job) -> Result:
@@ -86,6 +87,7 @@ def run_job(job: Job) -> Result:
         outcome.sent,
         outcome.acknowledged,
         outcome.read,
+        outcome.cleanings,
     )
 
 
@@ -169,7 +171,8 @@ def summary(results: list[Result], seconds: float) -> str:
         costs.append(f"{sum(took) / len(took):.2f} s of a core for each with {factor}")
     return (
         f"{len(results)} runs, {failed} failed; {sum(each.sent for each in results)} records sent, "
-        f"{sum(each.acknowledged for each in results)} acknowledged, {sum(each.read for each in results)} read; "
+        f"{sum(each.acknowledged for each in results)} acknowledged, {sum(each.read for each in results)} read, "
+        f"{sum(each.cleanings for each in results)} logs compacted; "
         f"{sum(each.virtual_seconds for each in results):.0f} virtual seconds in {seconds:.1f} s, {', '.join(costs)}"
     )
 

@@ -13,6 +13,7 @@ from administrator import Administrator, leftovers
 from brief_topic import BRIEF, BriefTopic
 from checks import Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import VERSIONS, Producer
+from compacted_topic import COMPACTED, CompactedTopic
 from consumers import Consumer, Reader, SessionConsumer
 from fault_kinds import FAULTS_SECONDS, Fault
 from fault_plan import Plan, make_plan
@@ -42,6 +43,13 @@ SESSIONS: Final = 0.6
 START_SECONDS_MAX: Final = 20.0
 """Within which a cluster on which nothing fails is there."""
 
+OF_NODES: Final = {
+    # Logs that are compacted, __consumer_offsets above all, are so again and again.
+    "log.roll.ms": "500",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+
 LAST_FAULT_SECONDS_MAX: Final = 90.0
 """By then each fault is over: some wait for a moment in which others have all records."""
 
@@ -63,6 +71,8 @@ class Outcome:
     sent: int
     acknowledged: int
     read: int
+    cleanings: int
+    """Of logs that are compacted."""
 
     @property
     def is_well(self) -> bool:
@@ -80,7 +90,7 @@ class SimulatedCluster:
         self.controllers = [
             ControllerMachine(world, number + 1, plan.rebalance_seconds) for number in range(plan.controllers)
         ]
-        settings = {"replica.lag.time.max.ms": str(plan.lag_ms_max)}
+        settings = {**OF_NODES, "replica.lag.time.max.ms": str(plan.lag_ms_max)}
         if plan.is_flushed:
             settings["log.flush.interval.messages"] = "1"  # of __consumer_offsets, too
         make_node = NodeMachine if plan.gateways else BrokerMachine
@@ -103,6 +113,7 @@ class SimulatedCluster:
         self.administrator = Administrator(world, admin, self.history, self.machines, self.places)
         self._producers: list[Producer] = []
         self.brief_topic = self._brief_topic() if plan.has_brief_topic else None
+        self.compacted_topic = self._compacted_topic() if plan.has_compacted_topic else None
         self._readers: list[Reader] = []
         self._members: list[Member] = []
         self._is_calm = asyncio.Event()
@@ -152,6 +163,8 @@ class SimulatedCluster:
         check_logs(world, self.plan, self.history, self.nodes, self.places)
         if self.brief_topic is not None:
             check_logs(world, self.plan, self.brief_topic.history, self.nodes, self.brief_topic.places)
+        if self.compacted_topic is not None:
+            self.compacted_topic.check(self.nodes)
 
     async def _recover(self) -> None:
         try:
@@ -177,8 +190,9 @@ class SimulatedCluster:
         if not self._topics_are_there.is_set():
             return [*unmet, "no topics"]
         unmet += self.administrator.unmet()
-        if self.brief_topic is not None:
-            unmet += self.brief_topic.unmet()
+        more = [each for each in (self.brief_topic, self.compacted_topic) if each is not None]
+        for topic in more:
+            unmet += topic.unmet()
         unmet += [f"{each.name} waits for {each.place}" for each in self._producers if not each.is_done]
         unmet += [
             f"{each.name} does not know what is committed" for each in self._members if not each.is_done
@@ -187,16 +201,15 @@ class SimulatedCluster:
             return unmet
         image = image_of(self.world)
         unmet += leftovers(self.nodes, image)
-        brief = self.brief_topic
-        for place in (*self.places, *(brief.places if brief is not None else ())):
+        for place in (*self.places, *(place for topic in more for place in topic.places)):
             record = image.topics[place.topic].partitions[place.partition]
             if record.leader < 0:
                 unmet.append(f"{place} has no leader")
             if set(record.isr) != set(record.replicas):
                 unmet.append(f"{place} has the ISR {list(record.isr)} of {list(record.replicas)}")
         unmet += self._unread(self.history, self._readers)
-        if brief is not None:
-            unmet += self._unread(brief.history, brief.readers)
+        for topic in more:
+            unmet += self._unread(topic.history, topic.readers)
         return unmet
 
     def _unread(self, history: History, readers: Iterable[Reader]) -> list[str]:
@@ -225,6 +238,9 @@ class SimulatedCluster:
             if self.brief_topic is not None:
                 tasks.create_task(self.brief_topic.client.follow(), name="metadata of the brief topic")
                 tasks.create_task(self.brief_topic.run(until), name="brief topic")
+            if self.compacted_topic is not None:
+                tasks.create_task(self.compacted_topic.client.follow(), name=f"metadata of {COMPACTED}")
+                tasks.create_task(self.compacted_topic.run(until), name="compacted topic")
             self._topics_are_there.set()
 
     def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:
@@ -248,6 +264,10 @@ class SimulatedCluster:
         client = KafkaClient(self.world, f"client of {BRIEF}", [BRIEF], self._bootstrap)
         partitions = self.world.chance_of(BRIEF).choice((1, 2))
         return BriefTopic(self.world, client, {"num_partitions": partitions, **self._new_topic()})
+
+    def _compacted_topic(self) -> CompactedTopic:
+        client = KafkaClient(self.world, f"client of {COMPACTED}", [COMPACTED], self._bootstrap)
+        return CompactedTopic(self.world, client, self._new_topic())
 
     def _new_topic(self) -> dict[str, Any]:
         plan = self.plan
@@ -342,4 +362,5 @@ def run_seed(
         cluster.history.sent,
         cluster.history.acks,
         read,
+        world.trace.cleanings,
     )

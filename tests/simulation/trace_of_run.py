@@ -15,6 +15,9 @@ LINES_KEPT: Final = 4000
 LOST_OFFSETS: Final = "offsets are lost"
 """How a node begins to say that the disk lacks the end of a segment, while it has the next one."""
 
+COMPACTED: Final = "compacted a log"
+"""What a node says when its cleaner is done with one."""
+
 NOT_DELETED: Final = "cannot delete a partition"
 """What a node says whose full disk refuses even that."""
 
@@ -30,6 +33,7 @@ class Trace(logging.Handler):
         """The offsets that nodes said are lost, by partition: they need not be there, unless they were promised."""
         self.undeleted: set[tuple[str, str]] = set()
         """(node, partition) of what a disk did not let go, as the node said: the next start removes it."""
+        self.cleanings = 0
         self._digest = hashlib.blake2b(digest_size=16)
         self.context = contextvars.copy_context()
         """In which nobody's callbacks run."""
@@ -60,6 +64,7 @@ class Trace(logging.Handler):
         if record.getMessage().startswith(LOST_OFFSETS):
             lost = range(told["first_offset"], told["last_offset"] + 1)
             self.gaps.setdefault(os.path.basename(told["log"]), set()).update(lost)
+        self.cleanings += record.getMessage() == COMPACTED
         if owner and record.getMessage() == NOT_DELETED:
             self.undeleted.add((owner.name, told["partition"]))
         fields = "".join(f" {name}={value}" for name, value in told.items())

@@ -1,0 +1,175 @@
+"""A compacted topic: of each key the last record stays, a tombstone too, whatever fails.
+
+Its segments are short and its cleaner is quick, so that a run has some dozens of cleanings. Tombstones stay, for
+delete.retention.ms is a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from checks import image_of
+from clients import BY_ID, Parts, Producer
+from consumers import Consumer, Reader
+from history import History, Place
+from kafka_client import KafkaClient, create_topic
+from log_checks import Log, check_agreement
+from machines import NodeMachine
+from world import World
+
+from barnabas.records.batch import crc_is_valid, iterate_headers
+from barnabas.records.record import Record, decode_records
+from barnabas.storage.replica.replica import Replica
+
+COMPACTED: Final = "balances"
+PLACE: Final = Place(COMPACTED, 0)
+
+SETTINGS: Final = {"cleanup.policy": "compact", "segment.ms": "400", "min.cleanable.dirty.ratio": "0.01"}
+
+KEYS: Final = (5, 30, 100)
+"""With many of them some are written once only."""
+
+TOMBSTONES: Final = 0.25
+"""How often a record is one."""
+
+
+class KeyedProducer(Producer):
+    """One whose records have keys; which one it is stands in a header, for a tombstone has no value."""
+
+    keys: int
+
+    def _parts(self, number: int, padding: bytes) -> Parts:
+        key = f"key-{self._chance.randrange(self.keys)}".encode()
+        name = f"{self.name}:{number}".encode()
+        value = None if self._chance.random() < TOMBSTONES else padding
+        return Parts(_content(key, name), key, value, [("number", name)])
+
+
+class KeyedReader(Reader):
+    """What is missing may have been compacted."""
+
+    def _check_gap(self, found: Record) -> None:
+        """Anything may go but the last of a key, which is looked for in the end."""
+
+    def _content(self, found: Record) -> bytes:
+        return _content_of(found)
+
+
+def _content(key: bytes, name: bytes | None) -> bytes:
+    return key + b"/" + (name or b"")
+
+
+def _content_of(record: Record) -> bytes:
+    """What is remembered of a record: unlike any other's."""
+    assert record.key is not None
+    return _content(record.key, record.headers[0][1])
+
+
+def _key_of(content: bytes) -> bytes:
+    return content.partition(b"/")[0]
+
+
+class CompactedTopic:
+    """Owner of its clients, and of what they were told."""
+
+    def __init__(self, world: World, client: KafkaClient, topic: Mapping[str, Any]) -> None:
+        """`topic` as CreateTopics has it, but for name and partitions."""
+        self.client = client
+        self.history = History(world)
+        self.readers: list[Reader] = []
+        self._world = world
+        own = [each for each in topic["configs"] if each["name"] not in SETTINGS]
+        settings = [{"name": name, "value": value} for name, value in SETTINGS.items()]
+        self._topic = {**topic, "name": COMPACTED, "num_partitions": 1, "configs": own + settings}
+        self._producers: list[Producer] = []
+
+    @property
+    def places(self) -> Sequence[Place]:
+        """What there is of it."""
+        return [PLACE] if self._producers else []
+
+    def unmet(self) -> list[str]:
+        if not self._producers:
+            return [f"{COMPACTED} is not there"]
+        return [f"{each.name} waits for {each.place}" for each in self._producers if not each.is_done]
+
+    async def run(self, until: float) -> None:
+        """Its producers end then."""
+        problem = await create_topic(self.client, self._topic)
+        if problem:
+            self._world.violate(f"{COMPACTED} cannot be created: {problem}")
+        async with asyncio.TaskGroup() as tasks:
+            name = f"idempotent-{COMPACTED}"
+            chance = self._world.chance_of(name)
+            producer = KeyedProducer(
+                *(self._world, self.client, self.history, name, PLACE),
+                acks=-1,
+                in_flight=chance.choice((1, 3)),
+                versions=BY_ID,
+                chance=chance,
+            )
+            producer.keys = chance.choice(KEYS)
+            reader = KeyedReader(self._world, self.client, self.history, f"consumer-{COMPACTED}", PLACE)
+            consumer = Consumer(self._world, self.client, reader, BY_ID, chance)
+            self._producers.append(producer)
+            self.readers.append(reader)
+            tasks.create_task(producer.run(until, is_idempotent=True), name=producer.name)
+            tasks.create_task(consumer.run(), name=consumer.name)
+
+    def check(self, nodes: Sequence[NodeMachine]) -> None:
+        """Hold what they were told against every in-sync replica."""
+        record = image_of(self._world).topics[COMPACTED].partitions[PLACE.partition]
+        newest: dict[str, Log] = {}
+        committed = []
+        for node in nodes:
+            replica = node.replicas.find(record.topic_id, PLACE.partition) if node.replicas else None
+            if node.node_id not in record.isr or replica is None or replica.log is None:
+                continue
+            contents = self._contents(node, replica)
+            self._check_log(f"{PLACE} at {node.name} (ISR {list(record.isr)})", contents)
+            committed.append(replica.high_watermark)
+            newest[node.name] = contents
+        # How far each has compacted is its own affair: they agree on the last record of each key.
+        end = min(committed, default=0)
+        latest = {name: _last_of_each_key(contents, end) for name, contents in newest.items()}
+        check_agreement(self._world, PLACE, latest, end)
+
+    def _contents(self, node: NodeMachine, replica: Replica) -> Log:
+        opened, found = replica.log, Log()
+        assert opened is not None
+        offset = opened.log_start_offset
+        while offset < opened.log_end_offset:
+            data = bytes(opened.read(offset, 1_000_000))
+            if not data:
+                self._world.violate(f"{replica.name} at {node.name}: nothing can be read at {offset}")
+                break
+            for position, header in iterate_headers(data):
+                batch = data[position : position + header.size_in_bytes]
+                if not crc_is_valid(batch):
+                    self._world.violate(f"{PLACE} at {node.name}: {header.base_offset} is damaged")
+                for each in decode_records(batch):
+                    found[each.offset] = _content_of(each), header.partition_leader_epoch
+                offset = header.next_offset
+        return found
+
+    def _check_log(self, described: str, log: Log) -> None:
+        last = {_key_of(content): offset for offset, (content, _) in log.items()}
+        told = {offset: each.value for offset, each in self.history.acknowledged.get(PLACE, {}).items()}
+        for offset, content in {**told, **self.history.read.get(PLACE, {})}.items():
+            if offset in log:
+                if log[offset][0] != content:
+                    self._world.violate(f"LOST: {content!r} was at {offset}, {described} has {log[offset]}")
+            elif last.get(_key_of(content), -1) < offset:
+                self._world.violate(
+                    f"LOST: {content!r} was at {offset}, {described} has no record of its key from there on"
+                )
+        contents = [content for content, _ in log.values()]
+        if len(set(contents)) < len(contents):
+            self._world.violate(f"DOUBLED: {described} has a record twice")
+
+
+def _last_of_each_key(log: Log, end: int) -> Log:
+    last = {_key_of(content): offset for offset, (content, _) in log.items() if offset < end}
+    return {offset: log[offset] for offset in sorted(last.values())}
