@@ -45,6 +45,12 @@ class Copies:
         """Whether nobody has records that cannot be read."""
         return self._rotten is None
 
+    @property
+    def are_whole(self) -> bool:
+        """Whether nobody lacks anything, or has what cannot be read."""
+        self._look()
+        return self._lacking is None and self._rotten is None
+
     def on_rotten(self, machine: Machine) -> None:
         """What it has can no longer be read in one place; it has to go in the end."""
         self._rotten = machine

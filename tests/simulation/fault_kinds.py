@@ -71,6 +71,9 @@ REFUSING_DISK: Final = "refusing disk"
 ROT: Final = "rot"
 """A bit of a finished segment flips on a node's disk, under the same condition; later the disk is replaced."""
 
+POWER_CUT: Final = "power cut"
+"""All machines but the clients' lose power at once, and come back one after the other."""
+
 GATEWAY_LINK_FAULTS: Final = ("cut", "break", "slow link")
 GATEWAY_FAULTS: Final = ("kill", "stop", "pause", "pause", "cut", "cut", "break", "slow link")
 

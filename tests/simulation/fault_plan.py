@@ -22,6 +22,7 @@ from fault_kinds import (
     LATE_WRITE,
     NODE_FAULTS,
     REFUSING_DISK,
+    POWER_CUT,
     REPEATED_WRITE,
     ROT,
     TOGETHER,
@@ -116,6 +117,8 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         faults = _about_replicas(seed, faults, nodes, controllers)
     else:
         faults += _about_restarts(random.Random(f"{seed}/plan/restarts"), nodes, loses_power=is_flushed)
+    if is_flushed:
+        faults += _about_power(random.Random(f"{seed}/plan/power"))
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
     about_gateways = random.Random(f"{seed}/plan/gateways")
     gateways = about_gateways.choice((0, 0, 0, 1, 2, 2))
@@ -328,6 +331,14 @@ def _about_restarts(chance: random.Random, nodes: int, *, loses_power: bool) -> 
         seconds = 3.0 if kind == "stop" else 0.1
         faults += [Fault(at, "slow disk", target, slow), Fault(at + slow, kind, target, seconds)]
     return faults
+
+
+def _about_power(chance: random.Random) -> list[Fault]:
+    """It fails everywhere at once, in some of the runs where all that is acknowledged is on disks."""
+    if chance.random() < 0.75:
+        return []
+    seconds = chance.choice((0.05, 0.5, 2.0)) * chance.uniform(0.5, 1.5)
+    return [Fault(chance.uniform(0.5, FAULTS_SECONDS - 2.5), POWER_CUT, "node-1", seconds)]
 
 
 def _about_clocks(chance: random.Random, nodes: int, controllers: int) -> list[Fault]:

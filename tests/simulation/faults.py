@@ -16,7 +16,7 @@ from consumers import Reader
 from copies import Copies
 from fault_kinds import CLIENTS, UNHEARD, Fault
 from history import TOPIC, History, Place
-from machines import STORE, ControllerMachine, GatewayMachine, Machine, NodeMachine
+from machines import STORE, ClientMachine, ControllerMachine, GatewayMachine, Machine, NodeMachine
 from membership_plan import ADMINISTERED
 from refusing_disk import LOOK_SECONDS, LeadsOn
 from virtual_disk import DiskHealth
@@ -65,6 +65,7 @@ class Faults:
         """Decisions that are made, and that nobody has heard of yet."""
         self._jumps = world.chance_of("clock jumps")
         self._rotting = world.chance_of("rot")
+        self._outages = world.chance_of("outages")
         self._disks = world.chance_of("disks")
 
     async def run(self, plan: list[Fault], begins_at: float) -> None:
@@ -102,6 +103,34 @@ class Faults:
         machine.lose_power()
         await asyncio.sleep(fault.seconds)
         machine.start()
+
+    async def _power_cut(self, fault: Fault, _: Machine) -> None:
+        """Within a moment of one another, as a rule in the midst of what each does; the store's machines are others."""
+        machines = [each for each in self._machines.values() if not isinstance(each, ClientMachine)]
+        if not await self._are_whole(fault):
+            return
+        spread = self._outages.choice((0.0, 0.02, 0.1))
+        async with asyncio.TaskGroup() as tasks:
+            for each in machines:
+                tasks.create_task(
+                    self._lose_power_at(each, self._outages.uniform(0.0, spread), fault.seconds)
+                )
+
+    async def _lose_power_at(self, machine: Machine, after: float, seconds: float) -> None:
+        await asyncio.sleep(after)
+        machine.lose_power()
+        await asyncio.sleep(seconds + self._outages.choice((0.0, 0.05, 1.0)) * self._outages.random())
+        machine.start()
+
+    async def _are_whole(self, fault: Fault) -> bool:
+        """Wait for a moment in which no node lacks records that it had; False if none comes."""
+        gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
+        while not self._copies.are_whole:
+            if self._world.now > gives_up_at:
+                self._world.trace.say("fault", f"does not happen, for a node lacks records: {fault}")
+                return False
+            await asyncio.sleep(0.02)
+        return True
 
     async def _blackout(self, fault: Fault, machine: Machine) -> None:
         """The machine itself is soon back, as a rule, and says to peers that the process is gone."""
