@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.kernel.config import (
     HTTP_ADDRESS_HELP,
@@ -19,6 +19,9 @@ from barnabas.kernel.config import (
 
 if TYPE_CHECKING:
     from barnabas.controller.core.decision import ClusterDefaults
+
+SEGMENT_BYTES_MIN: Final = 1_048_576
+"""The least segment.bytes of a topic. Of internal topics Kafka takes less, and then cannot create them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,8 @@ class ControllerConfig:
             "num_partitions",
             "default_replication_factor",
             "offsets_topic_num_partitions",
-            "offsets_topic_segment_bytes",
             "transaction_state_log_num_partitions",
             "transaction_state_log_min_isr",
-            "transaction_state_log_segment_bytes",
             "broker_session_timeout_ms",
             "gateway_session_timeout_ms",
             "coordinator_session_timeout_ms",
@@ -140,6 +141,12 @@ class ControllerConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name.replace('_', '.')}={getattr(self, name)}: must be at least 1")
+        for name in ("offsets_topic_segment_bytes", "transaction_state_log_segment_bytes"):
+            if getattr(self, name) < SEGMENT_BYTES_MIN:
+                raise ConfigError(
+                    f"{name.replace('_', '.')}={getattr(self, name)}: must be at least {SEGMENT_BYTES_MIN}, as "
+                    "segment.bytes of any topic"
+                )
         for name in ("offsets_topic_replication_factor", "transaction_state_log_replication_factor"):
             factor = getattr(self, name)
             if factor < 1 and factor != -1:

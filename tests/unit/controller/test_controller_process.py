@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.controller.config import ControllerConfig
+from barnabas.controller.config import SEGMENT_BYTES_MIN, ControllerConfig
 from barnabas.kernel.config import ConfigError, to_properties
+from barnabas.kernel.errors import KafkaError
 from barnabas.links.controller_link import ControllerLink
 from barnabas.links.errors import LinkError
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topic_settings import topic_setting
 from barnabas.rpc.network import GrpcNetwork
 
 Watching = AsyncGenerator[pb.MetadataDelta]
@@ -137,8 +139,20 @@ async def test_a_store_that_cannot_be_used_is_one_line_for_the_user(tmp_path: Pa
         ({"num_partitions": 0}, "num.partitions=0"),
         ({"default_replication_factor": 0}, "default.replication.factor=0: must be at least 1"),
         ({"election_lease_ms": 10}, "election.lease.ms=10"),
+        (
+            {"offsets_topic_segment_bytes": SEGMENT_BYTES_MIN - 1},
+            "offsets.topic.segment.bytes=1048575: must be at least 1048576",
+        ),
+        ({"transaction_state_log_segment_bytes": 1}, "transaction.state.log.segment.bytes=1: must be"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ControllerConfig(**({"data_dir": "d"} | changes))  # type: ignore[arg-type]
+
+
+def test_internal_topics_ask_for_segments_that_nodes_take() -> None:
+    least = topic_setting("segment.bytes")
+    assert least.parse(str(SEGMENT_BYTES_MIN)) == SEGMENT_BYTES_MIN
+    with pytest.raises(KafkaError):
+        least.parse(str(SEGMENT_BYTES_MIN - 1))
