@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from checks import image_of
-from clients import BY_ID, Parts, Producer
+from clients import BY_ID, Batch, Parts, Producer
 from consumers import Consumer, Reader
 from history import History, Place
 from kafka_client import KafkaClient, create_topic
@@ -31,6 +31,8 @@ SETTINGS: Final = {"cleanup.policy": "compact", "segment.ms": "400", "min.cleana
 KEYS: Final = (5, 30, 100)
 """With many of them some are written once only."""
 
+IDEMPOTENT: Final = "idempotent"
+
 TOMBSTONES: Final = 0.25
 """How often a record is one."""
 
@@ -45,6 +47,16 @@ class KeyedProducer(Producer):
         name = f"{self.name}:{number}".encode()
         value = None if self._chance.random() < TOMBSTONES else padding
         return Parts(_content(key, name), key, value, [("number", name)])
+
+
+class FickleProducer(KeyedProducer):
+    """Sends each record once: what a leader wrote alone, and lost when it was deposed, comes no more."""
+
+    def _take(self, batch: Batch, answer: asyncio.Future[Any]) -> bool:
+        is_acknowledged = super()._take(batch, answer)
+        if not is_acknowledged:
+            self._unsettled.remove(batch)
+        return is_acknowledged
 
 
 class KeyedReader(Reader):
@@ -100,23 +112,27 @@ class CompactedTopic:
         problem = await create_topic(self.client, self._topic)
         if problem:
             self._world.violate(f"{COMPACTED} cannot be created: {problem}")
+        keys = self._world.chance_of(COMPACTED).choice(KEYS)
         async with asyncio.TaskGroup() as tasks:
-            name = f"idempotent-{COMPACTED}"
-            chance = self._world.chance_of(name)
-            producer = KeyedProducer(
-                *(self._world, self.client, self.history, name, PLACE),
-                acks=-1,
-                in_flight=chance.choice((1, 3)),
-                versions=BY_ID,
-                chance=chance,
-            )
-            producer.keys = chance.choice(KEYS)
+            for make, kind in ((KeyedProducer, IDEMPOTENT), (FickleProducer, "fickle")):
+                producer = self._producer(make, f"{kind}-{COMPACTED}")
+                producer.keys = keys
+                self._producers.append(producer)
+                tasks.create_task(producer.run(until, is_idempotent=kind == IDEMPOTENT), name=producer.name)
             reader = KeyedReader(self._world, self.client, self.history, f"consumer-{COMPACTED}", PLACE)
-            consumer = Consumer(self._world, self.client, reader, BY_ID, chance)
-            self._producers.append(producer)
             self.readers.append(reader)
-            tasks.create_task(producer.run(until, is_idempotent=True), name=producer.name)
+            consumer = Consumer(self._world, self.client, reader, BY_ID, self._world.chance_of(reader.name))
             tasks.create_task(consumer.run(), name=consumer.name)
+
+    def _producer(self, make: type[KeyedProducer], name: str) -> KeyedProducer:
+        chance = self._world.chance_of(name)
+        return make(
+            *(self._world, self.client, self.history, name, PLACE),
+            acks=-1,
+            in_flight=chance.choice((1, 3)),
+            versions=BY_ID,
+            chance=chance,
+        )
 
     def check(self, nodes: Sequence[NodeMachine]) -> None:
         """Hold what they were told against every in-sync replica."""
@@ -165,7 +181,7 @@ class CompactedTopic:
                 self._world.violate(
                     f"LOST: {content!r} was at {offset}, {described} has no record of its key from there on"
                 )
-        contents = [content for content, _ in log.values()]
+        contents = [content for content, _ in log.values() if IDEMPOTENT.encode() in content]
         if len(set(contents)) < len(contents):
             self._world.violate(f"DOUBLED: {described} has a record twice")
 
