@@ -23,6 +23,9 @@ PAUSE_SECONDS: Final = 0.15
 STARTS_AGAIN: Final = 0.1
 """How often an idempotent producer is a new one when all that it sent is settled."""
 
+TIMEOUT_MS: Final = 1_000
+"""Of what nobody waits for."""
+
 ANSWER_SECONDS_MAX: Final = 1.3
 """How much longer than its own time-out a request is waited for: a gateway has said something by then, if it lives."""
 
@@ -197,6 +200,9 @@ class Producer:
         if connection is not self._through and self._under_way:
             return True  # what is under way goes first
         self._through = connection
+        if self.acks == 0:
+            self._send_only(connection, leader)
+            return True
         timeout_ms = self._chance.choice((300, 1000, 1500))
         for number, batch in enumerate(self._unsettled):
             if batch.answer is None:
@@ -210,6 +216,14 @@ class Producer:
                     timeout_ms / 1000 + ANSWER_SECONDS_MAX,
                 )
         return True
+
+    def _send_only(self, connection: KafkaConnection, leader: Leader) -> None:
+        """Nobody says what becomes of it."""
+        for batch in self._unsettled:
+            self._say(f"{self.place} batch {batch.number} is sent")
+            request = self._request(batch, leader, TIMEOUT_MS)
+            connection.send_only(PRODUCE, self._versions.produce, request)
+        self._unsettled.clear()
 
     def _request(self, batch: Batch, leader: Leader, timeout_ms: int) -> dict[str, Any]:
         partition = {"index": self.place.partition, "records": batch.records}

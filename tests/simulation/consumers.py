@@ -30,6 +30,11 @@ LOOK_UPS: Final = 0.1
 
 WAIT_MS: Final = (0, 50, 500)
 
+STAYS_NEARBY: Final = 0.97
+"""How likely a consumer goes on to read from the follower that the leader has named, as until metadata.max.age.ms."""
+
+NOBODY: Final = -1
+
 NO_SESSION: Final = 0
 NEW_SESSION_EPOCH: Final = 0
 WITHOUT_SESSION_EPOCH: Final = -1
@@ -84,6 +89,15 @@ class Reader:
     def rewind(self) -> None:
         """It shall read everything again."""
         self.position = 0
+
+    def on_followers_result(self, known: Known, result: Any) -> bool:
+        """Take what a follower has of it, who may know less than the leader; whether that is any use."""
+        code = ErrorCode(result.error_code)
+        if code is ErrorCode.none:
+            return self.position != known.position or self._take(result.records or b"", result.high_watermark)
+        if code not in TRY_AGAIN and code is not ErrorCode.offset_out_of_range:  # the leader is to say that
+            self._world.violate(f"{self.name}: {self.place} cannot be read at a follower: {code.name}")
+        return False
 
     async def on_result(self, leader: Leader, known: Known, result: Any) -> bool:
         """Take what a fetch has of the partition; whether somebody led it."""
@@ -181,6 +195,9 @@ class Consumer:
         self, world: World, client: KafkaClient, reader: Reader, versions: Versions, chance: random.Random
     ) -> None:
         self.name = reader.name
+        self.rack = ""
+        self._nearby = NOBODY
+        """The follower that the leader has named, for it is in this rack."""
         self._reader = reader
         self._world = world
         self._client = client
@@ -198,10 +215,14 @@ class Consumer:
         reader, leader = self._reader, self._reader.leader
         if leader is None:
             return False
+        nearby, self._nearby = self._nearby, NOBODY
+        near = self._client.brokers.get(nearby, leader.address)
         try:
-            connection = await self._client.connection(leader.address)
-            if not await self._read(leader, connection):
+            connection = await self._client.connection(near)
+            if not await self._read(leader, connection, is_led=near == leader.address):
                 return False
+            if self._nearby == NOBODY and near != leader.address and self._chance.random() < STAYS_NEARBY:
+                self._nearby = nearby
             if self._chance.random() < LOOK_UPS:
                 await reader.look_up(leader)
         except (ConnectionError, Disconnected) as error:
@@ -209,20 +230,28 @@ class Consumer:
             return False
         return True
 
-    async def _read(self, leader: Leader, connection: KafkaConnection) -> bool:
+    async def _read(self, leader: Leader, connection: KafkaConnection, *, is_led: bool) -> bool:
         reader, wait_ms = self._reader, self._chance.choice(WAIT_MS)
         topic = {
             **topic_of(reader.place, leader, self._versions, "topic"),
             "partitions": [reader.wanted(leader)],
         }
         request = _request(wait_ms, NO_SESSION, WITHOUT_SESSION_EPOCH, [topic], [])
+        if self.rack:
+            request["rack_id"] = self.rack
         known = reader.known(leader)
         answer = await connection.send(
             FETCH, self._versions.fetch, request, wait_ms / 1000 + ANSWER_SECONDS_MAX
         )
         if answer.error_code:
             self._world.violate(f"{self.name}: {reader.place} cannot be read: {answer.error_code.name}")
-        return await reader.on_result(leader, known, answer.responses[0].partitions[0])
+        result = answer.responses[0].partitions[0]
+        if not is_led:
+            return reader.on_followers_result(known, result)
+        self._nearby = getattr(result, "preferred_read_replica", NOBODY)
+        if self._nearby != NOBODY:
+            self._world.trace.say(self.name, f"{reader.place} is nearer at broker {self._nearby}")
+        return await reader.on_result(leader, known, result)
 
 
 class _Session:

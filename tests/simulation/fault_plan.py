@@ -49,6 +49,9 @@ REFUSALS: Final = 0.1
 COMPACTED_TOPICS: Final = 0.3
 """In how many runs there is a compacted topic; __consumer_offsets is one in all of them."""
 
+NEARBY_READERS: Final = 0.4
+"""In how many runs, where there are several replicas, consumers have a rack."""
+
 ADMINISTERED_SEEDS: Final = (2, 3)
 """Of five: in the others nothing moves and nothing is deleted, so that what fails stands out."""
 
@@ -74,6 +77,8 @@ class Plan:
     has_brief_topic: bool
     """Whether there is a topic that is deleted and made again."""
     has_compacted_topic: bool
+    reads_nearby: bool
+    """Whether nodes have racks, and consumers read from the one in theirs (KIP-392)."""
     is_administered: bool
     """Whether somebody moves, deletes and looks after things, and clients differ more."""
     is_flushed: bool
@@ -142,6 +147,8 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         partitions=partitions,
         has_brief_topic=has_brief_topic,
         has_compacted_topic=random.Random(f"{seed}/plan/compacted topic").random() < COMPACTED_TOPICS,
+        reads_nearby=replication_factor > 1
+        and random.Random(f"{seed}/plan/nearby").random() < NEARBY_READERS,
         is_administered=is_administered,
         is_flushed=is_flushed,
         segment_ms=400 if any(each.kind == ROT for each in faults) else segment_ms,

@@ -117,10 +117,19 @@ class KafkaConnection(asyncio.Protocol):
         self._waiting.append(
             _Waiting(self._numbers, _response_reader(api_key, version), has_tags, answer, timer)
         )
-        if not self._unsent:
-            loop.call_soon(self._flush)
-        self._unsent.append(encode_request(api_key, version, self._numbers, self._client_id, body))
+        self._leave_soon(api_key, version, body)
         return answer
+
+    def send_only(self, api_key: int, version: int, body: Mapping[str, Any]) -> None:
+        """What the broker does not answer; it is lost where there is no connection."""
+        if self.is_open:
+            self._numbers += 1
+            self._leave_soon(api_key, version, body)
+
+    def _leave_soon(self, api_key: int, version: int, body: Mapping[str, Any]) -> None:
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(encode_request(api_key, version, self._numbers, self._client_id, body))
 
     def _flush(self) -> None:
         """What was sent at once leaves together."""

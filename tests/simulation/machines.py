@@ -277,6 +277,7 @@ class NodeMachine(Machine):
         self.log_directories = LOG_DIRECTORIES[:log_directories]
         self._settings = settings
         self.node_id = node_id
+        self.rack = ""
         self.replicas: Replicas | None = None
         self.knew: MetadataImage | None = None
         """The metadata as its last process knew them when it ended; None if it knew none."""
@@ -295,6 +296,7 @@ class NodeMachine(Machine):
     def _storage_config(self) -> StorageConfig:
         return StorageConfig(
             node_id=self.node_id,
+            broker_rack=self.rack,
             log_dirs=self.log_directories,
             listen_address=f"{self.name}:{NODE_PORT}",
             controllers=controller_addresses(self._controllers),

@@ -441,7 +441,7 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "compact-tombstones-at-once": Plant(BatchFilter, "_stays", tombstones_go_at_once, 4),
     "compact-the-last-of-a-key": Plant(BatchFilter, "_stays", not_even_the_last, 0),
-    "compact-what-is-not-committed": Plant(cleaning, "measure", all_that_is_written, 3, 3),
+    "compact-what-is-not-committed": Plant(cleaning, "measure", all_that_is_written, 373, 3),
 }
 
 

@@ -36,9 +36,13 @@ from trace_of_run import Trace
 from world import World
 
 from barnabas.kernel.environment import Environment
+from barnabas.metadata.settings.replication import RACK_AWARE
 
 SESSIONS: Final = 0.6
 """In how many runs one consumer reads all partitions, in fetch sessions, and not each partition by itself."""
+
+CARELESS: Final = 0.25
+"""In how many runs one producer asks for no answer (acks=0), and not for the leader's (acks=1)."""
 
 START_SECONDS_MAX: Final = 20.0
 """Within which a cluster on which nothing fails is there."""
@@ -79,6 +83,11 @@ class Outcome:
         return not self.violations
 
 
+def rack_of(node_id: int) -> str:
+    """Where the node is, in runs that have racks."""
+    return f"rack-{node_id}"
+
+
 class SimulatedCluster:
     """Owner of the machines of one run."""
 
@@ -93,13 +102,16 @@ class SimulatedCluster:
         settings = {**OF_NODES, "replica.lag.time.max.ms": str(plan.lag_ms_max)}
         if plan.is_flushed:
             settings["log.flush.interval.messages"] = "1"  # of __consumer_offsets, too
+        if plan.reads_nearby:
+            settings["replica.selector.class"] = RACK_AWARE
         make_node = NodeMachine if plan.gateways else BrokerMachine
         self.nodes = [
             make_node(world, number + 1, plan.controllers, settings, plan.log_directories)
             for number in range(plan.nodes + plan.joining)
         ]
-        for each in self.nodes[plan.nodes :]:
-            each.is_away = True
+        for each in self.nodes:
+            each.is_away = each.node_id > plan.nodes
+            each.rack = rack_of(each.node_id) if plan.reads_nearby else ""
         self.gateways = [
             GatewayMachine(world, number + 1, plan.controllers) for number in range(plan.gateways)
         ]
@@ -281,11 +293,12 @@ class SimulatedCluster:
 
     def _make_producers(self, tasks: asyncio.TaskGroup, until: float) -> None:
         plain, eager = ("plain", -1, (1,)), ("eager", -1, (3,))
+        hasty, careless = ("hasty", 1, (1,)), ("careless", 0, (1,))
         kinds = (
             ("idempotent", -1, (1, 3, 5)),
             ("idempotent", -1, (1, 3, 5)),
             eager if self.plan.is_administered and self.world.chance_of("kinds").random() < 0.5 else plain,
-            ("hasty", 1, (1,)),
+            careless if self.world.chance_of("acks").random() < CARELESS else hasty,
         )
         for number, (kind, acks, in_flight) in enumerate(kinds):
             name = f"{kind}-{number}"
@@ -320,6 +333,8 @@ class SimulatedCluster:
             chance, client = self.world.chance_of(name), self._client(name, tasks)
             reader = Reader(self.world, client, self.history, name, place)
             alone = Consumer(self.world, client, reader, chance.choice(VERSIONS), chance)
+            if self.plan.reads_nearby:
+                alone.rack = rack_of(chance.randint(1, self.plan.nodes))
             self._readers.append(reader)
             tasks.create_task(alone.run(), name=name)
 
