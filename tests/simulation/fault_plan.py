@@ -105,18 +105,10 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     is_administered = seed % 5 in ADMINISTERED_SEEDS
     joining, directories = -1, 1
     if is_administered:
-        about_directories = random.Random(f"{seed}/plan/log directories/{replication_factor}")
-        directories = log_directories(about_directories)
-        if directories > 1:
-            faults += about_moves(about_directories, nodes, loses_power=is_flushed)
-        about_members = random.Random(f"{seed}/plan/membership/{replication_factor}")
-        joining = joining_nodes(about_members, nodes, replication_factor)
-        faults += about_deletions(random.Random(f"{seed}/plan/deletions/{replication_factor}"), nodes)
-        faults += about_topics(random.Random(f"{seed}/plan/topics/{replication_factor}"), nodes)
-        if joining >= 0:
-            faults += about_membership(about_members, nodes, joining, controllers)
-        if replication_factor > 1:
-            faults += about_rot(random.Random(f"{seed}/plan/rot"), nodes)
+        more, joining, directories = _about_administration(
+            seed, replication_factor, nodes, controllers, loses_power=is_flushed
+        )
+        faults += more
     has_brief_topic = any(each.kind == RECREATE for each in faults)
     if replication_factor > 1:
         faults = _about_replicas(seed, faults, nodes, controllers)
@@ -157,6 +149,28 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         is_one_enough=replication_factor == 1 and joining < 0,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
+
+
+def _about_administration(
+    seed: int, replication_factor: int, nodes: int, controllers: int, *, loses_power: bool
+) -> tuple[list[Fault], int, int]:
+    """What is asked for, with how many nodes that join (-1: none does, nor is anything moved) and with how many log
+    directories of each.
+    """
+    faults: list[Fault] = []
+    about_directories = random.Random(f"{seed}/plan/log directories/{replication_factor}")
+    directories = log_directories(about_directories)
+    if directories > 1:
+        faults += about_moves(about_directories, nodes, loses_power=loses_power)
+    about_members = random.Random(f"{seed}/plan/membership/{replication_factor}")
+    joining = joining_nodes(about_members, nodes, replication_factor)
+    faults += about_deletions(random.Random(f"{seed}/plan/deletions/{replication_factor}"), nodes)
+    faults += about_topics(random.Random(f"{seed}/plan/topics/{replication_factor}"), nodes)
+    if joining >= 0:
+        faults += about_membership(about_members, nodes, joining, controllers)
+    if replication_factor > 1:
+        faults += about_rot(random.Random(f"{seed}/plan/rot"), nodes)
+    return faults, joining, directories
 
 
 def _about_nodes(
