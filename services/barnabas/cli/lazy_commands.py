@@ -24,6 +24,7 @@ COMMANDS: Final = (
     "log-dirs",
     "dump-log",
     "delete-records",
+    "transactions",
     "cluster",
     "nodes",
     "rebalance",

@@ -113,6 +113,15 @@ def describe_partitions(administration: Administration, topics: Sequence[str] = 
             return
 
 
+def read_partitions(administration: Administration, topics: Sequence[str] = ()) -> list[Partition]:
+    """The partitions of these topics that are there, or of all: replicas and leaders, and nothing of their sizes."""
+    return [
+        _partition(topic, part, {})
+        for topic in describe_partitions(administration, topics)
+        for part in topic.partitions
+    ]
+
+
 def with_unknown_nodes(nodes: Sequence[Node], partitions: Sequence[Partition]) -> list[Node]:
     """The nodes, and those that have replicas though the cluster does not know them."""
     known = {node.node_id for node in nodes}
