@@ -41,6 +41,23 @@ def said_by(arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ("perf produce t --record-size x", "'x' is not a whole number"),
         ("perf produce t --throughput x", "'x' is not a number"),
         ("configs --alter --topic t --add-config cleanup.policy=[compact", "open bracket in '[compact'"),
+        ("transactions describe", "needs a transactional id: `barnabas transactions list` shows them"),
+        ("transactions describe a --transactional-id b", "has one id, and here are two, b and a"),
+        ("transactions describe-producers t", "needs a topic and --partition"),
+        (
+            "transactions list --state open",
+            "--state does not know 'open': it has Empty, Ongoing, PrepareCommit",
+        ),
+        ("transactions find-hanging --partition 0", "--partition belongs to a topic: give --topic too"),
+        ("transactions abort t --partition 0", "give --start-offset, or --producer-id, --producer-epoch and"),
+        (
+            "transactions abort t --partition 0 --start-offset 1 --producer-id 1",
+            "give --start-offset, or --producer-id, --producer-epoch and",
+        ),
+        (
+            "transactions abort t --partition 0 --producer-id 1 --producer-epoch 0",
+            "--producer-id, --producer-epoch and --coordinator-epoch belong together",
+        ),
         ("produce bad!", "--topic is no valid name: 'bad!' has characters other than"),
     ],
 )

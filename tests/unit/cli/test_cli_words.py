@@ -26,6 +26,9 @@ ABOUT_OTHERS: Final = {
     "nodes list": "",
     "rebalance": "",
     "doctor": "",
+    "transactions list": "",
+    "transactions describe": "[TRANSACTIONAL-ID]",
+    "transactions terminate": "[TRANSACTIONAL-ID]",
 }
 """What the commands that are not about topics take after the action."""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from barnabas.cli.balance.cluster_state import NO_LEADER, ClusterState, Directory, Node, Partition, Place
 from barnabas.cli.balance.evenness import sharing_a_rack
+from barnabas.cli.balance.late_transactions import LateTransaction, Transaction
 from barnabas.cli.balance.layout import Layout
 from barnabas.cli.balance.planner import plan_rebalance
 from barnabas.cli.text.output import counted
@@ -57,6 +58,10 @@ class Examined:
     throttles: Sequence[Throttle] = ()
     move_rates: Mapping[int, str] = field(default_factory=dict)
     """By node: what its moves between log directories may copy a second, where that was set for it alone."""
+    late_transactions: Sequence[LateTransaction] = ()
+    """Transactions that are open for longer than any may be."""
+    why_no_transactions: str = ""
+    """Why it is not known which these are, though something hides records from readers of committed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,41 @@ def _to_bring_back(
     if is_throttled:
         return "it catches up by itself, as slowly as the replication throttles let it"
     return f"it catches up by itself; if it does not, look at node {node_id}'s disk and log"
+
+
+def _transactions(examined: Examined) -> Iterator[Finding]:
+    """Records behind an open transaction are hidden from readers of committed records, whoever wrote them."""
+    hanging = [each.producer for each in examined.late_transactions if each.is_hanging]
+    if hanging:
+        (topic, number), start = hanging[0].place, hanging[0].start_offset
+        others = "" if len(hanging) == 1 else "; `barnabas transactions find-hanging` shows the others"
+        yield Finding(
+            "hanging-transaction",
+            f"{counted(len(hanging), 'transaction')} open that no coordinator will end: readers of committed records "
+            f"wait ({_shown(each.place for each in hanging)})",
+            f"`barnabas transactions abort {topic} --partition {number} --start-offset {start}`{others}",
+            _names(each.place for each in hanging),
+        )
+    by_id: dict[str, tuple[Transaction, list[Place]]] = {}
+    for each in examined.late_transactions:
+        if each.awaited is not None:
+            by_id.setdefault(each.awaited.transactional_id, (each.awaited, []))[1].append(each.producer.place)
+    for name, (transaction, places) in sorted(by_id.items()):
+        yield Finding(
+            "late-transaction",
+            f"the transaction of {name} ({transaction.state}) should have ended, and has not in {_shown(places)}: "
+            "readers of committed records wait",
+            f"see the log of its coordinator, node {transaction.coordinator}; `barnabas transactions describe {name}` "
+            "shows which partitions it has to tell",
+            _names(places),
+        )
+    if examined.why_no_transactions:
+        yield Finding(
+            "transactions-unknown",
+            f"whether transactions hang is not known: {examined.why_no_transactions}",
+            "`barnabas transactions find-hanging` looks again",
+            is_problem=False,
+        )
 
 
 def _reassignments(examined: Examined) -> Iterator[Finding]:
@@ -421,10 +461,19 @@ def _about(
     found: list[Place] = sorted(part.place for part in partitions)
     if not found:
         return
-    names = tuple(f"{topic}-{number}" for topic, number in found)
-    shown = ", ".join(names[:NAMES_MAX]) + (", ..." if len(names) > NAMES_MAX else "")
+    names, shown = _names(found), _shown(found)
     said = what.format(them="it" if len(names) == 1 else "them")
     yield Finding(check, f"{counted(len(names), 'partition')} {said} ({shown})", to_do, names, is_problem)
+
+
+def _names(places: Iterable[Place]) -> tuple[str, ...]:
+    return tuple(f"{topic}-{number}" for topic, number in places)
+
+
+def _shown(places: Iterable[Place]) -> str:
+    """Some of them, as examples."""
+    names = _names(places)
+    return ", ".join(names[:NAMES_MAX]) + (", ..." if len(names) > NAMES_MAX else "")
 
 
 _CHECKS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
@@ -433,6 +482,7 @@ _CHECKS: Final[tuple[Callable[[Examined], Iterator[Finding]], ...]] = (
     _offline,
     _below_min_in_sync,
     _under_replicated,
+    _transactions,
     _reassignments,
     _throttles,
     _internal_topics,

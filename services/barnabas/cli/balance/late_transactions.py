@@ -73,6 +73,15 @@ def judged(producers: Iterable[Producer], known: Mapping[int, Transaction]) -> l
     return found
 
 
+def overdue(found: Iterable[LateTransaction], begun_before_ms: int) -> list[LateTransaction]:
+    """Those without the ones that a coordinator saw begin after that: their records only say an older time."""
+    return [
+        each
+        for each in found
+        if each.awaited is None or each.awaited.start_ms is None or each.awaited.start_ms < begun_before_ms
+    ]
+
+
 def still_open(found: Iterable[LateTransaction], now: Iterable[Producer]) -> list[LateTransaction]:
     """Those that were open before coordinators were asked and are after it: their answer holds for them."""
     by_transaction = {producer.transaction: producer for producer in now}

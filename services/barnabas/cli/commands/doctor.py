@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from barnabas.cli.balance.health import Examined, Finding, examine
 from barnabas.cli.commands import flags
 from barnabas.cli.commands.flag_sets import spread
-from barnabas.cli.refusal import FAILED
+from barnabas.cli.refusal import FAILED, Refused
 from barnabas.cli.text.output import OutputFormat, counted, show_document
 
 if TYPE_CHECKING:
+    from barnabas.cli.balance.cluster_state import ClusterState
+    from barnabas.cli.balance.late_transactions import LateTransaction
     from barnabas.cli.kafka.administration import Administration
+
+LONGEST: Final = "transaction.max.timeout.ms"
+LONGEST_MS: Final = 15 * 60 * 1000
+"""What it is where no broker says it."""
+
+LATE_MS: Final = 5 * 60 * 1000
+"""By how much more than that a producer is silent before its transaction is late: as long as Kafka waits, too."""
 
 
 @spread
@@ -50,6 +60,7 @@ def read_examined(administration: Administration) -> Examined:
         state = read_state(
             administration
         )  # who gave no answer may have been fenced while that was waited for
+    late, why_not = read_late(administration, state)
     names = ("min.insync.replicas", *REPLICAS)
     settings = topic_values(administration, (part.topic for part in state.partitions), names)
     return Examined(
@@ -57,7 +68,27 @@ def read_examined(administration: Administration) -> Examined:
         {topic: int(values.get("min.insync.replicas", 1)) for topic, values in settings.items()},
         read_throttles(administration, state, settings),
         read_move_rates(administration, state),
+        late,
+        why_not,
     )
+
+
+def read_late(administration: Administration, state: ClusterState) -> tuple[Sequence[LateTransaction], str]:
+    """(transactions that are open for too long, why they are not known): leaders are asked for two offsets of each
+    partition, and nobody for more where these are the same.
+    """
+    from barnabas.cli.kafka.config_values import broker_values
+    from barnabas.cli.kafka.late_transactions import find_late
+    from barnabas.cli.kafka.partition_leaders import Brokers
+
+    brokers = Brokers(state.nodes, state.is_shown_as_one)
+    settings = broker_values(administration, brokers.alive[0], [LONGEST]) if brokers.alive else {}
+    silent_ms = int(settings.get(LONGEST, LONGEST_MS)) + LATE_MS
+    try:
+        search = find_late(administration, brokers, state.partitions, time.time_ns() // 1_000_000 - silent_ms)
+    except Refused as refused:
+        return (), str(refused)
+    return search.found, ""
 
 
 def finding_data(finding: Finding) -> dict[str, Any]:

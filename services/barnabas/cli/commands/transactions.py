@@ -73,9 +73,9 @@ def list_(
     from barnabas.cli.kafka.partition_leaders import read_brokers
     from barnabas.cli.kafka.transactions import Filters, list_transactions
 
+    longer_than_ms = None if duration_filter is None else max(duration_filter, -1)
+    filters = Filters(states_of(state), producer_id or (), longer_than_ms, transactional_id_pattern)
     with cluster.look() as administration:
-        longer_than_ms = None if duration_filter is None else max(duration_filter, -1)
-        filters = Filters(states_of(state), producer_id or (), longer_than_ms, transactional_id_pattern)
         listed, silent = list_transactions(administration, read_brokers(administration).alive, filters)
     rows = [transaction_tables.listed_row(each) for each in listed]
     show_rows(rows, transaction_tables.LISTED, output, title="transactions")

@@ -12,6 +12,7 @@ from barnabas.cli.balance.late_transactions import (
     Transaction,
     judged,
     late,
+    overdue,
     still_open,
 )
 from barnabas.cli.kafka.administration import Administration
@@ -62,7 +63,7 @@ def find_late(
         places = {each.place for each in suspects}
         left = {node_id: [place for place in some if place in places] for node_id, some in asked.items()}
         now = _producers(administration, brokers, left, search, is_for_all=True)
-        search.found = still_open(judged(suspects, known), now)
+        search.found = still_open(overdue(judged(suspects, known), silent_since_ms), now)
     search.unseen = sorted(set(search.unseen))
     return search
 

@@ -299,11 +299,14 @@ def held_back(administration: Administration, address: Address, places: Sequence
 
     And those of which the leader does not say it.
     """
-    ends = _ends(administration, address, places, _READ_UNCOMMITTED)
-    stable = _ends(
-        administration, address, places, _READ_COMMITTED
-    )  # after it: what is written between is no gap
-    return [place for place in places if place not in ends or stable.get(place, -1) < ends[place]]
+    found: list[Place] = []
+    for start in range(0, len(places), PLACES_A_REQUEST):
+        some = places[start : start + PLACES_A_REQUEST]
+        ends = _ends(administration, address, some, _READ_UNCOMMITTED)
+        # After it: else what is written between the two would look like a gap.
+        stable = _ends(administration, address, some, _READ_COMMITTED)
+        found += (place for place in some if place not in ends or stable.get(place, -1) < ends[place])
+    return found
 
 
 def _ends(

@@ -11,6 +11,7 @@ from hypothesis import given
 
 from barnabas.cli.balance.cluster_state import ClusterState, Directory
 from barnabas.cli.balance.health import Examined, Finding, Throttle, examine
+from barnabas.cli.balance.late_transactions import LateTransaction, Producer, Transaction
 
 
 def healthy() -> ClusterState:
@@ -255,3 +256,45 @@ def test_every_line_says_what_to_do(state: ClusterState) -> None:
         assert finding.to_do
         assert "\n" not in finding.what + finding.to_do
         assert len(finding.what) < 300
+
+
+def late_transaction(number: int, awaited: Transaction | None = None) -> LateTransaction:
+    return LateTransaction(Producer(("t", number), 7, 3, 1, 5, 1_000, 40 + number), awaited)
+
+
+def test_a_transaction_that_hangs_is_to_be_aborted() -> None:
+    (finding,) = found(healthy(), late_transactions=[late_transaction(2)])
+    assert (finding.check, finding.is_problem, finding.subjects) == ("hanging-transaction", True, ("t-2",))
+    assert finding.what == (
+        "1 transaction open that no coordinator will end: readers of committed records wait (t-2)"
+    )
+    assert finding.to_do == "`barnabas transactions abort t --partition 2 --start-offset 42`"
+
+
+def test_of_several_that_hang_one_is_an_example() -> None:
+    (finding,) = found(healthy(), late_transactions=[late_transaction(at) for at in range(5)])
+    assert "5 transactions" in finding.what
+    assert "(t-0, t-1, t-2, ...)" in finding.what
+    assert len(finding.subjects) == 5
+    assert finding.to_do.endswith("; `barnabas transactions find-hanging` shows the others")
+
+
+def test_a_transaction_that_a_coordinator_is_late_to_end_is_one_line_for_all_its_partitions() -> None:
+    places = [("t", 0), ("t", 1)]
+    first, second = (Transaction(name, 2, 7, 3, "PrepareCommit", 60_000, 900, places) for name in ("b", "a"))
+    late = [late_transaction(0, first), late_transaction(1, first), late_transaction(2, second)]
+    findings = found(healthy(), late_transactions=late)
+    assert [(each.check, each.subjects) for each in findings] == [
+        ("late-transaction", ("t-2",)),
+        ("late-transaction", ("t-0", "t-1")),
+    ]
+    assert (
+        "the transaction of b (PrepareCommit) should have ended, and has not in t-0, t-1" in findings[1].what
+    )
+    assert "node 2; `barnabas transactions describe b`" in findings[1].to_do
+
+
+def test_transactions_that_cannot_be_looked_at_are_a_remark() -> None:
+    (finding,) = found(healthy(), why_no_transactions="node 2 gave no answer")
+    assert (finding.check, finding.is_problem) == ("transactions-unknown", False)
+    assert finding.what == "whether transactions hang is not known: node 2 gave no answer"
