@@ -57,7 +57,7 @@ class TransactionCoordinator:
         self.markers = MarkerSender(
             self.partitions, Places(image), post, metrics.markers, environment.clock.monotonic
         )
-        metrics.watch(self.partitions, self.markers.waiting)
+        metrics.watch(self.partitions, self.markers.waiting, environment.clock)
 
     async def run(self) -> None:
         """Serve until cancelled. Images may be given before and while it runs."""

@@ -13,6 +13,7 @@ from barnabas.coordinator.runtime.metrics import RuntimeMetrics
 from barnabas.coordinator.transactions.core.decision import Decision
 from barnabas.coordinator.transactions.kind import TransactionPartitions
 from barnabas.coordinator.transactions.markers.metrics import MarkerCounts
+from barnabas.kernel.clock import Clock
 
 _KAFKA_MARKERS: Final = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
 
@@ -52,24 +53,29 @@ class TransactionMetrics:
         self._timed_out.inc(decision.transactions_timed_out)
         self._expired.inc(decision.ids_expired)
 
-    def watch(self, partitions: TransactionPartitions, waiting: Waiting) -> None:
+    def watch(self, partitions: TransactionPartitions, waiting: Waiting, clock: Clock) -> None:
         """Count what there is when the metrics are read."""
-        self._registry.register(_TransactionsCollector(partitions, waiting))
+        self._registry.register(_TransactionsCollector(partitions, waiting, clock))
 
 
 class _TransactionsCollector(Collector):
-    def __init__(self, partitions: TransactionPartitions, waiting: Waiting) -> None:
+    def __init__(self, partitions: TransactionPartitions, waiting: Waiting, clock: Clock) -> None:
         self._partitions = partitions
         self._waiting = waiting
+        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
         loaded = known = ongoing = unmarked = complete = 0
+        begun_ms = decided_ms = now_ms = self._clock.now_ms()
         for shard in self._partitions.shards():
             loaded += 1
             known += len(shard.transactions)
             ongoing += len(shard.ongoing)
             unmarked += len(shard.unmarked)
             complete += sum(not left for left in shard.unmarked.values())
+            known_ids = shard.transactions
+            begun_ms = min([begun_ms, *(known_ids[each].start_ms for each in shard.ongoing)])
+            decided_ms = min([decided_ms, *(known_ids[each].last_update_ms for each in shard.unmarked)])
         nobody = given_up = 0
         for partitions, is_given_up in self._waiting():
             nobody += partitions
@@ -80,6 +86,14 @@ class _TransactionsCollector(Collector):
             "barnabas_coordinator_unmarked_transactions": (
                 "Transactions that are decided, and not every partition knows",
                 unmarked,
+            ),
+            "barnabas_coordinator_oldest_ongoing_transaction_seconds": (
+                "Since when the oldest transaction is open",
+                (now_ms - begun_ms) / 1000,
+            ),
+            "barnabas_coordinator_oldest_unmarked_transaction_seconds": (
+                "Since when the oldest transaction is decided that not every partition knows",
+                (now_ms - decided_ms) / 1000,
             ),
             "barnabas_coordinator_given_up_transactions": (
                 "Of these, those that some partition refused as old: they are left alone for a while",
