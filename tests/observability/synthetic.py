@@ -21,6 +21,14 @@ FAILED_MOVES: Final = (
 )
 FAILED_FOLLOWERS: Final = 'kafka_server_replicafetchermanager_failedpartitionscount{instance="storage-1"}'
 
+LATE_TRANSACTIONS: Final = (
+    "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    '{cluster="c",job="storage",instance="storage-1"}'
+)
+OLDEST_UNMARKED: Final = (
+    'barnabas_coordinator_oldest_unmarked_transaction_seconds{cluster="c",instance="coordinator-1"}'
+)
+
 
 def steps(*parts: tuple[float, int]) -> str:
     """A counter that grows by so much a minute for so many minutes, part by part."""
@@ -105,6 +113,10 @@ def healthy(minutes: int) -> Series:
         ),
         'barnabas_coordinator_loading_partitions{cluster="c",instance="coordinator-1"}': zero,
         'barnabas_coordinator_read_only_partitions{cluster="c",instance="coordinator-1"}': zero,
+        'barnabas_coordinator_transactions_loading_partitions{cluster="c",instance="coordinator-1"}': zero,
+        'barnabas_coordinator_transactions_read_only_partitions{cluster="c",instance="coordinator-1"}': zero,
+        LATE_TRANSACTIONS: zero,
+        OLDEST_UNMARKED: one,
         'barnabas_consumergroup_lag_seconds{cluster="c",consumergroup="g",topic="t"}': one,
         'barnabas_canary_attempts_total{cluster="c"}': growing,
         'barnabas_canary_lost_records_total{cluster="c"}': zero,

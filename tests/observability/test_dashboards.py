@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 RATE: Final = "15s"
 WAIT_SECONDS: Final = 60
-NAMES: Final = ("controller", "gateway", "groups", "overview", "slo", "storage", "topic")
+NAMES: Final = ("controller", "gateway", "groups", "overview", "slo", "storage", "topic", "transactions")
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 

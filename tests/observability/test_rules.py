@@ -13,7 +13,17 @@ import yaml
 from generator.cause_rules import CAUSES
 from generator.slos import BURNS, SLOS
 from running_cluster import require_program
-from synthetic import FAILED_FOLLOWERS, FAILED_MOVES, burning, case, constant, healthy, steps
+from synthetic import (
+    FAILED_FOLLOWERS,
+    FAILED_MOVES,
+    LATE_TRANSACTIONS,
+    OLDEST_UNMARKED,
+    burning,
+    case,
+    constant,
+    healthy,
+    steps,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -209,6 +219,8 @@ HARM: Final[dict[str, dict[str, str]]] = {
     "CoordinatorReadOnly": {
         f'barnabas_coordinator_read_only_partitions{{{C},instance="coordinator-1"}}': then(0, 4)
     },
+    "TransactionHangs": {LATE_TRANSACTIONS: then(0, 2)},
+    "MarkersDoNotLand": {OLDEST_UNMARKED: then(1, 90)},
     "GroupFarBehind": {
         f'barnabas_consumergroup_lag_seconds{{{C},consumergroup="g",topic="t"}}': then(1, 2000)
     },
@@ -242,6 +254,17 @@ def test_causes_alert_when_they_last_and_not_before(tmp_path: Path) -> None:
             expected[CALM + lasting - 1] = []
         cases.append(case(series, dict(sorted(expected.items())), "alertname"))
     check_cases("rules/causes.yaml", cases, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("state", "alert"), [("loading", "CoordinatorLoading"), ("read_only", "CoordinatorReadOnly")]
+)
+def test_partitions_of_transactions_are_looked_at_too(state: str, alert: str, tmp_path: Path) -> None:
+    name = f'barnabas_coordinator_transactions_{state}_partitions{{{C},instance="coordinator-1"}}'
+    series = healthy(CALM + AFTER)
+    assert name in series
+    expected = {CALM - 1: [], CALM + 10: [{"alertname": alert}]}
+    check_cases("rules/causes.yaml", [case(series | {name: then(0, 4)}, expected, "alertname")], tmp_path)
 
 
 @pytest.mark.parametrize("series", [THROTTLES, ON_CORDONED_NODES])

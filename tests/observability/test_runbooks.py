@@ -38,7 +38,7 @@ def test_commands_and_their_flags_exist(page: Path) -> None:
         words = shlex.split(command)[1:]
         if words[0] == "up":
             words = words[:1]
-        name = (words[0], words[1]) if words[0] == "cluster" else (words[0],)
+        name = tuple(words[:2]) if words[0] in ("cluster", "transactions") else (words[0],)
         status, text = help_of(name)
         assert status == 0, command
         for word in words:

@@ -208,15 +208,35 @@ CAUSES: Final = (
         "CoordinatorLoading",
         TICKET,
         "5m",
-        "max by (cluster, job, instance) (barnabas_coordinator_loading_partitions) > 0",
-        "{{ $labels.instance }} has been loading {{ $value }} partitions of __consumer_offsets: their groups wait",
+        "max by (cluster, job, instance) (barnabas_coordinator_loading_partitions) > 0\n"
+        "  or max by (cluster, job, instance) (barnabas_coordinator_transactions_loading_partitions) > 0",
+        "{{ $labels.instance }} has been loading {{ $value }} partitions of __consumer_offsets or __transaction_state: "
+        "their groups and producers wait",
     ),
     Cause(
         "CoordinatorReadOnly",
         TICKET,
         "2m",
-        "max by (cluster, job, instance) (barnabas_coordinator_read_only_partitions) > 0",
-        "{{ $labels.instance }} has {{ $value }} partitions of __consumer_offsets that take no commits",
+        "max by (cluster, job, instance) (barnabas_coordinator_read_only_partitions) > 0\n"
+        "  or max by (cluster, job, instance) (barnabas_coordinator_transactions_read_only_partitions) > 0",
+        "{{ $labels.instance }} has {{ $value }} partitions of __consumer_offsets or __transaction_state that take "
+        "no writes",
+    ),
+    Cause(
+        "TransactionHangs",
+        TICKET,
+        "5m",
+        f"max by (cluster, job, instance) ({_REPLICAS}partitionswithlatetransactionscount) > 0",
+        "{{ $value }} partitions on {{ $labels.instance }} have a transaction that should have ended: readers of "
+        "committed records wait",
+    ),
+    Cause(
+        "MarkersDoNotLand",
+        TICKET,
+        "2m",
+        "max by (cluster, job, instance) (barnabas_coordinator_oldest_unmarked_transaction_seconds) > 60",
+        "A transaction of {{ $labels.instance }} ended {{ $value | humanizeDuration }} ago, and some partition does "
+        "not know it",
     ),
     Cause(
         "GroupFarBehind",
