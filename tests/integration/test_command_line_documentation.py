@@ -69,4 +69,4 @@ def test_every_example(cluster: Any, tmp_path: Path) -> None:
         "log-dirs",
         "dump-log",
     } <= commands
-    assert {"delete-records", "cluster", "nodes", "rebalance", "doctor", "perf"} <= commands
+    assert {"delete-records", "transactions", "cluster", "nodes", "rebalance", "doctor", "perf"} <= commands
