@@ -20,14 +20,20 @@ from running_cluster import Cluster as Barnabas
 RECORDINGS: Final = Path(__file__).resolve().parents[2] / "build" / "golden"
 """Where both recordings are left, for looking at; nothing reads them."""
 
-KAFKA_SETTINGS: Final = {
-    # As `barnabas up` has it: a lone consumer starts at once.
-    "group.initial.rebalance.delay.ms": "0",
-    # Fewer partitions to load before groups can be asked for.
+BOTH_SETTINGS: Final = {
+    # Fewer partitions to load before groups and transactional ids can be asked for.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     # A transaction that takes too long is noticed soon.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+OVERRIDES: Final = tuple(f"--override={name}={value}" for name, value in BOTH_SETTINGS.items())
+"""The same for `barnabas up`."""
+
+KAFKA_SETTINGS: Final = {
+    **BOTH_SETTINGS,
+    # As `barnabas up` has it: a lone consumer starts at once.
+    "group.initial.rebalance.delay.ms": "0",
     # The script's records are years old: nobody may look for what is past its retention while it is played.
     "log.initial.task.delay.ms": "3600000",
 }
@@ -54,7 +60,7 @@ KAFKA_REPLICATED: Final = {
 
 def record(only: str = "") -> tuple[Cluster, Cluster]:
     """(Kafka's side, ours), each with its recorded answers; of the scenarios whose name contains `only`."""
-    with RealKafka(settings=KAFKA_SETTINGS) as kafka, Barnabas() as barnabas:
+    with RealKafka(settings=KAFKA_SETTINGS) as kafka, Barnabas(flags=OVERRIDES) as barnabas:
         versions = shared_ranges(advertised(kafka.port), advertised(barnabas.port))
         sides = Cluster(kafka.port, versions), Cluster(barnabas.port, versions)
         play_side_by_side(sides, only)

@@ -16,7 +16,7 @@ OWN_SETTINGS: Final = frozenset(
         "advertised.listeners", "broker.id", "controller.listener.names", "controller.quorum.voters",
         "group.initial.rebalance.delay.ms", "inter.broker.listener.name", "listener.security.protocol.map", "listeners",
         "log.dir", "log.dirs", "log.initial.task.delay.ms", "metadata.log.dir", "node.id",
-        "offsets.topic.num.partitions", "offsets.topic.replication.factor", "process.roles",
+        "offsets.topic.replication.factor", "process.roles",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.replication.factor", "transaction.state.log.min.isr",
         "transaction.state.log.replication.factor",

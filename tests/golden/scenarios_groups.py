@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from golden_session import Run, scenario
+from golden_transactions import coordinators
 from raw_client import RawConnection
 
 FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 10, 11, 12, 13, 14
@@ -86,7 +87,7 @@ def stable_member(run: Run, group: str, **fields: Any) -> Any:
 
 @scenario(FIND_COORDINATOR)
 def find_coordinator(run: Run) -> None:
-    run.coordinator()
+    coordinators(run)
 
     def find(step: str, *keys: str, key_type: int = 0) -> None:
         run.ask(step, {"key": keys[0] if keys else "", "key_type": key_type, "coordinator_keys": keys})
