@@ -22,8 +22,13 @@ CONTROLLERS: Final = (
     "auto.leader.rebalance.enable",
     "broker.session.timeout.ms",
     "default.replication.factor",
+    "offsets.topic.num.partitions",
+    "transaction.state.log.num.partitions",
 )
 """What of the settings is the controller's to know."""
+
+COORDINATORS: Final = ("transaction.abort.timed.out.transaction.cleanup.interval.ms",)
+"""What of them is the coordinator's."""
 
 
 class BarnabasOfThree:
@@ -41,9 +46,8 @@ class BarnabasOfThree:
         first = free_ports(3 * len(BROKERS))
         self.ports = {broker: first + broker - 1 for broker in BROKERS}
         self.port = first
-        self._cluster.settings["controller"] |= {
-            name: everybody[name] for name in CONTROLLERS if name in everybody
-        }
+        for service, names in (("controller", CONTROLLERS), ("coordinator", COORDINATORS)):
+            self._cluster.settings[service] |= {name: everybody[name] for name in names if name in everybody}
         self._settings = {
             broker: {
                 **self._cluster.settings["storage"],

@@ -39,6 +39,7 @@ KAFKA_SETTINGS: Final = {
 }
 
 BOTH_REPLICATED: Final = {
+    **BOTH_SETTINGS,
     # A partition's leader changes when the script says so.
     "auto.leader.rebalance.enable": "false",
     # A broker that is killed is fenced sooner than Kafka's 9 s; ours notices that at once.

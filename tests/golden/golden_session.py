@@ -104,6 +104,8 @@ class Cluster:
     ports: Mapping[int, int] = field(default_factory=dict)
     brokers: Brokers | None = None
     topic_ids: dict[uuid.UUID, str] = field(default_factory=dict)
+    producers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The producer ids and epochs of transactions that go on in a later scenario, by transactional id."""
     has_coordinators: bool = False
     has_transaction_coordinators: bool = False
     answers: dict[Step, Plain] = field(default_factory=dict)

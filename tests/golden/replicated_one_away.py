@@ -6,6 +6,7 @@ from typing import Any
 
 from golden_batches import PRODUCE, batch, produce_body
 from golden_session import Run
+from golden_transactions import END_TXN, INIT_PRODUCER_ID, init_body
 from replicated_all_there import (
     ALTER_REASSIGNMENTS,
     CREATE_PARTITIONS,
@@ -26,6 +27,7 @@ from replicated_session import (
     DESCRIBE_TOPIC_PARTITIONS,
     LATEST,
     assigned,
+    described,
     fill,
     forget,
     new_topic,
@@ -33,7 +35,20 @@ from replicated_session import (
     shared,
     show,
     stop,
+    until,
     wait_for,
+)
+from replicated_transactions import (
+    DECIDED,
+    begin,
+    coordinator_of,
+    decided,
+    describe,
+    end,
+    read,
+    send,
+    wait_complete,
+    wait_until_left,
 )
 from scenarios_fetch import fetch_body, wanted
 
@@ -214,3 +229,33 @@ def delete_with_an_eligible_one_away(run: Run) -> None:
     """Of shared-strict the broker that is away is an eligible leader replica."""
     part = {"partition_index": 0, "offset": 1}
     run.ask("to 1", {"topics": [{"name": "shared-strict", "partitions": [part]}], "timeout": 1_000})
+
+
+@replicated(END_TXN, newest_only=True)
+def a_transaction_is_decided_with_one_away(run: Run) -> None:
+    """One of its partitions cannot be told: it waits, and the other one's readers do not."""
+    mine, topic = decided(run)
+    # Not until its leader answers where it ends: with too few replicas it does not.
+    until(lambda: described(run, topic)[1].leader_id == 2, f"the leader of {topic.name}")
+    mine.sequences = {(topic.name, 0): 1, (topic.name, 1): 1}
+    send(run, "to the one", mine, topic, 0, 2)
+    send(run, "to the one that lacks a replica", mine, topic, 1, 2)
+    end(run, "committed", mine, committed=True)
+    wait_until_left(run, DECIDED, 1)
+    describe(run, "decided", DECIDED)
+    read(run, "told", topic, 0, 2)
+    read(run, "not told", topic, 1, 2)
+    asked = init_body(DECIDED)
+    run.ask("a second instance", asked, api=INIT_PRODUCER_ID, at=coordinator_of(run, DECIDED))
+    other = begin(run, run.name("other"))
+    send(run, "another to the one", other, topic, 0, 2)
+    end(run, "another aborted", other, committed=False)
+    wait_complete(run, other.transactional_id)
+    describe(run, "another complete", other.transactional_id)
+    read(run, "another ended", topic, 0, 2)
+    row = {"name": "min.insync.replicas", "value": "1", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": topic.name, "configs": [row]}
+    run.quietly(44, {"resources": [resource], "validate_only": False})
+    wait_complete(run, DECIDED)
+    describe(run, "complete", DECIDED)
+    read(run, "told now", topic, 1, 2)

@@ -334,6 +334,12 @@ BY_DESIGN: Final = (
         "gives no answer, the list is empty, with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again.",
     ),
     (
+        "InitProducerId, all of groups and transactions",
+        "A coordinator whose log takes no writes, as when it has too few replicas, still tells what is committed, and "
+        "refuses all else with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again; Kafka's says "
+        "COORDINATOR_NOT_AVAILABLE, on which they look for another first.",
+    ),
+    (
         "AddPartitionsToTxn",
         "A request without transactions (version 4 and above) is answered; Kafka is silent.",
     ),

@@ -94,6 +94,14 @@ REPLICATED_DIFFERENCES: Final = (
         ours="<text>",
     ),
     Difference(
+        ("Produce",),
+        "responses/*/error_message",
+        _SAYS_WHY,
+        step="a_transaction_is_decided_with_one_away: to the one that lacks a replica",
+        kafka="null",
+        ours="<text>",
+    ),
+    Difference(
         ("AlterPartitionReassignments",),
         "responses/*/error_message",
         _SAYS_WHY,
