@@ -19,8 +19,8 @@ RUN: Final = Path(__file__).resolve().parents[1] / "suites" / "run.py"
 SECONDS_MAX: Final = 400.0
 """Far above the half minute that it takes."""
 
-PASSED_MIN: Final = 50
-"""Of 67 tests; most of the others need security or transactions, and one passes on three brokers by chance."""
+PASSED_MIN: Final = 52
+"""Of 67 tests; most of the others need security, and one passes on three brokers by chance."""
 
 
 def test_kafka_python_passes_its_own_tests() -> None:

@@ -14,7 +14,6 @@ from suite import Suite
 
 END: Final = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+)", re.MULTILINE)
 SHARE: Final = "share groups are not served yet"
-TRANSACTIONS: Final = "transactions are not served yet"
 SECURITY: Final = "security (SASL, ACLs, SCRAM) is not served yet"
 OUTCOMES: Final = {"PASS": Outcome.PASSED, "FAIL": Outcome.FAILED, "SKIP": Outcome.NOT_APPLICABLE}
 
@@ -43,7 +42,6 @@ class FranzGo(Suite):
     what = "package kgo (its ETL tests with 20,000 records)"
     seconds_max = 900.0
     reasons = (
-        Reason("Txn|EOS", TRANSACTIONS),
         Reason("Share", SHARE),
         Reason("848", "the consumer group protocol of KIP-848 is not served yet"),
         Reason("SCRAM", SECURITY),
@@ -66,13 +64,11 @@ class FranzGo(Suite):
             "KGO_LOG_LEVEL": "none",
         }
         command = [str(folder / "suite.test"), "-test.v", f"-test.timeout={self.seconds_max:.0f}s"]
-        # Without transactions this one waits for ever.
-        command += ["-test.skip", "^TestTxnEtl$"]
         done = run(command, cwd=folder, seconds=self.seconds_max + 30, env={**os.environ, **settings})
         results = read_go_output(done.stdout)
         if not results:
             raise RuntimeError(f"{self.name} ran no test:\n{done.stdout[-2000:]}")
-        return [*results, Result("TestTxnEtl", Outcome.NOT_APPLICABLE, "not started")]
+        return results
 
 
 class KafkaGo(Suite):
@@ -87,7 +83,10 @@ class KafkaGo(Suite):
     port = 9092
     settings = ("message.max.bytes=200000000",)
     reasons = (
-        Reason("Txn|Transactional|EndTxn|InitProducerId|FindCoordinator", TRANSACTIONS),
+        Reason(
+            "^TestClient(Add(Offsets|Partitions)ToTxn|InitProducerId|TxnOffsetCommit)$",
+            "skips itself from Kafka 3.0 on",
+        ),
         Reason("ACL|Scram|SASL|Sasl", SECURITY),
         Reason("^TestReadTruncatedMessages$", "skips itself: it is about Kafka 0.10.1"),
         Reason(

@@ -37,7 +37,6 @@ client's own (seen in 3.0.12) from failing them.
 CODECS: Final = ("lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0")
 """What kafka-python compresses with; without them, it skips tests."""
 
-TRANSACTIONS: Final = "transactions are not served yet"
 SECURITY: Final = "security (TLS, SASL, ACLs) is not served yet"
 
 
@@ -49,9 +48,8 @@ class KafkaPython(Suite):
     registry = "PyPI"
     what = "test/integration of the source distribution"
     seconds_max = 420.0
-    settings = ("group.min.session.timeout.ms=100",)
+    settings = ("group.min.session.timeout.ms=100", "num.partitions=4")
     reasons = (
-        Reason("transaction", TRANSACTIONS),
         Reason("acls|[Ss][Ss][Ll]|sasl|scram", SECURITY),
         Reason(
             "create_partitions$", "names broker 0 for a replica; brokers here begin with 1", Outcome.FAILED
