@@ -85,6 +85,9 @@ PRODUCER_ID_WAIT_SECONDS: Final = 1.0
 """How long InitProducerId waits for the controller where no producer id is at hand, before the client is told
 COORDINATOR_LOAD_IN_PROGRESS and asks again."""
 
+CONCURRENT_WAIT_MS_MAX: Final = 1_000
+"""How long AddPartitionsToTxn waits at most for the transaction before to end, whatever its sender allows."""
+
 MARKERS_UNANSWERED_MAX: Final = 5_000
 """Partitions that one storage node or coordinator may be telling of transactions' ends at a time, and what the last of
 these transactions has beyond that. Further transactions wait for it; those for others do not."""

@@ -13,3 +13,7 @@ TRANSACTION_QUESTIONS_MAX: Final = 10_000
 
 TRANSACTION_QUESTIONS_AT_ONCE: Final = 1_000
 """Questions that go to it in one call."""
+
+CONCURRENT_WAIT_MS: Final = 200
+"""How long a client and a group's coordinator have what begins a transaction wait for the one before to end everywhere.
+Markers take a few ms; told CONCURRENT_TRANSACTIONS, clients pause for 20 to 100."""

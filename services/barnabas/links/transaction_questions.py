@@ -2,7 +2,9 @@
 
 Whoever takes the first records of a transaction for a partition asks: a partition's leader, a group's coordinator. What
 is to be asked of one coordinator while it is answering waits, and goes in one call once the answer is there. The same
-question asked twice is sent once. What becomes of the records is the asker's: nothing here knows of logs.
+question asked twice is sent once. Where the transaction before is not over yet, the question is asked once more, alone,
+so that the answer may wait for that and holds up no other. What becomes of the records is the asker's: nothing here
+knows of logs.
 """
 
 from __future__ import annotations
@@ -71,7 +73,10 @@ class TransactionQuestions:
             line = self._lines[address] = _Line(link, self._timeout_seconds)
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await line.ask(question)
+                code = await line.ask(question)
+                if code is ErrorCode.concurrent_transactions and question.adds_partition:
+                    code = await line.ask_alone(question)
+                return code
         except TimeoutError as error:
             raise DeadlinePassed(f"the transaction coordinator at {address} does not answer") from error
 
@@ -107,6 +112,13 @@ class _Line:
         if self._asking is None or self._asking.done():
             self._asking = loop.create_task(self._ask_all())
         return await future
+
+    async def ask_alone(self, question: TransactionQuestion) -> ErrorCode:
+        """With the answer waiting for the transaction before."""
+        request, _ = request_for([question], wait_ms=limits.CONCURRENT_WAIT_MS)
+        response = await self._link.AddPartitionsToTxn(request, timeout=self._timeout_seconds)
+        (code,) = codes_in(response, request)
+        return code
 
     async def close(self) -> None:
         if self._asking is not None:
@@ -157,7 +169,7 @@ def _fail(asked: _Asked, error: LinkError) -> None:
 
 
 def request_for(
-    questions: Sequence[TransactionQuestion],
+    questions: Sequence[TransactionQuestion], *, wait_ms: int = 0
 ) -> tuple[AddPartitionsToTxnRequest, list[TransactionQuestion]]:
     """One call for all of them, and the order in which its answer has their codes."""
     transactions: dict[tuple[str, int, int, bool], dict[str, list[TransactionQuestion]]] = {}
@@ -176,6 +188,7 @@ def request_for(
                     TransactionTopic(name=name, partitions=[each.partition for each in asked])
                     for name, asked in topics.items()
                 ],
+                wait_ms=wait_ms,
             )
             for (
                 transactional_id,

@@ -127,6 +127,7 @@ class TransactionPartitions(_message.Message):
     VERIFY_ONLY_FIELD_NUMBER: _builtins.int
     TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     """The transactional id."""
     producer_id: _builtins.int
@@ -138,6 +139,10 @@ class TransactionPartitions(_message.Message):
     transaction_version: _builtins.int
     """The transaction's version from the client's eyes: 2 when it leaves adding partitions to brokers and has a new epoch
     for each transaction (KIP-890, part 2), else 0.
+    """
+    wait_ms: _builtins.int
+    """How long, in ms, the transaction before may take to end everywhere before CONCURRENT_TRANSACTIONS is answered; 0 to
+    hear that at once. What is only to be verified never waits.
     """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionTopic]:
@@ -152,10 +157,11 @@ class TransactionPartitions(_message.Message):
         verify_only: _builtins.bool = ...,
         transaction_version: _builtins.int = ...,
         topics: _abc.Iterable[Global___TransactionTopic] | None = ...,
+        wait_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topics", b"topics", "transaction_version", b"transaction_version", "transactional_id", b"transactional_id", "verify_only", b"verify_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topics", b"topics", "transaction_version", b"transaction_version", "transactional_id", b"transactional_id", "verify_only", b"verify_only", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -266,6 +266,7 @@ class TransactionNode:
         epoch: int = 0,
         verify: bool = False,
         version: int = 2,
+        wait_ms: int = 0,
     ) -> str:
         item = an_addition(
             *names,
@@ -275,6 +276,7 @@ class TransactionNode:
             verify=verify,
             version=version,
         )
+        item.wait_ms = wait_ms
         answer = await self.calls.AddPartitionsToTxn(pb.AddPartitionsToTxnRequest(transactions=[item]))
         return ",".join(ErrorCode(code).name for code in answer.transactions[0].error_codes)
 

@@ -164,6 +164,23 @@ async def test_a_call_that_fails_fails_its_questions_only(
     assert await questions.ask(question()) is ErrorCode.unknown_server_error
 
 
+async def test_what_must_wait_for_another_transaction_is_asked_again_alone(
+    questions: TransactionQuestions, network: Coordinators
+) -> None:
+    first = asyncio.create_task(questions.ask(question("a", 0, adds=True)))
+    await settle()
+    coordinator = network.at["one"]
+    coordinator.codes["t", 0] = ErrorCode.concurrent_transactions
+    second = asyncio.create_task(questions.ask(question("a", 1, adds=True)))
+    coordinator.gate.set()
+    assert await second is NONE
+    assert await first is ErrorCode.concurrent_transactions
+    waits = [[each.wait_ms for each in call.transactions] for call in coordinator.calls]
+    assert sorted(waits) == [[0], [0], [limits.CONCURRENT_WAIT_MS]]
+    assert await questions.ask(question("a", 0)) is ErrorCode.concurrent_transactions
+    assert len(coordinator.calls) == 4, "what is only to be verified does not wait"
+
+
 async def test_a_coordinator_that_does_not_answer(network: Coordinators) -> None:
     questions = TransactionQuestions(cast(Network, network), {"a": "one"}.get, 0.0)
     with pytest.raises(DeadlinePassed):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 from barnabas.coordinator.runtime.topic_log import TopicLog
+from barnabas.coordinator.transactions.completions import Completions
 from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
 from barnabas.coordinator.transactions.kind import (
@@ -43,6 +44,7 @@ class TransactionCoordinator:
         self.settings = _settings_of(config)
         self.clock = environment.clock
         self.producer_ids = producer_ids
+        self.completions = Completions()
         self._image = image
         kind = transactions_kind(
             self.settings,
@@ -55,7 +57,12 @@ class TransactionCoordinator:
             kind, config, environment, topic_log, metrics.partitions
         )
         self.markers = MarkerSender(
-            self.partitions, Places(image), post, metrics.markers, environment.clock.monotonic
+            self.partitions,
+            Places(image),
+            post,
+            metrics.markers,
+            environment.clock.monotonic,
+            self.completions.on_complete,
         )
         metrics.watch(self.partitions, self.markers.waiting, environment.clock)
 

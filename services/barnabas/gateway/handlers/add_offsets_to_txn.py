@@ -12,6 +12,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.topic_creation import ensure_internal_topic
 from barnabas.gateway.inside.transaction_calls import TV0, call_transactions, fenced_code
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.links.limits import CONCURRENT_WAIT_MS
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -38,6 +39,7 @@ async def handle(request: Request) -> Answer:
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
         transaction_version=TV0,
+        wait_ms=CONCURRENT_WAIT_MS,
         topics=[TransactionTopic(name=GROUP_METADATA_TOPIC, partitions=[offsets.partition])],
     )
     message = AddPartitionsToTxnRequest(transactions=[added])

@@ -17,6 +17,7 @@ from barnabas.gateway.inside.by_coordinator import by_owner
 from barnabas.gateway.inside.transaction_calls import TV0, TV2, call_transactions, fenced_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.limits import CONCURRENT_WAIT_MS
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -53,6 +54,7 @@ async def handle(request: Request) -> Answer:
             producer_id=body.v3_and_below_producer_id,
             producer_epoch=body.v3_and_below_producer_epoch,
             transaction_version=TV0,
+            wait_ms=CONCURRENT_WAIT_MS,
             topics=_distinct(topics),
         )
         refused = _unless_all_may_be_added(image, topics, of_client=True)

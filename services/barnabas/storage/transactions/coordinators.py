@@ -1,4 +1,8 @@
-"""Asking transaction coordinators: few calls, each with all that came up while the one before was under way."""
+"""Asking transaction coordinators: few calls, each with all that came up while the one before was under way.
+
+What is told CONCURRENT_TRANSACTIONS is asked again at once in a patient call of its own, which is answered when the
+transaction before has ended, and holds up no other question.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +58,8 @@ class TransactionCoordinators:
     """
 
     def __init__(self, network: Network, *, retry_ms: int, retry_ms_max: int) -> None:
-        """CONCURRENT_TRANSACTIONS to who adds a partition is asked again every `retry_ms` for `retry_ms_max`: the
-        transaction before is being ended, which takes as long as its markers do.
+        """Who adds a partition waits for `retry_ms_max` where the transaction before is being ended, which takes as
+        long as its markers do: once in a patient call, and else by asking every `retry_ms`.
         """
         self._network = network
         self._retry_seconds = retry_ms / 1000
@@ -64,6 +68,9 @@ class TransactionCoordinators:
         self._peers: dict[str, _Peer] = {}
         """By coordinator id."""
         self._to_ask: dict[_Peer, None] = {}
+        self._to_ask_patiently: list[tuple[_Peer, Question]] = []
+        self._patient = 0
+        """Questions in `_to_ask_patiently` or on their way."""
         self._to_close: list[TransactionsLink] = []
         self._wake = asyncio.Event()
         self.failures = 0
@@ -101,14 +108,28 @@ class TransactionCoordinators:
         if record is None:
             asyncio.get_running_loop().call_soon(self._on_answer, question, NOT_AVAILABLE)
             return
-        peer = self._peers.get(record.coordinator_id)
-        if peer is None:
-            link = self._network.connect_transactions(record.address)
-            peer = self._peers[record.coordinator_id] = _Peer(record, link)
+        peer = self._peer(record)
         peer.waiting.append(question)
         if not peer.is_asked:
             self._to_ask[peer] = None
             self._wake.set()
+
+    def _send_patiently(self, question: Question) -> None:
+        record = coordinator_of(self._image, TRANSACTION_STATE_TOPIC, question.key.transactional_id)
+        if record is None:
+            self._send(question)
+            return
+        question.was_patient = True
+        self._patient += 1
+        self._to_ask_patiently.append((self._peer(record), question))
+        self._wake.set()
+
+    def _peer(self, record: CoordinatorRecord) -> _Peer:
+        peer = self._peers.get(record.coordinator_id)
+        if peer is None:
+            link = self._network.connect_transactions(record.address)
+            peer = self._peers[record.coordinator_id] = _Peer(record, link)
+        return peer
 
     async def run(self) -> None:
         """Ask, until cancelled."""
@@ -121,6 +142,9 @@ class TransactionCoordinators:
                     for peer in to_ask:
                         peer.is_asked = True
                         tasks.create_task(self._ask_all(peer), name="transaction coordinator")
+                    patient, self._to_ask_patiently = self._to_ask_patiently, []
+                    for peer, question in patient:
+                        tasks.create_task(self._ask_patiently(peer, question), name="patient question")
                     to_close, self._to_close = self._to_close, []
                     for link in to_close:
                         await link.close()
@@ -132,15 +156,25 @@ class TransactionCoordinators:
         while peer.waiting:
             count = min(len(peer.waiting), limits.QUESTIONS_PER_CALL)
             taken = [peer.waiting.popleft() for _ in range(count)]
-            questions = [each for each in taken if not each.is_withdrawn]
-            try:
-                answered = await _answers(peer.link, questions) if questions else ()
-            except Exception:
-                log.exception("asking a transaction coordinator failed")
-                answered = [(question, NO_ANSWER) for question in questions]
-            for question, code in answered:
-                self._on_answer(question, code)
+            await self._ask(peer, [each for each in taken if not each.is_withdrawn])
         peer.is_asked = False
+
+    async def _ask_patiently(self, peer: _Peer, question: Question) -> None:
+        left = question.asked_at + self._retry_seconds_max - asyncio.get_running_loop().time()
+        try:
+            if not question.is_withdrawn:
+                await self._ask(peer, [question], wait_ms=max(1, int(left * 1000)))
+        finally:
+            self._patient -= 1
+
+    async def _ask(self, peer: _Peer, questions: Sequence[Question], *, wait_ms: int = 0) -> None:
+        try:
+            answered = await _answers(peer.link, questions, wait_ms) if questions else ()
+        except Exception:
+            log.exception("asking a transaction coordinator failed")
+            answered = [(question, NO_ANSWER) for question in questions]
+        for question, code in answered:
+            self._on_answer(question, code)
 
     def _on_answer(self, question: Question, code: int) -> None:
         if question.is_withdrawn:
@@ -148,7 +182,10 @@ class TransactionCoordinators:
         loop = asyncio.get_running_loop()
         seconds = loop.time() - question.asked_at
         if code == CONCURRENT and question.key.adds_partitions and seconds < self._retry_seconds_max:
-            loop.call_later(self._retry_seconds, self._send, question)
+            if not question.was_patient and self._patient < limits.PATIENT_QUESTIONS_MAX:
+                self._send_patiently(question)
+            else:
+                loop.call_later(self._retry_seconds, self._send, question)
             return
         self.failures += code != 0
         self.times_ms.observe(seconds * 1000)
@@ -158,13 +195,15 @@ class TransactionCoordinators:
             log.exception("taking a coordinator's answer failed", topic=question.topic)
 
 
-async def _answers(link: TransactionsLink, questions: Sequence[Question]) -> Iterable[tuple[Question, int]]:
+async def _answers(
+    link: TransactionsLink, questions: Sequence[Question], wait_ms: int
+) -> Iterable[tuple[Question, int]]:
     """Each question with its answer."""
     by_key: dict[TransactionKey, dict[str, list[Question]]] = {}
     for question in questions:
         by_key.setdefault(question.key, {}).setdefault(question.topic, []).append(question)
     request = AddPartitionsToTxnRequest(
-        transactions=[_partitions(key, by_topic) for key, by_topic in by_key.items()]
+        transactions=[_partitions(key, by_topic, wait_ms) for key, by_topic in by_key.items()]
     )
     try:
         response = await link.AddPartitionsToTxn(request, timeout=limits.VERIFICATION_CALL_SECONDS_MAX)
@@ -175,13 +214,16 @@ async def _answers(link: TransactionsLink, questions: Sequence[Question]) -> Ite
     return _matched(in_order, response)
 
 
-def _partitions(key: TransactionKey, by_topic: dict[str, list[Question]]) -> TransactionPartitions:
+def _partitions(
+    key: TransactionKey, by_topic: dict[str, list[Question]], wait_ms: int
+) -> TransactionPartitions:
     asked = TransactionPartitions(
         transactional_id=key.transactional_id,
         producer_id=key.producer_id,
         producer_epoch=key.producer_epoch,
         verify_only=not key.adds_partitions,
         transaction_version=NEW_EPOCH_VERSION if key.adds_partitions else 0,
+        wait_ms=wait_ms,
     )
     for name, questions in by_topic.items():
         asked.topics.add(name=name, partitions=[question.partition for question in questions])

@@ -27,7 +27,7 @@ class TransactionKey(NamedTuple):
 class Question:
     """Whether a partition is part of a transaction; or that it is to be."""
 
-    __slots__ = ("asked_at", "is_withdrawn", "key", "on_answer", "partition", "topic")
+    __slots__ = ("asked_at", "is_withdrawn", "key", "on_answer", "partition", "topic", "was_patient")
 
     def __init__(self, key: TransactionKey, topic: str, partition: int, on_answer: OnAnswer) -> None:
         self.key = key
@@ -38,6 +38,8 @@ class Question:
         """Nobody wants to know any more."""
         self.asked_at = 0.0
         """By the event loop's time."""
+        self.was_patient = False
+        """It has been asked in a call that waits for the transaction before."""
 
 
 _NOT_NOW: Final = frozenset(

@@ -31,8 +31,8 @@ def image(*coordinators: str) -> MetadataImage:
 
 
 class Asking:
-    def __init__(self, fake: FakeCoordinators) -> None:
-        self.asking = TransactionCoordinators(fake.network, retry_ms=1, retry_ms_max=0)
+    def __init__(self, fake: FakeCoordinators, retry_ms_max: int = 0) -> None:
+        self.asking = TransactionCoordinators(fake.network, retry_ms=1, retry_ms_max=retry_ms_max)
         self.asking.on_image(MetadataImage(), image("c"))
         self.answers: list[tuple[int, int]] = []
 
@@ -97,6 +97,43 @@ async def test_a_call_is_bounded(
         asking.ask(number)
     assert len(await asking.until_answered(7)) == 7
     assert [len(each.transactions[0].topics[0].partitions) for each in coordinators.asked] == [3, 3, 1]
+
+
+async def test_the_transaction_before_is_waited_for_in_a_call_of_its_own(
+    coordinators: FakeCoordinators,
+) -> None:
+    asking = Asking(coordinators, retry_ms_max=60_000)
+    running = asyncio.create_task(asking.asking.run())
+    coordinators.codes[0] = [ErrorCode.concurrent_transactions, ErrorCode.none]
+    coordinators.is_held = True
+    asking.ask(0, adds=True)
+    await coordinators.until_asked(1)
+    await coordinators.release()
+    await coordinators.until_asked(2)
+    asking.ask(1, adds=True)
+    await coordinators.until_asked(3)
+    assert [each.transactions[0].wait_ms for each in (coordinators.asked[0], coordinators.asked[2])] == [0, 0]
+    assert 59_000 < coordinators.asked[1].transactions[0].wait_ms <= 60_000
+    await coordinators.release()
+    assert sorted(await asking.until_answered(2)) == [(0, 0), (1, 0)]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_where_many_wait_so_others_ask_again(
+    coordinators: FakeCoordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PATIENT_QUESTIONS_MAX", 1)
+    asking = Asking(coordinators, retry_ms_max=60_000)
+    running = asyncio.create_task(asking.asking.run())
+    for partition in range(3):
+        coordinators.codes[partition] = [ErrorCode.concurrent_transactions] * 3 + [ErrorCode.none]
+        asking.ask(partition, adds=True)
+    assert sorted(await asking.until_answered(3)) == [(0, 0), (1, 0), (2, 0)]
+    patient = [each for call in coordinators.asked for each in call.transactions if each.wait_ms]
+    assert len(patient) >= 2, "once one of them is answered, there is room for another"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.parametrize("known", [MetadataImage(), image("")])

@@ -3,6 +3,9 @@
 Each is answered on its own, since one may be another coordinator's or another partition's. What is only to be verified
 writes nothing, and is answered although the log takes no writes.
 
+A producer's next transaction often comes before the markers of the one before have landed. Its sender may have it wait
+for them here, which takes as long as they do: told CONCURRENT_TRANSACTIONS, clients pause for longer.
+
 A partition is added only where this coordinator's own metadata have it: so a partition that is missing from them later
 was deleted, and nobody waits to tell it (`markers/places`).
 """
@@ -11,10 +14,13 @@ from __future__ import annotations
 
 import asyncio
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.runtime.handler import Handler
 from barnabas.coordinator.transactions.coordinator import TransactionCoordinator
 from barnabas.coordinator.transactions.core.add_partitions import add_partitions_result, handle_add_partitions
+from barnabas.coordinator.transactions.core.states import PREPARED
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
+from barnabas.coordinator.transactions.kind import TransactionRuntime
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
@@ -42,14 +48,30 @@ async def _add(
             unknown = _unknown(coordinator, item)
             if unknown:
                 return add_partitions_result(item, lambda each: _code_beside(each, unknown))
-        result: TransactionPartitionsResult = await runtime.submit(
-            lambda shard, waiter, decision: handle_add_partitions(shard, item, waiter, decision),
-            writes=not item.verify_only,
-        )
+        result = await _decide(runtime, item)
+        if item.wait_ms and not item.verify_only and ErrorCode.concurrent_transactions in result.error_codes:
+            if _is_being_ended(runtime, item.transactional_id):
+                seconds = min(item.wait_ms, limits.CONCURRENT_WAIT_MS_MAX) / 1000
+                await coordinator.completions.wait(item.transactional_id, seconds)
+            result = await _decide(runtime, item)
     except KafkaError as error:
         code = error.code
         return add_partitions_result(item, lambda _: code)
     return result
+
+
+async def _decide(runtime: TransactionRuntime, item: TransactionPartitions) -> TransactionPartitionsResult:
+    result: TransactionPartitionsResult = await runtime.submit(
+        lambda shard, waiter, decision: handle_add_partitions(shard, item, waiter, decision),
+        writes=not item.verify_only,
+    )
+    return result
+
+
+def _is_being_ended(runtime: TransactionRuntime, transactional_id: str) -> bool:
+    """By now it may be complete."""
+    transaction = runtime.shard.transactions.get(transactional_id)
+    return transaction is not None and transaction.state in PREPARED
 
 
 def _unknown(coordinator: TransactionCoordinator, item: TransactionPartitions) -> frozenset[TopicPartition]:

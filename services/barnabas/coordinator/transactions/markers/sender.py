@@ -78,13 +78,16 @@ class MarkerSender:
         post: Post,
         counts: MarkerCounts,
         now: Callable[[], float],
+        on_complete: Callable[[str], None],
     ) -> None:
-        """`now` is the time, in seconds, by which lines of the log are spared."""
+        """`now` is the time, in seconds, by which lines of the log are spared. `on_complete` hears of each
+        transactional id when its transaction's completion is decided."""
         self._partitions = partitions
         self._places = places
         self._post = post
         self._counts = counts
         self._lines = RareLines(log, now)
+        self._on_complete = on_complete
         self._markings: dict[TransactionRuntime, dict[str, _Marking]] = {}
         self._by_topic: dict[str, dict[_Parcel, None]] = {}
         """Parcels that the metadata of a topic may move; not those that are given up."""
@@ -193,6 +196,7 @@ class MarkerSender:
                     shard, ended.transactional_id, ended.producer_id, ended.producer_epoch, decision
                 )
             )
+            self._on_complete(ended.transactional_id)
 
     def _give_up(self, marking: _Marking, partition: TopicPartition, code: ErrorCode) -> None:
         """Leave the transaction alone for a while: it is somebody else's by now, as we will hear; or a partition has

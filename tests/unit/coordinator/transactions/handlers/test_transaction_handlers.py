@@ -6,7 +6,16 @@ import asyncio
 
 import pytest
 from log_in_memory import LogInMemory
-from transaction_node import TransactionNode, World, a_world, an_addition, running, settle, states
+from transaction_node import (
+    COMMITTED,
+    TransactionNode,
+    World,
+    a_world,
+    an_addition,
+    running,
+    settle,
+    states,
+)
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS
@@ -157,6 +166,38 @@ async def test_one_unknown_partition_keeps_out_the_others(log: LogInMemory, worl
         world.delete("t")
         assert await node.add("t-0") == unknown
         assert states(log) == ["Empty", "Ongoing"]
+
+
+@pytest.mark.parametrize("writers", [1, 3])
+async def test_what_comes_before_the_end_has_landed_may_wait_for_it(
+    log: LogInMemory, world: World, writers: int
+) -> None:
+    node = TransactionNode("a", world, log)
+    async with running(node):
+        await node.open("t-0")
+        node.post.freeze("1")
+        assert await node.end() == "1000/1"
+        adding = [asyncio.create_task(node.add("t-0", epoch=1, wait_ms=60_000)) for _ in range(writers)]
+        await settle()
+        assert not any(each.done() for each in adding)
+        assert await node.add("t-0", epoch=1) == "concurrent_transactions"
+        assert await node.add("t-0", epoch=1, verify=True, wait_ms=60_000) == "concurrent_transactions"
+        node.post.thaw("1")
+        assert await asyncio.gather(*adding) == ["none"] * writers
+        assert states(log) == [*COMMITTED, "Ongoing"]
+
+
+async def test_it_does_not_wait_for_longer_than_it_may(
+    log: LogInMemory, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = TransactionNode("a", world, log)
+    async with running(node):
+        await node.open("t-0")
+        node.post.freeze("1")
+        assert await node.end() == "1000/1"
+        assert await node.add("t-0", epoch=1, wait_ms=1) == "concurrent_transactions"
+        monkeypatch.setattr("barnabas.coordinator.limits.CONCURRENT_WAIT_MS_MAX", 1)
+        assert await node.add("t-0", epoch=1, wait_ms=2**31) == "concurrent_transactions"
 
 
 async def test_each_transaction_of_a_request_is_answered_for_itself(log: LogInMemory, world: World) -> None:
