@@ -264,12 +264,15 @@ def _closing(client: Consumer) -> Iterator[Consumer]:
 class JavaClients:
     """Owns the JVM of ChaosClient.java and a thread that reads what it tells."""
 
-    def __init__(self, recorder: Recorder, bootstrap: str, topic: str, group: str, log: Path) -> None:
+    def __init__(
+        self, recorder: Recorder, bootstrap: str, topic: str, group: str, copies: str, log: Path
+    ) -> None:
+        """`copies` is the topic that records are copied to, and the group of those who do."""
         assert any(JARS.glob("kafka-clients-*.jar")), f"{JARS} is empty: `make jars` fetches Kafka's client"
         self._recorder = recorder
         self._topic = topic
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        arguments = [bootstrap, topic, str(PARTITIONS), group, str(round(PAUSE_SECONDS * 1000))]
+        arguments = [bootstrap, topic, str(PARTITIONS), group, copies, str(round(PAUSE_SECONDS * 1000))]
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 ["java", *START_QUICKLY, "-cp", f"{JARS}/*", str(HERE / "ChaosClient.java"), *arguments],
@@ -286,7 +289,9 @@ class JavaClients:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             kind, _, rest = line.rstrip("\n").partition(" ")
-            if kind in ("A", "R", "C"):
+            if kind == "T":
+                self._recorder.on_copied(Place(self._topic, int(rest)))
+            elif kind in ("A", "R", "C"):
                 self._take(kind, rest.split(" "))
             elif kind == "E":
                 self._recorder.on_error(f"java {rest}")

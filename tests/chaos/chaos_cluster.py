@@ -26,7 +26,11 @@ DISK_SIZE: Final = "512m"
 PORTS: Final = 120
 
 SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
-    "controller": {"default.replication.factor": "3", "offsets.topic.num.partitions": "3"},
+    "controller": {
+        "default.replication.factor": "3",
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
+    },
     "storage": {
         "default.replication.factor": "3",
         "min.insync.replicas": "2",

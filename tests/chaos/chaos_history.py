@@ -40,6 +40,11 @@ class Recorder:
         """The highest that was acknowledged; each topic has one group."""
         self.errors: defaultdict[str, int] = defaultdict(int)
         """What clients were told and went on after: how often."""
+        self.copied_at: dict[Place, float] = {}
+        """When a transaction with records of the place was committed last."""
+        self.copies: defaultdict[Place, dict[int, bytes]] = defaultdict(dict)
+        """What a reader of committed records was given, by offset."""
+        self._copy_of: dict[bytes, tuple[Place, int]] = {}
         self.high_watermarks_seen = self.commits_seen = 0
         self._latest_offsets: defaultdict[Place, dict[int, int]] = defaultdict(dict)
 
@@ -98,6 +103,28 @@ class Recorder:
                 )
             latest = self._latest_offsets[place]
             latest[leader_epoch] = max(latest.get(leader_epoch, 0), offset)
+
+    def on_copied(self, place: Place) -> None:
+        """A transaction with records of `place` and their offsets was committed."""
+        with self._lock:
+            self._write("copied", place, -1, b"")
+            self.copied_at[place] = time.monotonic()
+
+    def on_copy_read(self, place: Place, offset: int, value: bytes) -> None:
+        """A reader of committed records was given it. Each record of the producers is copied once."""
+        with self._lock:
+            self._write("copy", place, offset, value)
+            self.copies[place][offset] = value
+            first = self._copy_of.setdefault(value, (place, offset))
+            if first != (place, offset):
+                self.judge.violate(
+                    f"COPIED TWICE: {value[:40]!r} is at {first[0]}:{first[1]} and at {place}:{offset}"
+                )
+
+    def uncopied(self) -> int:
+        """How many acknowledged records have no committed copy that was read."""
+        with self._lock:
+            return sum(len(values.keys() - self._copy_of.keys()) for values in self.history.landed.values())
 
     def on_error(self, what: str) -> None:
         """Nothing that is wrong by itself."""

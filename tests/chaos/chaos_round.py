@@ -13,9 +13,10 @@ from typing import Final
 
 from chaos_clients import PARTITIONS, JavaClients, LibrdkafkaGroup, LibrdkafkaProducer, Onlookers
 from chaos_cluster import NODES, ChaosCluster
+from chaos_copies import LibrdkafkaCopiers, ReaderOfCopies
 from chaos_faults import Faults
 from chaos_history import Judge, Recorder
-from chaos_logs import check_files
+from chaos_logs import check_copies, check_files
 from chaos_plan import Fault
 from chaos_processes import wait_for
 from chaos_state import ClusterState
@@ -26,6 +27,9 @@ from history import Place
 TOPICS: Final = {"of-librdkafka": "readers-librdkafka", "of-java": "readers-java"}
 """And their groups."""
 PLACES: Final = [Place(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+COPIES: Final = {"of-librdkafka": "copies-of-librdkafka", "of-java": "copies-of-java"}
+"""Where each topic's records are written to in transactions, by a group named so as well."""
+COPIED: Final = [Place(topic, partition) for topic in COPIES.values() for partition in range(PARTITIONS)]
 
 SERVES_SECONDS_MAX: Final = 60.0
 """After a fault everything is served again within this: each partition takes records, they are read and committed, and
@@ -58,6 +62,8 @@ class Outcome:
     read: int = 0
     latest_offsets: int = 0
     committed_offsets: int = 0
+    copied: int = 0
+    aborted: int = 0
     errors: dict[str, int] = field(default_factory=dict)
 
 
@@ -72,10 +78,10 @@ def run_round(
     try:
         cluster.start()
         _make_topics(cluster.bootstrap)
-        state = ClusterState(cluster.bootstrap, list(TOPICS), len(NODES))
-        state.wait_in_sync()
-        with _clients(recorder, cluster, folder):
-            doing = Faults(cluster, state, tuple(TOPICS))
+        state = ClusterState(cluster.bootstrap, [*TOPICS, *COPIES.values()], len(NODES))
+        with _clients(recorder, cluster, state, folder):
+            state.wait_in_sync()
+            doing = Faults(cluster, state, (*TOPICS, *COPIES.values()))
             _wait_served(recorder, state, cluster, time.monotonic())
             for number, fault in enumerate(faults, start=1):
                 seen = _do(fault, doing, recorder, state, cluster)
@@ -89,6 +95,7 @@ def run_round(
             cluster.stop()
             nodes = {name: disk.files for name, disk in cluster.disks.items()}
             check_files(judge, recorder.history, nodes, PLACES)
+            outcome.copied, outcome.aborted = check_copies(judge, recorder.copies, nodes, COPIED)
     except (TimeoutError, AssertionError, ConnectionError, OSError) as error:
         judge.violate(f"{type(error).__name__}: {error}")
     finally:
@@ -109,11 +116,14 @@ def _make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     deadline = time.monotonic() + WAIT_SECONDS
     made = admin.create_topics(
-        [NewTopic(topic, PARTITIONS, len(NODES), config={"min.insync.replicas": "2"}) for topic in TOPICS]
+        [
+            NewTopic(topic, PARTITIONS, len(NODES), config={"min.insync.replicas": "2"})
+            for topic in (*TOPICS, *COPIES.values())
+        ]
     )
     for future in made.values():
         future.result(WAIT_SECONDS)
-    for topic, group in TOPICS.items():
+    for topic, group in (*TOPICS.items(), *COPIES.items()):
         # Groups begin at a committed offset: from then on a consumer that finds none has lost something.
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
         beginning = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
@@ -128,21 +138,30 @@ def _make_topics(bootstrap: str) -> None:
 
 
 @contextmanager
-def _clients(recorder: Recorder, cluster: ChaosCluster, folder: Path) -> Iterator[None]:
-    """All clients at work; at the end everything that was acknowledged has been read."""
+def _clients(recorder: Recorder, cluster: ChaosCluster, state: ClusterState, folder: Path) -> Iterator[None]:
+    """All clients at work; at the end everything that was acknowledged has been read and copied."""
     (first, group), (second, second_group) = TOPICS.items()
-    java = JavaClients(recorder, cluster.bootstrap, second, second_group, folder / "java.log")
+    java = JavaClients(recorder, cluster.bootstrap, second, second_group, COPIES[second], folder / "java.log")
     producer = LibrdkafkaProducer(recorder, cluster.bootstrap, first)
     consumers = LibrdkafkaGroup(recorder, cluster.bootstrap, first, group)
+    copiers = LibrdkafkaCopiers(recorder, cluster.bootstrap, first, COPIES[first], COPIES[first])
+    reader = ReaderOfCopies(recorder, cluster.bootstrap, list(COPIES.values()))
     onlookers = Onlookers(recorder, cluster.bootstrap, TOPICS)
     try:
         yield
         producer.stop()
         java.stop_producing()
         wait_for(lambda: not recorder.unread(), "all is read", WAIT_SECONDS, lambda: recorder.unread())
+        wait_for(lambda: not recorder.uncopied(), "all is copied", WAIT_SECONDS, lambda: recorder.uncopied())
+        wait_for(
+            lambda: not state.open_transactions(),
+            "no transaction is open",
+            WAIT_SECONDS,
+            state.open_transactions,
+        )
         java.stop()
     finally:
-        for each in (producer, consumers, onlookers):
+        for each in (producer, consumers, copiers, reader, onlookers):
             each.stop()
         java.close()
 
@@ -183,6 +202,8 @@ def _wait_served(
                 late.append(f"nothing is read from {place}")
             if recorder.committed_at.get(place, 0.0) < since:
                 late.append(f"nothing is committed for {place}")
+            if recorder.copied_at.get(place, 0.0) < since:
+                late.append(f"nothing is copied from {place}")
         return late
 
     def is_served() -> bool:

@@ -11,6 +11,7 @@ from chaos_processes import wait_for
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from raw_client import RawConnection
+from raw_transactions import LIST_TRANSACTIONS
 
 from barnabas.kernel.errors import ErrorCode
 
@@ -35,7 +36,7 @@ class ClusterState:
     def __init__(self, bootstrap: str, topics: Sequence[str], replicas: int) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
-        self._topics = [*topics, "__consumer_offsets"]
+        self._topics = [*topics, "__consumer_offsets", "__transaction_state"]
         self._replicas = replicas
 
     def partitions(self) -> Iterator[tuple[str, Any]]:
@@ -75,6 +76,14 @@ class ClusterState:
         return bool(found) and all(
             each is not None and each.leader >= 0 and node_id not in each.isrs for each in found
         )
+
+    def open_transactions(self) -> list[str]:
+        """Transactional ids whose transaction is not over, and their states; what cannot be asked is said, too."""
+        answer = self._ask(LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []})
+        listed = [f"{each.transactional_id}: {each.transaction_state}" for each in answer.transaction_states]
+        is_over = tuple(f": {state}" for state in ("Empty", "CompleteCommit", "CompleteAbort"))
+        failed = [answer.error_code.name] if answer.error_code else []
+        return failed + [each for each in listed if not each.endswith(is_over)]
 
     def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
         """Have the partition on these nodes; returns when it is."""

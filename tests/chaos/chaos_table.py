@@ -44,7 +44,8 @@ def _sentence(outcomes: Sequence[Outcome]) -> str:
     return (
         f"{sum(len(each.seen) for each in outcomes)} faults in {len(outcomes)} clusters ({clusters}): "
         f"{total('acknowledged')} records acknowledged, {total('read')} read, {total('latest_offsets')} looks at high "
-        f"watermarks and {total('committed_offsets')} at committed offsets; "
+        f"watermarks and {total('committed_offsets')} at committed offsets, {total('copied')} copied in transactions, "
+        f"{total('aborted')} copies aborted; "
         f"promises broken: {sum(len(each.violations) for each in outcomes)}."
     )
 

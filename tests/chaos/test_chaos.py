@@ -22,6 +22,8 @@ def test_a_cluster_keeps_its_promises_whatever_fails() -> None:
     assert outcome.acknowledged
     assert outcome.latest_offsets
     assert outcome.committed_offsets
+    assert outcome.copied == outcome.acknowledged
+    assert outcome.aborted
 
 
 @pytest.mark.parametrize("form", FORMS)

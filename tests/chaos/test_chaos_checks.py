@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from chaos_history import Judge, Recorder
-from chaos_logs import check_files
+from chaos_logs import check_copies, check_files
 from chaos_round import _longest_pause
 from history import Place
 
+from barnabas.records.control import encode_marker
 from barnabas.records.record import encode_batch
 
 PLACE = Place("topic", 0)
@@ -121,3 +122,76 @@ def test_a_pause_begins_with_the_last_acknowledgement_before_the_fault() -> None
     assert _longest_pause([1.0, 5.0, 5.1, 6.0, 6.1], began=5.05) == pytest.approx(0.9)
     assert _longest_pause([1.0, 5.0], began=6.0) == 0.0
     assert _longest_pause([], began=6.0) == 0.0
+
+
+# Copies, written in transactions
+
+
+def write_copies(folder: Path, *parts: tuple[bytes, int] | tuple[bool, int]) -> dict[str, Path]:
+    """A value of a producer, or whether that producer's transaction is committed, one offset each."""
+    log = bytearray()
+    for offset, (what, producer_id) in enumerate(parts):
+        if isinstance(what, bytes):
+            batch = encode_batch(
+                [(1, None, what, ())],
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=offset,
+                transactional=True,
+            )
+        else:
+            batch = encode_marker(
+                committed=what, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1
+            )
+        log += struct.pack(">q", offset) + batch[8:]
+    (folder / str(PLACE)).mkdir(parents=True)
+    (folder / str(PLACE) / "00000000000000000000.log").write_bytes(log)
+    return {folder.name: folder}
+
+
+def checked(recorder: Recorder, nodes: dict[str, Path]) -> str:
+    check_copies(recorder.judge, recorder.copies, nodes, [PLACE])
+    return "\n".join(recorder.judge.violations)
+
+
+def test_copies_are_right_where_what_is_committed_was_read(recorder: Recorder, tmp_path: Path) -> None:
+    nodes = write_copies(tmp_path / "a", (VALUES[0], 1), (VALUES[1], 2), (False, 2), (True, 1))
+    recorder.on_copy_read(PLACE, 0, VALUES[0])
+    assert check_copies(recorder.judge, recorder.copies, nodes, [PLACE]) == (1, 1)
+    assert recorder.judge.violations == []
+
+
+def test_what_was_aborted_and_read_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.on_copy_read(PLACE, 0, VALUES[0])
+    assert "ABORTED AND READ" in checked(recorder, write_copies(tmp_path / "a", (VALUES[0], 1), (False, 1)))
+
+
+def test_what_was_committed_and_not_read_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    nodes = write_copies(tmp_path / "a", (VALUES[0], 1), (True, 1))
+    assert "COMMITTED AND NOT READ" in checked(recorder, nodes)
+
+
+def test_a_transaction_that_is_open_is_found(recorder: Recorder, tmp_path: Path) -> None:
+    assert "OPEN" in checked(recorder, write_copies(tmp_path / "a", (VALUES[0], 1)))
+
+
+def test_replicas_that_do_not_agree_on_an_end_are_found(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.on_copy_read(PLACE, 0, VALUES[0])
+    nodes = write_copies(tmp_path / "a", (VALUES[0], 1), (True, 1))
+    nodes |= write_copies(tmp_path / "b", (VALUES[0], 1), (False, 1))
+    assert "differ" in checked(recorder, nodes)
+
+
+def test_a_record_that_is_copied_twice_is_found(recorder: Recorder) -> None:
+    recorder.on_copy_read(PLACE, 0, VALUES[0])
+    recorder.on_copy_read(PLACE, 0, VALUES[0])
+    assert recorder.judge.violations == []
+    recorder.on_copy_read(PLACE, 1, VALUES[0])
+    assert "COPIED TWICE" in recorder.judge.violations[0]
+
+
+def test_what_is_not_copied_yet_is_known(recorder: Recorder) -> None:
+    recorder.on_acknowledged(PLACE, -1, VALUES[0])
+    assert recorder.uncopied() == 1
+    recorder.on_copy_read(Place("copies", 0), 5, VALUES[0])
+    assert recorder.uncopied() == 0
