@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 KEPT_SOCKETS: Final = "BARNABAS_KEPT_SOCKETS"
@@ -21,19 +22,24 @@ def describe_kept(descriptors: Mapping[tuple[str, int], int]) -> str:
 
 
 def kept_socket(host: str, port: int) -> socket.socket | None:
-    """A socket of our own for what is kept bound to this address, as the settings write it; None where nothing is."""
-    descriptor = _descriptor(host, port)
+    """A socket of our own for what is kept bound to this address, as the settings write it; None where nothing is.
+
+    Raises OSError: the process has no descriptor for it.
+    """
+    descriptor = _kept().get((host, port))
     return None if descriptor is None else socket.socket(fileno=os.dup(descriptor))
 
 
-def is_kept(host: str, port: int) -> bool:
-    """Whether something is kept bound to this address."""
-    return _descriptor(host, port) is not None
+def kept_addresses() -> AbstractSet[tuple[str, int]]:
+    """To what something is kept bound, for this process or for others."""
+    return _kept().keys()
 
 
-def _descriptor(host: str, port: int) -> int | None:
+def _kept() -> Mapping[tuple[str, int], int]:
+    """The descriptors by (host, port)."""
+    descriptors = {}
     for entry in os.environ.get(KEPT_SOCKETS, "").split():
         address, _, descriptor = entry.rpartition("=")
-        if address == f"{host}|{port}":
-            return int(descriptor)
-    return None
+        host, _, port = address.rpartition("|")
+        descriptors[host, int(port)] = int(descriptor)
+    return descriptors

@@ -23,7 +23,7 @@ from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.plain_fetch import PlainFetches
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.request import Client
-from barnabas.kernel.kept_sockets import is_kept, kept_socket
+from barnabas.kernel.kept_sockets import kept_addresses, kept_socket
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 from barnabas.kernel.tracing import is_tracing
@@ -119,7 +119,12 @@ class Sockets:
                     raise StartError(_cannot_listen(*self._address(name, position), error)) from error
 
     def _refuse_unserved(self) -> None:
-        """Ports that were kept bound, and that the process before this one listened at, take connections for nobody."""
+        """Ports that were kept bound, and that the process before this one listened at, take connections for nobody.
+
+        Unless others are guests there: the socket is one, so it would be shut down for them, too.
+        """
+        if kept_addresses() - {self._address(*port) for port in self._servers}:
+            return
         for (name, position), server in self._servers.items():
             kept = None if server.is_serving() else kept_socket(*self._address(name, position))
             if kept is not None:
@@ -140,8 +145,8 @@ class Sockets:
             return range(
                 max(config.ports_per_listener, *(node.position + 1 for node in image.nodes.values()), 0)
             )
-        left = positions_left_alone(image) - {own}
-        return (own, *(position for position in left if is_kept(listener.host, listener.port + position)))
+        left, kept = positions_left_alone(image) - {own}, kept_addresses()
+        return (own, *(position for position in left if (listener.host, listener.port + position) in kept))
 
     def _leave(self, ports: Iterable[tuple[str, int]]) -> None:
         """Those whom they belong to are back: who comes is theirs, and who is here goes there."""

@@ -224,6 +224,43 @@ async def test_a_kept_port_refuses_where_nobody_can_be_served_for_long(
         await gateway.close()
 
 
+async def test_a_process_without_metadata_leaves_its_port_to_those_who_serve_it_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The socket is one: shut down, it would refuse for the guest, too, whose event loop would turn without a pause."""
+    port, ask = free_ports(2), request_frame(API_VERSIONS_KEY, 0, {})
+    monkeypatch.setattr(limits, "KEPT_UNSERVED_SECONDS_MAX", 0.0)
+    with (
+        socket.create_server(("127.0.0.1", port)) as own,
+        socket.create_server(("127.0.0.1", port + 1)) as other,
+    ):
+        descriptors = {("127.0.0.1", port): own.fileno(), ("127.0.0.1", port + 1): other.fileno()}
+        monkeypatch.setenv(KEPT_SOCKETS, describe_kept(descriptors))
+        parts = Gateway().parts
+        guest, back = (
+            Sockets(
+                replace(parts, config=replace(parts.config, own_position_only=position)),
+                (replace(LISTENER, port=port),),
+                Faults(),
+                CollectorRegistry(),
+            )
+            for position in (0, 1)
+        )
+        await guest.open(
+            MetadataImage().apply([node_record(1), gateway_of(1), node_record(2, fenced=True)], 1)
+        )
+        await back.open(MetadataImage())
+        await asyncio.sleep(0)  # what is due by then is done in the turn that follows
+        await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port + 1)
+        writer.write(struct.pack(">i", len(ask)) + ask)
+        (length,) = struct.unpack(">i", await reader.readexactly(4))
+        await reader.readexactly(length)
+        writer.close()
+        await back.close()
+        await guest.close()
+
+
 async def test_a_kept_port_that_another_has_listened_at_first_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
