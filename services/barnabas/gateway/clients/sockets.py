@@ -171,9 +171,10 @@ class Sockets:
 
     async def _listen(self, listener: Listener, position: int) -> asyncio.Server:
         port = listener.port + position
-        kept, loop = kept_socket(listener.host, port), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         make = partial(loop.create_server, lambda: self._accept(listener, position), start_serving=False)
         try:
+            kept = kept_socket(listener.host, port)
             if kept is not None:
                 server = await make(sock=kept, backlog=ACCEPT_BACKLOG)
             else:

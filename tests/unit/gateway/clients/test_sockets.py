@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import os
 import socket
 import struct
 import weakref
@@ -127,6 +129,29 @@ async def test_who_comes_to_a_node_that_is_away_is_served_until_it_is_back(
         assert not sockets._connections, "it waits for the node's own process"
         late.close()
         await sockets.close()
+
+
+async def test_a_process_without_descriptors_is_no_guest_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients of the node that is away have just come to it, each with a connection."""
+
+    def dup(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    port = free_ports(2)
+    parts = Gateway().parts
+    parts = replace(parts, config=replace(parts.config, own_position_only=0))
+    sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
+    image = MetadataImage().apply([node_record(1)], 1)
+    await sockets.open(image)
+    with socket.create_server(("127.0.0.1", port + 1)) as other:
+        monkeypatch.setenv(KEPT_SOCKETS, describe_kept({("127.0.0.1", port + 1): other.fileno()}))
+        monkeypatch.setattr(os, "dup", dup)
+        image = image.apply([node_record(2, fenced=True)], 2)
+        with pytest.raises(StartError, match=f"cannot listen at 127.0.0.1:{port + 1}: Too many open files"):
+            await sockets.open(image)
+        assert sockets.is_serving
+        monkeypatch.undo()
+    await sockets.close()
 
 
 async def test_a_port_that_is_not_kept_is_left_to_its_own_process() -> None:
