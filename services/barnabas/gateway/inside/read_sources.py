@@ -6,7 +6,8 @@ stands for all, the client has no choice to make, and the gateway makes it for i
 selector. A follower that left the in-sync replicas, is fenced or does not answer is not read from.
 
 Kafka's kafka-replica-verification compares replicas with one another: it says that it is a debugging consumer, and gets
-what the replica at the broker that it addresses has to say, whatever that is.
+what the replica at the broker that it addresses has to say, whatever that is: also nothing, where the node is away and
+others serve its port.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class ReadSources:
     def node_for(self, record: PartitionRecord) -> int:
         """The node to read from; the partition has a leader."""
         if self.addressed is not None:
-            return self.addressed if self._is_readable(self.addressed, record) else record.leader
+            hears_it = self.is_debugging or self._is_readable(self.addressed, record)
+            return self.addressed if hears_it and self.addressed in record.replicas else record.leader
         if self._own_rack:
             return self._nearest(record)
         return record.leader
@@ -68,7 +70,7 @@ class ReadSources:
         return near[record.partition % len(near)] if near else record.leader
 
     def _is_readable(self, node: int, record: PartitionRecord) -> bool:
-        if node not in (record.replicas if self.is_debugging else record.isr):
+        if node not in record.isr:
             return False
         link = self._links.storage(node)
         return link is not None and not link.fetches.is_silent

@@ -106,6 +106,17 @@ async def test_who_compares_replicas_hears_the_one_that_it_asks(asked: int, vers
     assert [code for _, code, _, _ in fetched(answer)] == [ErrorCode.offset_out_of_range]
 
 
+async def test_who_compares_replicas_hears_nothing_of_one_that_is_away() -> None:
+    """Others serve the port of its broker: the leader's records would be taken for its own."""
+    cluster = Cluster()
+    del cluster.gateway.links.nodes[FOLLOWER]
+    answer = await cluster.fetch(FOLLOWER, "", replica_id=-2)
+    assert cluster.requests() == []
+    assert [(code, records) for _, code, _, records in fetched(answer)] == [
+        (ErrorCode.not_leader_or_follower, b"")
+    ]
+
+
 @pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "fenced"])
 async def test_a_follower_that_is_away_is_not_asked(is_silent: bool) -> None:
     cluster = Cluster()
