@@ -9,6 +9,7 @@ ask the coordinator without a gateway; v4 and v5 are served to whoever sends the
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -90,37 +91,53 @@ async def _add(request: Request, wanted: Sequence[_Wanted]) -> list[list[dict[st
         if each.refused is None:
             asked.setdefault(each.message.transactional_id, []).append(index)
 
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + limits.CALL_TIMEOUT_SECONDS
+
     async def ask(transactional_ids: list[str]) -> None:
-        indexes = [index for each in transactional_ids for index in asked[each]]
-        results = await _ask(request, [wanted[index].message for index in indexes])
-        for index, result in zip(indexes, results, strict=True):
-            codes = _by_partition(request, wanted[index].message, result.error_codes)
-            rows[index] = [_row(topic.name, topic.partitions, codes) for topic in wanted[index].topics]
+        """So many at a time that the coordinator and this service serve others in between."""
+        indexes = deque(index for each in transactional_ids for index in asked[each])
+        seconds = limits.CALL_TIMEOUT_SECONDS
+        while indexes:
+            some = [indexes.popleft() for _ in range(min(len(indexes), limits.KEYS_AT_A_TIME))]
+            results = await _ask(request, [wanted[index].message for index in some], seconds)
+            for index, result in zip(some, results, strict=True):
+                codes = _by_partition(request, wanted[index].message, result.error_codes)
+                rows[index] = [_row(topic.name, topic.partitions, codes) for topic in wanted[index].topics]
+            await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
+            seconds = deadline - loop.time()
 
     await asyncio.gather(*map(ask, by_owner(request, TRANSACTION_STATE_TOPIC, asked)))
     return rows
 
 
 async def _ask(
-    request: Request, messages: list[TransactionPartitions]
+    request: Request, messages: list[TransactionPartitions], seconds: float
 ) -> Sequence[TransactionPartitionsResult]:
-    """The coordinator of these transactions adds their partitions, or says whether it has them."""
+    """The coordinator of these transactions adds their partitions, or says whether it has them; without time for that
+    they are refused as where it is silent."""
+    if seconds <= 0:
+        return _refused_all(messages, NOBODY_COORDINATES).transactions
     response = await call_transactions(
         request,
         messages[0].transactional_id,
         lambda coordinator: coordinator.AddPartitionsToTxn(
-            AddPartitionsToTxnRequest(transactions=messages), timeout=limits.CALL_TIMEOUT_SECONDS
+            AddPartitionsToTxnRequest(transactions=messages), timeout=seconds
         ),
-        lambda code: AddPartitionsToTxnResponse(
-            transactions=[
-                TransactionPartitionsResult(
-                    error_codes=[code for topic in message.topics for _ in topic.partitions]
-                )
-                for message in messages
-            ]
-        ),
+        lambda code: _refused_all(messages, code),
     )
     return response.transactions
+
+
+def _refused_all(messages: list[TransactionPartitions], code: ErrorCode) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        transactions=[
+            TransactionPartitionsResult(
+                error_codes=[code for topic in message.topics for _ in topic.partitions]
+            )
+            for message in messages
+        ]
+    )
 
 
 def _distinct(topics: Sequence[Any]) -> list[TransactionTopic]:
