@@ -81,7 +81,10 @@ def prepare_leader_batches(
     position, end = 0, len(records)
     while position < end or not prepared:
         header = check_framing(records, position)
-        check_size(header, config)
+        if (
+            origin is not AppendOrigin.MARKER
+        ):  # a transaction ends, whatever its topic's max.message.bytes became
+            check_size(header, config)
         tail = checked_tail(records, header, position)
         size = header.size_in_bytes
         if header.last_offset_delta < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,15 @@ def test_to_clients_topics_coordinators_write_markers_and_nothing_else(log: Part
         log.append_as_leader(nobody, 0, origin=AppendOrigin.MARKER)
     assert refused.value.code is ErrorCode.invalid_record
     assert log.log_end_offset == 0
+
+
+def test_a_transaction_ends_in_a_topic_that_takes_no_batch_any_more(log: PartitionLog) -> None:
+    """max.message.bytes was lowered while it was open: the marker is larger than that."""
+    assert write(log, opened(log)) == 0
+    log.update_config(replace(log.config, max_message_bytes=1))
+    assert write(log, sequence=1) is ErrorCode.message_too_large
+    assert end(log) == 1
+    assert log.last_stable_offset(2) == 2
 
 
 def test_guards_are_forgotten_with_idle_producers_and_not_before(
