@@ -303,6 +303,24 @@ def test_a_decision_of_version_2_goes_on_after_a_downgrade(is_reloaded: bool) ->
     assert driver.end("commit", epoch=EXHAUSTED) == f"{NEW_PRODUCER}/0"
 
 
+@pytest.mark.parametrize(("result", "state"), [("commit", "CompleteCommit"), ("abort", "CompleteAbort")])
+def test_what_version_2_began_it_also_ends_after_a_downgrade(
+    result: str, state: str, is_reloaded: bool
+) -> None:
+    """Its client knows no other way until its next transaction, and would die of UNSUPPORTED_VERSION."""
+    driver = known_in(ONGOING, is_reloaded=False)
+    driver.version = 0
+    if is_reloaded:
+        driver.reload()
+    assert driver.add("t-1", version=2) == "NONE"
+    assert driver.end(result) == NEXT
+    (ended,) = driver.mark()
+    assert (ended.producer_epoch, ended.transaction_version) == (6, 2)
+    assert driver.at() == f"{state} {PRODUCER}/6"
+    assert driver.end(result) == NEXT, "sent again"
+    assert driver.add("t-1", epoch=6, version=2) == "UNSUPPORTED_VERSION", "the next one"
+
+
 def test_an_open_transaction_ends_by_the_rules_that_its_client_has_then(is_reloaded: bool) -> None:
     """The cluster went from 0 to 2 while it was open."""
     driver = known_in(ONGOING, is_reloaded=is_reloaded, version=0)

@@ -55,7 +55,7 @@ def _add(
     decision: Decision,
 ) -> ErrorCode:
     """Decide that `added` are part of the transaction, unless its record would have no place."""
-    if item.transaction_version and not shard.transaction_version():
+    if item.transaction_version and not (shard.transaction_version() or transaction.is_open_with_bump):
         return ErrorCode.unsupported_version
     if not all(fits_record(topic) for topic, _ in added):
         return ErrorCode.invalid_topic_exception

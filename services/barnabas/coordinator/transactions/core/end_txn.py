@@ -135,7 +135,7 @@ def _end_with_bump(
         return _as_decided(transaction, request.committed)
     if request.committed and state is not TransactionState.ONGOING:
         raise KafkaError(ErrorCode.invalid_txn_state, "there is nothing to commit")
-    if not shard.transaction_version():
+    if not shard.transaction_version() and not transaction.is_open_with_bump:
         raise KafkaError(ErrorCode.unsupported_version, "transaction.version is 0")
     if request.committed and epoch == EPOCH_MAX:
         raise KafkaError(ErrorCode.unknown_server_error, "the producer's epochs are used up: abort")

@@ -63,6 +63,12 @@ class Transaction:
         """Whether the producer needs a new id for its next epoch."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
+    @property
+    def is_open_with_bump(self) -> bool:
+        """Whether it is open and was begun by the rules of version 2: its client goes on by them, and ends it so,
+        although transaction.version was lowered to 0 meanwhile."""
+        return self.state is TransactionState.ONGOING and self.client_version >= EPOCH_BUMP_VERSION
+
     def started(self, timeout_ms: int, epoch: int, last_epoch: int, now_ms: int) -> Transaction:
         """After InitProducerId under the same producer id."""
         return self._after(
