@@ -31,6 +31,8 @@ class _Guard(NamedTuple):
     is_new_epoch: bool
     """Whether each transaction of the producer has an epoch of its own (version 2 of transactions)."""
     at: float
+    askers: int
+    """Who opened it and has not closed it: something may be appended under it yet, or has been tried to be."""
 
 
 class VerificationGuards:
@@ -60,15 +62,21 @@ class VerificationGuards:
                 or held.leader_epoch != leader_epoch
                 or held.is_new_epoch != is_new_epoch
             ):
-                held = _Guard(next(self._numbers), producer_epoch, leader_epoch, is_new_epoch, self._now())
-                self._guards[producer_id] = held
+                held = _Guard(next(self._numbers), producer_epoch, leader_epoch, is_new_epoch, self._now(), 0)
+            self._guards[producer_id] = held._replace(askers=held.askers + 1)
             return held.number
 
     def close(self, producer_id: int, number: int) -> None:
-        """Nothing is appended under this guard any more."""
+        """One who opened this guard appends nothing under it. Others may: what was confirmed before may be on its way
+        to the disk.
+        """
         with self._changing:
             held = self._guards.get(producer_id)
-            if held is not None and held.number == number:
+            if held is None or held.number != number:
+                return
+            if held.askers > 1:
+                self._guards[producer_id] = held._replace(askers=held.askers - 1)
+            else:
                 del self._guards[producer_id]
 
     def check(self, header: BatchHeader, number: int, leader_epoch: int, *, is_known: bool) -> None:

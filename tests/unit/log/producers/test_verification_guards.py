@@ -112,11 +112,26 @@ def test_a_guard_is_open_until_something_ends_it(log: PartitionLog) -> None:
     assert opened(log) == guard
     assert opened(log, leader_epoch=1) != guard
     newer = opened(log, epoch=1)
-    assert newer not in (guard, opened(log, epoch=1, new_epoch=True))
+    newest = opened(log, epoch=1, new_epoch=True)
+    assert newer not in (guard, newest)
     log.guards.close(P, newer)
     assert len(log.guards) == 1, "it is another one by now"
-    log.guards.close(P, opened(log, epoch=1, new_epoch=True))
+    log.guards.close(P, newest)
     assert len(log.guards) == 0
+
+
+def test_a_guard_is_open_while_one_of_those_who_opened_it_may_append(log: PartitionLog) -> None:
+    """What was confirmed is on its way to the disk; what came behind it is refused by the coordinator meanwhile."""
+    guard = opened(log)
+    assert opened(log) == guard
+    log.guards.close(P, guard)
+    assert write(log, guard) == 0
+    assert end(log) == 1
+    guard = opened(log)
+    assert opened(log) == guard
+    log.guards.close(P, guard)
+    log.guards.close(P, guard)
+    assert write(log, guard, sequence=1) is ErrorCode.invalid_txn_state
 
 
 def test_a_guard_is_for_one_epoch_of_the_producer_and_of_the_leader(log: PartitionLog) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 
 import pytest
 from fake_coordinators import ADDS, VERIFIES, FakeCoordinators, Producer, apply_coordinator
@@ -359,6 +360,36 @@ async def test_in_the_writer_thread_the_guard_goes_along(
     await coordinators.release()
     assert [(await each).base_offset for each in sent] == [0, 1, 2]
     assert len(coordinators.asked) == 1
+
+
+@pytest.mark.parametrize("is_given_up", [False, True], ids=["no answer", "given up"])
+async def test_what_fails_behind_a_batch_on_its_way_to_the_disk_does_not_refuse_that(
+    producer: Producer, coordinators: FakeCoordinators, is_given_up: bool
+) -> None:
+    """Until the first batch is in the log the next one is asked about, too, and both have one guard."""
+    replica = producer.node.replica(producer.topic)
+    queue, disk = replica.appending._queue, threading.Event()
+    assert queue is not None
+    queue.submit(disk.wait, lambda *_: None)
+    first = producer.send(0)
+    async with asyncio.timeout(20):
+        while len(queue.items) < 2:
+            await asyncio.sleep(0)
+    if is_given_up:
+        coordinators.is_held = True
+    else:
+        coordinators.error = OutcomeUnknown("lost")
+    assert (
+        code(await producer.send(1, timeout_ms=1 if is_given_up else 1_000)) is ErrorCode.not_enough_replicas
+    )
+    if is_given_up:
+        await coordinators.release()
+        await coordinators.until_asked(2)
+    coordinators.error, coordinators.is_held = None, False
+    await asyncio.sleep(0)
+    disk.set()
+    assert code(await first) is ErrorCode.none
+    assert code(await producer.send(1)) is ErrorCode.none
 
 
 async def test_what_waits_is_bounded(
