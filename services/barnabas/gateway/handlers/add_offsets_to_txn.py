@@ -12,6 +12,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.topic_creation import ensure_internal_topic
 from barnabas.gateway.inside.transaction_calls import TV0, call_transactions, fenced_code
 from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.kernel.errors import ErrorCode
 from barnabas.links.limits import CONCURRENT_WAIT_MS
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
@@ -52,6 +53,9 @@ async def handle(request: Request) -> Answer:
         ),
     )
     code = response.transactions[0].error_codes[0]
+    if code == ErrorCode.unknown_topic_or_partition:
+        # The topic was created a moment ago, and the coordinator has not heard of it. Clients do not expect that here.
+        code = NOBODY_COORDINATES
     return {"error_code": fenced_code(code, knows_fencing=request.version >= _FENCING_FROM)}
 
 

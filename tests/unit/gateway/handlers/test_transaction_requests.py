@@ -303,6 +303,14 @@ async def test_the_partition_of_a_groups_offsets_is_added(version: int) -> None:
     assert named == [(GROUP_METADATA_TOPIC, [partition_for_group("readers", 3)])]
 
 
+async def test_a_coordinator_that_has_not_heard_of_the_offsets_topic_is_asked_again_later() -> None:
+    """librdkafka aborts the transaction on what no broker of Kafka's says here."""
+    gateway = gateway_with({"AddPartitionsToTxn": added(ErrorCode.unknown_topic_or_partition)})
+    gateway.metadata.apply(*topic_records(GROUP_METADATA_TOPIC, [1], coordinator_id="c1"))
+    answer = await gateway.ask(ADD_OFFSETS, 4, {**PRODUCER, "group_id": "readers"})
+    assert answer.error_code == ErrorCode.coordinator_not_available
+
+
 async def test_offsets_of_a_group_that_nobody_has_spoken_of_need_their_topic() -> None:
     state = topic_records(TRANSACTION_STATE_TOPIC, [1], coordinator_id="c1")
     gateway = Gateway([coordinator_record("c1"), *state])
