@@ -103,6 +103,9 @@ another node or coordinator for the partition."""
 MARKER_GIVEN_UP_MS: Final = 60_000
 """A transaction one of whose partitions says that this coordinator is none any more, is left alone for so long."""
 
+WRITTEN_MARKERS_AT_ONCE: Final = 100
+"""Markers of one WriteTxnMarkers that are on their way at a time."""
+
 MARKING_YIELD_TRANSACTIONS: Final = 200
 """Ended transactions whose markers are sent before the event loop gets a turn."""
 

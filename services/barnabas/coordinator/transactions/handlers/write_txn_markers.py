@@ -1,6 +1,7 @@
 """WriteTxnMarkers (key 27): an administrator ends in some partitions what hangs there (KIP-664).
 
-Each marker is sent once, whatever is known of the transaction. The owners of offsets answer as Kafka's leaders do.
+Each marker is sent once, whatever is known of the transaction, and so many at a time that others are served in between:
+one request may bring thousands. The owners of offsets answer as Kafka's leaders do.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.runtime.handler import Handler
 from barnabas.coordinator.transactions.coordinator import TransactionCoordinator
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
@@ -32,8 +34,12 @@ _OWNER_AWAY: Final = frozenset(
 async def _handle(
     coordinator: TransactionCoordinator, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    results = await asyncio.gather(*(_write(coordinator, each) for each in request.markers))
-    return WriteTxnMarkersResponse(markers=results)
+    response = WriteTxnMarkersResponse()
+    for start in range(0, len(request.markers), limits.WRITTEN_MARKERS_AT_ONCE):
+        some = request.markers[start : start + limits.WRITTEN_MARKERS_AT_ONCE]
+        response.markers.extend(await asyncio.gather(*(_write(coordinator, each) for each in some)))
+        await asyncio.sleep(0)  # where nobody leads, nothing was waited for
+    return response
 
 
 async def _write(coordinator: TransactionCoordinator, item: TransactionMarker) -> TransactionPartitionsResult:

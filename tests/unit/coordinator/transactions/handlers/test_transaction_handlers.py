@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from log_in_memory import LogInMemory
@@ -17,8 +18,11 @@ from transaction_node import (
     states,
 )
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS
+from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS, TopicPartition
+from barnabas.coordinator.transactions.markers.marker import Marker
+from barnabas.coordinator.transactions.markers.places import Place
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import transactions_pb2 as pb
 from barnabas.metadata.group_partition import partition_for_group
@@ -351,6 +355,32 @@ async def test_an_administrator_ends_what_hangs(log: LogInMemory, world: World) 
     ]
     sent = node.post.sent[0][2]
     assert (sent.producer_id, sent.producer_epoch, sent.coordinator_epoch, sent.committed) == (7, 3, 4, False)
+
+
+async def test_many_markers_are_written_a_few_at_a_time(
+    log: LogInMemory, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent all at once, thousands keep the coordinator from everything else until the controller fences it."""
+    monkeypatch.setattr(limits, "WRITTEN_MARKERS_AT_ONCE", 2)
+    node = TransactionNode("a", world, log)
+    send, under_way, most = node.post.send, 0, 0
+
+    async def counted(place: Place, marker: Marker, partitions: Sequence[TopicPartition]) -> list[ErrorCode]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return await send(place, marker, partitions)
+
+    monkeypatch.setattr(node.post, "send", counted)
+    topics = [pb.TransactionTopic(name="t", partitions=[0])]
+    markers = [pb.TransactionMarker(producer_id=number, topics=topics) for number in range(5)]
+    async with running(node):
+        answer = await node.calls.WriteTxnMarkers(pb.WriteTxnMarkersRequest(markers=markers))
+    assert [list(each.error_codes) for each in answer.markers] == [[0]] * 5
+    assert [marker.producer_id for _, _, marker, *_ in node.post.sent] == list(range(5))
+    assert most == 2
 
 
 async def test_an_error_that_nobody_foresaw(log: LogInMemory, world: World) -> None:
