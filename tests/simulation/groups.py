@@ -74,8 +74,10 @@ class Member:
         history: GroupHistory,
         places: Sequence[Place],
         chance: random.Random,
+        group: str = GROUP,
     ) -> None:
         self.name = client.name
+        self.group = group
         self.is_done = False
         """Whether he was told, when nothing failed any more, what is committed."""
         self._world = world
@@ -124,7 +126,7 @@ class Member:
                 self._say(f"{error}")  # it is a member until it hears that it is none
                 self._coordinator = ""
         if self._chance.random() < 0.6:
-            request = {"group_id": GROUP, "member_id": self._member_id}
+            request = {"group_id": self.group, "member_id": self._member_id}
             await self._ask(LEAVE_GROUP, 2, request)
         self._member_id = ""
 
@@ -132,7 +134,7 @@ class Member:
         self._owned = {}
         protocol = {"name": "range", "metadata": b"places"}
         request = {
-            "group_id": GROUP,
+            "group_id": self.group,
             "session_timeout": SESSION_MS,
             "rebalance_timeout": REBALANCE_MS,
             "member_id": self._member_id,
@@ -193,7 +195,7 @@ class Member:
         """What is committed of each, 0 if nothing is."""
         asked = self._history.ask(places)
         topic = {"name": places[0].topic, "partition_indexes": [each.partition for each in places]}
-        answer = await self._ask(OFFSET_FETCH, 5, {"group_id": GROUP, "topics": [topic]})
+        answer = await self._ask(OFFSET_FETCH, 5, {"group_id": self.group, "topics": [topic]})
         found = {}
         for each in answer.topics[0].partitions:
             self._check(OFFSET_FETCH, ErrorCode(each.error_code))
@@ -205,7 +207,7 @@ class Member:
         return found
 
     def _identity(self, generation: str) -> dict[str, Any]:
-        return {"group_id": GROUP, generation: self._generation, "member_id": self._member_id}
+        return {"group_id": self.group, generation: self._generation, "member_id": self._member_id}
 
     # -- asking -------------------------------------------------------------------------------------------------
 
@@ -220,7 +222,7 @@ class Member:
 
     async def _connection(self) -> KafkaConnection:
         if not self._coordinator:
-            found = await self._client.ask(FIND_COORDINATOR, 3, {"key": GROUP, "key_type": 0})
+            found = await self._client.ask(FIND_COORDINATOR, 3, {"key": self.group, "key_type": 0})
             self._check(FIND_COORDINATOR, ErrorCode(found.error_code))
             self._coordinator = f"{found.host}:{found.port}"
         return await self._client.connection(self._coordinator)

@@ -22,6 +22,7 @@ from barnabas.controller.store.protocol import Operation, Put, StoreError
 from barnabas.coordinator import service as coordinator_service
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
+from barnabas.coordinator.transactions.coordinator import TransactionCoordinator
 from barnabas.gateway import service as gateway_service
 from barnabas.gateway.config import GatewayConfig
 from barnabas.host import service as host_service
@@ -239,6 +240,7 @@ class ControllerMachine(Machine):
             http_address="",
             leader_imbalance_check_interval_seconds=self._rebalance_seconds,
             offsets_topic_num_partitions=1,
+            transaction_state_log_num_partitions=1,
         )
         quorum = self.world.quorum
         assert quorum is not None, "the world has its quorum"
@@ -383,11 +385,16 @@ class CoordinatorMachine(Machine):
         super().__init__(world, f"coordinator-{number}")
         self._controllers = controllers
         self.coordinator: GroupCoordinator | None = None
+        self.transactions: TransactionCoordinator | None = None
 
     async def serve(self, context: ServiceContext) -> None:
         def make(*arguments: Any) -> GroupCoordinator:
             self.coordinator = GroupCoordinator(*arguments)
             return self.coordinator
+
+        def make_transactions(*arguments: Any) -> TransactionCoordinator:
+            self.transactions = TransactionCoordinator(*arguments)
+            return self.transactions
 
         config = CoordinatorConfig(
             coordinator_id=self.name,
@@ -396,11 +403,14 @@ class CoordinatorMachine(Machine):
             http_address="",
             group_initial_rebalance_delay_ms=100,
             group_min_session_timeout_ms=500,
+            transaction_abort_timed_out_transaction_cleanup_interval_ms=250,
         )
-        await coordinator_service.serve(config, context, make_coordinator=make)
+        await coordinator_service.serve(
+            config, context, make_coordinator=make, make_transactions=make_transactions
+        )
 
     def _end(self, *, silently: bool) -> None:
-        self.coordinator = None
+        self.coordinator = self.transactions = None
         super()._end(silently=silently)
 
 

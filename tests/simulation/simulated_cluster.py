@@ -33,6 +33,7 @@ from machines import (
     NodeMachine,
 )
 from trace_of_run import Trace
+from transactions import Transactions, make_transaction_plan
 from world import World
 
 from barnabas.kernel.environment import Environment
@@ -126,6 +127,10 @@ class SimulatedCluster:
         self._producers: list[Producer] = []
         self.brief_topic = self._brief_topic() if plan.has_brief_topic else None
         self.compacted_topic = self._compacted_topic() if plan.has_compacted_topic else None
+        transaction_plan = make_transaction_plan(world.seed)
+        self.transactions = (
+            None if transaction_plan is None else Transactions(world, transaction_plan, self._bootstrap)
+        )
         self._readers: list[Reader] = []
         self._members: list[Member] = []
         self._is_calm = asyncio.Event()
@@ -177,6 +182,8 @@ class SimulatedCluster:
             check_logs(world, self.plan, self.brief_topic.history, self.nodes, self.brief_topic.places)
         if self.compacted_topic is not None:
             self.compacted_topic.check(self.nodes)
+        if self.transactions is not None and not world.violations:
+            self.transactions.check(self.nodes, coordinators)
 
     async def _recover(self) -> None:
         try:
@@ -222,6 +229,8 @@ class SimulatedCluster:
         unmet += self._unread(self.history, self._readers)
         for topic in more:
             unmet += self._unread(topic.history, topic.readers)
+        if self.transactions is not None:
+            unmet += self.transactions.unmet(self.nodes, {each.name: each for each in self.coordinators})
         return unmet
 
     def _unread(self, history: History, readers: Iterable[Reader]) -> list[str]:
@@ -253,6 +262,8 @@ class SimulatedCluster:
             if self.compacted_topic is not None:
                 tasks.create_task(self.compacted_topic.client.follow(), name=f"metadata of {COMPACTED}")
                 tasks.create_task(self.compacted_topic.run(until), name="compacted topic")
+            if self.transactions is not None:
+                tasks.create_task(self.transactions.run(self._new_topic(), until), name="transactions")
             self._topics_are_there.set()
 
     def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:
