@@ -139,9 +139,8 @@ class Copier(Member):
         records, position = fetched.records[:RECORDS_MAX], fetched.position
         if len(records) < len(fetched.records):
             position = records[-1].offset + 1
-        if not records:
-            return  # what was aborted need not be committed
-        await self._or_gone(self._write(place, records, position))
+        if records:  # what was aborted need not be committed
+            await self._or_gone(self._write(place, records, position))
         self._owned[place] = position
 
     async def _write(self, place: Place, records: Sequence[Found], position: int) -> None:
