@@ -65,10 +65,14 @@ class Copier(Member):
         sources: Sequence[Place],
         targets: Sequence[Place],
         chance: random.Random,
+        *,
+        new: float,
     ) -> None:
+        """`new` is how likely a producer is of the newer generation."""
         super().__init__(world, client, histories[2], sources, chance, COPIERS)
         self._read, self._transactions, _ = histories
         self._targets = targets
+        self._new = new
         self._producer: TransactionalClient | None = None
 
     async def _take_part(self) -> None:
@@ -99,7 +103,7 @@ class Copier(Member):
             self._transactions,
             self.name,
             self._chance,
-            is_new=self._chance.random() < 0.6,
+            is_new=self._chance.random() < self._new,
             timeout_ms=self._chance.choice(TIMEOUTS_MS),
         )
 

@@ -162,9 +162,14 @@ class SimulatedCluster:
         faults = Faults(
             world, self.machines, self.administrator, self.brief_topic, self.history, self._readers
         )
+        disturbing = []
+        if self.transactions is not None:
+            disturb = self.transactions.disturb(self.machines, begins_at)
+            disturbing.append(world.loop.create_task(disturb, name="faults of transactions"))
         try:
             async with asyncio.timeout(LAST_FAULT_SECONDS_MAX):
                 await faults.run(list(self.plan.faults), begins_at)
+                await asyncio.gather(*disturbing)
         except TimeoutError:
             world.violate(f"{LAST_FAULT_SECONDS_MAX} s after the first fault not all are over")
             return

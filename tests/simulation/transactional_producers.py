@@ -5,6 +5,7 @@ one is a zombie that goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -26,6 +27,10 @@ VANISHES: Final = 0.1
 IS_FOLLOWED: Final = 0.12
 """How often a transaction is aborted, left open, or left to a zombie while another instance comes."""
 
+DAWDLES: Final = 0.05
+IMPATIENCE: Final = 0.15
+"""How often a producer does nothing for long, and waits for an answer only for a moment."""
+
 AWAY_SECONDS_MAX: Final = 2.5
 
 ZOMBIE_SENDS_MAX: Final = 4
@@ -42,7 +47,10 @@ class Writer:
         places: Sequence[Place],
         chance: random.Random,
         create_task: Callable[..., asyncio.Task[None]],
+        *,
+        new: float,
     ) -> None:
+        """`new` is how likely an instance is of the newer generation."""
         self.name = client.name
         self.is_done = False
         self._world = world
@@ -51,6 +59,7 @@ class Writer:
         self._places = places
         self._chance = chance
         self._create_task = create_task
+        self._new = new
 
     async def run(self, until: float) -> None:
         """Write until then, and end what is open."""
@@ -61,7 +70,7 @@ class Writer:
                 self._history,
                 self.name,
                 self._chance,
-                is_new=self._chance.random() < 0.6,
+                is_new=self._chance.random() < self._new,
                 timeout_ms=self._chance.choice(TIMEOUTS_MS),
             )
             try:
@@ -77,10 +86,11 @@ class Writer:
             producer.begin()
             try:
                 for _ in range(self._chance.choice((1, 2, 3))):
-                    await self._send(producer)
-                    await asyncio.sleep(self._chance.expovariate(1 / PAUSE_SECONDS))
+                    await self._send_or_give_up(producer)
+                    await self._pause()
                 what = self._chance.random()
                 if what < VANISHES:
+                    await self._vanish(producer)
                     await asyncio.sleep(self._chance.uniform(0.0, AWAY_SECONDS_MAX))
                     return
                 if what < VANISHES + IS_FOLLOWED:
@@ -97,6 +107,29 @@ class Writer:
         assert transaction is not None, "it was begun"
         values = transaction.new_values(self._chance.randint(1, 3), bytes(self._chance.choice((5, 300))))
         await producer.send(self._chance.choice(self._places), values)
+
+    async def _pause(self) -> None:
+        dawdles = self._chance.random() < DAWDLES
+        await asyncio.sleep(
+            self._chance.uniform(1.0, 3.0) if dawdles else self._chance.expovariate(1 / PAUSE_SECONDS)
+        )
+
+    async def _send_or_give_up(self, producer: TransactionalClient) -> None:
+        """Some do not wait for long, as by delivery.timeout.ms. Raises Abortable."""
+        try:
+            async with asyncio.timeout(
+                self._chance.uniform(0.01, 0.3) if self._chance.random() < IMPATIENCE else None
+            ):
+                await self._send(producer)
+        except TimeoutError as error:
+            raise Abortable("it takes too long") from error
+
+    async def _vanish(self, producer: TransactionalClient) -> None:
+        """Perhaps with a commit under way, of which nobody hears."""
+        if self._chance.random() < 0.5:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._chance.uniform(0.0, 0.02)):
+                    await producer.end(committed=True)
 
     async def _abort(self, producer: TransactionalClient) -> None:
         """Raises Fenced, also where it cannot be aborted: the next instance will do."""

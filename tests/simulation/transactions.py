@@ -12,8 +12,9 @@ from copiers import Copier
 from group_history import GroupHistory
 from history import History, Place
 from kafka_client import KafkaClient, create_topic
-from machines import CoordinatorMachine, NodeMachine
+from machines import CoordinatorMachine, Machine, NodeMachine
 from transaction_checks import TransactionChecks, uncopied, undecided, unended
+from transaction_faults import TransactionFault, TransactionFaults, about_transactions
 from transaction_history import TransactionHistory
 from transaction_readers import READ_COMMITTED, READ_UNCOMMITTED, TransactionReader
 from transactional_producers import Writer
@@ -36,6 +37,9 @@ class TransactionPlan:
     copiers: int
     partitions: int
     copy_partitions: int
+    new: float
+    """How likely a producer is of the newer generation."""
+    faults: tuple[TransactionFault, ...]
 
 
 def make_transaction_plan(seed: int) -> TransactionPlan | None:
@@ -43,8 +47,14 @@ def make_transaction_plan(seed: int) -> TransactionPlan | None:
     if seed % 3 != TRANSACTIONAL_SEEDS:
         return None
     chance = random.Random(f"{seed}/plan/transactions")
+    new = chance.choice((0.5, 0.5, 1.0))
     return TransactionPlan(
-        chance.choice((1, 2, 2)), chance.choice((1, 2)), chance.choice((1, 2)), chance.choice((1, 2))
+        writers=chance.choice((1, 2, 2)),
+        copiers=chance.choice((1, 2)),
+        partitions=chance.choice((1, 2, 2)),
+        copy_partitions=chance.choice((1, 2)),
+        new=new,
+        faults=tuple(about_transactions(chance, are_all_new=new == 1.0)),
     )
 
 
@@ -75,7 +85,8 @@ class Transactions:
                 client = self._client(f"writer-{number}", tasks)
                 chance = self._world.chance_of(f"{client.name}/transactions")
                 writer = Writer(
-                    *(self._world, client, self._history, self._sources, chance, tasks.create_task)
+                    *(self._world, client, self._history, self._sources, chance, tasks.create_task),
+                    new=self._plan.new,
                 )
                 self._writers.append(writer)
                 tasks.create_task(writer.run(until), name=writer.name)
@@ -83,11 +94,21 @@ class Transactions:
                 client = self._client(f"copier-{number}", tasks)
                 chance = self._world.chance_of(f"{client.name}/transactions")
                 histories = self._reads, self._history, self._group_history
-                copier = Copier(self._world, client, histories, self._sources, self._targets, chance)
+                copier = Copier(
+                    *(self._world, client, histories, self._sources, self._targets, chance),
+                    new=self._plan.new,
+                )
                 tasks.create_task(copier.run(float("inf"), asyncio.Event()), name=copier.name)
             for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
                 for place in (*self._sources, *self._targets):
                     self._read(tasks, place, isolation)
+
+    async def disturb(self, machines: Mapping[str, Machine], begins_at: float) -> None:
+        """Whatever befalls their coordinator."""
+        faults = TransactionFaults(self._world, machines, self._sources)
+        while not self._writers:
+            await asyncio.sleep(0.05)
+        await faults.run(self._plan.faults, begins_at)
 
     def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:
         client = KafkaClient(self._world, name, [LEDGER, COPY], self._bootstrap)
