@@ -127,7 +127,7 @@ class Copier(Member):
             self._producer = None
 
     async def _copy(self) -> None:
-        """What is there of one of its partitions. Raises Interrupted, Abortable, _Gone, Disconnected, ConnectionError."""
+        """What is there of one of its partitions. Raises Abortable, _Gone."""
         if not self._owned:
             return
         place = self._chance.choice(list(self._owned))

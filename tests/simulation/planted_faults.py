@@ -22,6 +22,7 @@ from planted_in_membership import (
     sometimes_behind_the_next,
     what_was_copied_before,
 )
+from planted_in_transactions import IN_TRANSACTIONS
 
 from barnabas.controller import writer
 from barnabas.controller.core import in_sync, nodes
@@ -442,6 +443,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "compact-tombstones-at-once": Plant(BatchFilter, "_stays", tombstones_go_at_once, 4),
     "compact-the-last-of-a-key": Plant(BatchFilter, "_stays", not_even_the_last, 0),
     "compact-what-is-not-committed": Plant(cleaning, "measure", all_that_is_written, 373, 3),
+    **{name: Plant(*each) for name, each in IN_TRANSACTIONS.items()},
 }
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from barnabas.coordinator.groups.core.shard import GroupShard
+from barnabas.coordinator.groups.handlers import offset_fetch
+from barnabas.coordinator.transactions import kind
+from barnabas.coordinator.transactions.core import add_partitions, time_out
 from barnabas.coordinator.transactions.core.decision import Decision
 from barnabas.coordinator.transactions.core.shard import TransactionShard
 from barnabas.coordinator.transactions.core.states import PREPARED, TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
+from barnabas.coordinator.transactions.handlers import end_txn
 from barnabas.coordinator.transactions.markers.post import LinkPost
 from barnabas.kernel.errors import ErrorCode
+from barnabas.log.appender import LogAppender
+from barnabas.log.opening import loader
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.producers.producer_state import ProducerState
+from barnabas.log.producers.verification_guards import VerificationGuards
+from barnabas.log.segments.transaction_index import TransactionIndex
+from barnabas.storage.transactions.verification import Verification
 
 
 def before_it_is_committed(replay_uncommitted: Any) -> Any:
@@ -23,20 +33,6 @@ def before_it_is_committed(replay_uncommitted: Any) -> Any:
         replay_uncommitted(self, record)
         if record.value is not None and record.value.state in PREPARED:
             self.mark([(record.transactional_id, record.value)])
-
-    return instead
-
-
-def not_again(on_committed: Any) -> Any:
-    """They were told when it was decided."""
-
-    def instead(self: TransactionShard, record: Any) -> None:
-        mark = self.mark
-        try:
-            self.mark = lambda _ended: None  # type: ignore[method-assign]
-            on_committed(self, record)
-        finally:
-            self.mark = mark  # type: ignore[method-assign]
 
     return instead
 
@@ -77,8 +73,25 @@ def unless_two_are_open(_: Any) -> Any:
     return instead
 
 
-def nothing_is_pending(_: Any) -> Any:
-    return lambda *_: False
+def unstable_or_not(handle: Any) -> Any:
+    """What is committed is committed, whatever is pending besides."""
+
+    def instead(shard: Any, request: Any, *arguments: Any) -> None:
+        request.require_stable = False
+        handle(shard, request, *arguments)
+
+    return instead
+
+
+def as_if_it_counted(replay: Any) -> Any:
+    """An offset that is written is committed."""
+
+    def instead(self: GroupShard, record: Any) -> None:
+        replay(self, record)
+        if record.value is not None:
+            self._store(record.key, record.value)
+
+    return instead
 
 
 def whatever_happened(check: Any) -> Any:
@@ -110,30 +123,45 @@ def known_to_be_told(_: Any) -> Any:
 def under_its_own_epoch(_: Any) -> Any:
     """Its client is gone, so that nobody needs another epoch."""
 
-    def instead(self: Transaction, now_ms: int) -> Transaction:
-        return self.ended(committed=False, now_ms=now_ms)
+    def instead(_shard: Any, name: str, transaction: Transaction, decision: Decision, _draw: Any) -> None:
+        decision.write(name, transaction.ended(committed=False, now_ms=decision.now_ms))
 
     return instead
 
 
-def at_once(_: Any) -> Any:
+def at_once(handle: Any) -> Any:
     """The answer does not wait for the log."""
 
-    def instead(self: Decision, waiter: Any, message: Any) -> None:
-        self.reply_at_once(waiter, message)
+    def instead(shard: Any, request: Any, waiter: Any, decision: Decision, *arguments: Any) -> None:
+        handle(shard, request, waiter, decision, *arguments)
+        decision.replies_at_once += decision.replies
+        decision.replies.clear()
 
     return instead
 
 
 def however_it_ended(replay: Any) -> Any:
     def instead(self: GroupShard, record: Any) -> None:
-        replay(self, record._replace(committed=True))
+        replay(self, dataclasses.replace(record, committed=True))
 
     return instead
 
 
 def not_listed(_: Any) -> Any:
     return lambda *_: None
+
+
+def not_by_followers(append: Any) -> Any:
+    """Who leads lists what is aborted."""
+
+    def instead(self: LogAppender, *arguments: Any, **options: Any) -> Any:
+        listed, loader.record_completion = loader.record_completion, not_listed(None)
+        try:
+            return append(self, *arguments, **options)
+        finally:
+            loader.record_completion = listed
+
+    return instead
 
 
 def never_asked(_: Any) -> Any:
@@ -188,3 +216,34 @@ def keeps_its_epoch(started: Any) -> Any:
         return started(self, timeout_ms, self.producer_epoch, last_epoch, now_ms)
 
     return instead
+
+
+IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
+    "tell-markers-before-the-decision-is-committed": (
+        TransactionShard,
+        "replay_uncommitted",
+        before_it_is_committed,
+        0,
+        3,
+    ),
+    "take-an-old-epochs-end": (end_txn, "handle_end_txn", of_any_epoch, 0, 3),
+    "stable-is-what-is-replicated": (LogProducers, "last_stable_offset", past_what_is_open, 0, 3),
+    "stable-up-to-the-last-that-began": (ProducerState, "_publish", unless_two_are_open, 0, 3),
+    "show-offsets-beside-pending-ones": (offset_fetch, "handle_fetch", unstable_or_not, 0, 3),
+    "count-pending-offsets": (GroupShard, "_replay_offset", as_if_it_counted, 0, 3),
+    "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 0, 3),
+    "take-batches-of-no-transaction": (Verification, "begin", never_asked, 0, 3),
+    "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 0, 3),
+    "forget-who-is-to-be-told": (kind, "on_loaded", known_to_be_told, 0, 3),
+    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 0, 3),
+    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 0, 3),
+    "apply-offsets-of-aborted-transactions": (GroupShard, "_replay_marker", however_it_ended, 0, 3),
+    "followers-list-no-aborted-transactions": (LogAppender, "append_as_follower", not_by_followers, 0, 3),
+    "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 0, 3),
+    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 0, 3),
+    "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
+    "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 0, 3),
+    "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 0, 3),
+    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 0, 3),
+}
+"""As `planted_faults.Plant` has them."""

@@ -142,9 +142,10 @@ class TransactionChecks:
     def _check_acknowledged(self, place: Place, name: str, view: View) -> None:
         for transaction in self._history.transactions.values():
             for offset, value in transaction.acknowledged.get(place, {}).items():
-                if view.values.get(offset) != value:
+                found = view.values.get(offset)
+                if found != value:
                     self._world.violate(
-                        f"LOST: {value!r} was acknowledged at {offset}, {place} at {name} has {view.values.get(offset)!r}"
+                        f"LOST: {value!r} was acknowledged at {offset}, {place} at {name} has {found!r}"
                     )
 
     def _check_reads(self, place: Place, view: View) -> None:

@@ -1,7 +1,7 @@
 """What clients of transactions did and were told: what of it may be read, and what must be.
 
-Transactions are told apart by their values: `writer-0.2:5:3:` is the fourth record of the sixth transaction of the second
-instance that came under the transactional id `writer-0`.
+Transactions are told apart by their values: `writer-0.2:5:3:` is the fourth record of the fifth transaction of the
+second instance that came under the transactional id `writer-0`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TransactionHistory:
         self.instances: dict[str, list[Instance]] = {}
         """By transactional id, in their order."""
         self.unheard: set[str] = set()
-        """Ids for which an epoch was asked without an answer: the request may be heard yet, and fence whoever is there."""
+        """Ids for which an epoch was asked without an answer: the request may yet be heard, and fence who is there."""
         self.last_ends: dict[str, bool | None] = {}
         """How the last transaction of an id ended, as its client was told: None where something was asked since."""
         self.committed: dict[Place, dict[bytes, Read]] = {}

@@ -1,4 +1,6 @@
-"""Consumers of transactional topics: what a fetch brings, as clients of Kafka filter it, and what is held against it."""
+"""Consumers of transactional topics: what a fetch brings, filtered as clients of Kafka do it, and what is held against
+it.
+"""
 
 from __future__ import annotations
 

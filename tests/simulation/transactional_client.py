@@ -1,7 +1,7 @@
 """A transactional producer as clients of Kafka have it, of both generations (KIP-98, KIP-890).
 
-The older one adds partitions before it writes to them, and keeps its epoch; the newer one leaves that to the partitions'
-leaders, and each end of a transaction gives it the next epoch.
+The older one adds partitions before it writes to them, and keeps its epoch; the newer one leaves that to the leaders of
+partitions, and each end of a transaction gives it the next epoch.
 """
 
 from __future__ import annotations
