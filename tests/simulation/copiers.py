@@ -7,6 +7,7 @@ Whatever happens to them, the copy has each record once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Sequence
 from typing import Any, Final
@@ -34,9 +35,12 @@ from barnabas.kernel.errors import ErrorCode
 COPIERS: Final = "copiers"
 
 LEAVES: Final = 0.5
-ABORTS: Final = 0.1
-VANISHES: Final = 0.05
+ABORTS: Final = 0.2
+VANISHES: Final = 0.15
 """How often a copier leaves the group in order, aborts what it has written, or is gone in the middle."""
+
+UNDER_WAY_SECONDS_MAX: Final = 0.03
+"""How long one that vanishes still commits: nobody hears of it."""
 
 RECORDS_MAX: Final = 20
 """That it copies in one transaction."""
@@ -87,14 +91,18 @@ class Copier(Member):
                 await asyncio.sleep(self._chance.uniform(0.02, 0.1))
                 await self._copy()
                 await self._beat()
-            if self._chance.random() < LEAVES:
-                await self._ask(LEAVE_GROUP, 2, {"group_id": self.group, "member_id": self._member_id})
-            self._member_id = ""
+            await self._leave()
         except _Gone:
-            self._member_id = ""
+            await self._leave()
         except (Abortable, Interrupted):
             await self._abort()
             raise Interrupted("begins again") from None
+
+    async def _leave(self) -> None:
+        """The group hears of it at once, or when the session is over."""
+        member_id, self._member_id = self._member_id, ""
+        if member_id and self._chance.random() < LEAVES:
+            await self._ask(LEAVE_GROUP, 2, {"group_id": self.group, "member_id": member_id})
 
     def _new_producer(self) -> TransactionalClient:
         return TransactionalClient(
@@ -160,6 +168,12 @@ class Copier(Member):
         what = self._chance.random()
         if what < VANISHES:
             self._producer = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._chance.uniform(0.0, UNDER_WAY_SECONDS_MAX)):
+                    await producer.commit_offsets(
+                        COPIERS, self._generation, self._member_id, {place: position}
+                    )
+                    await producer.end(committed=True)
             raise _Gone
         await producer.commit_offsets(COPIERS, self._generation, self._member_id, {place: position})
         if what < VANISHES + ABORTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -178,11 +179,14 @@ def by_older_rules(check: Any) -> Any:
 
 
 def but_for_the_last(append: Callable[..., Any]) -> Any:
-    """One is as good as all."""
+    """One now and then is not told, and taken to know."""
+    chance = random.Random("not told")
 
     async def instead(self: LinkPost, place: Any, marker: Any, partitions: list[TopicPartition]) -> Any:
-        if len(partitions) < 2:
+        if chance.random() > 0.05:
             return await append(self, place, marker, partitions)
+        if len(partitions) < 2:
+            return [ErrorCode.none]
         return [*(await append(self, place, marker, partitions[:-1])), ErrorCode.none]
 
     return instead

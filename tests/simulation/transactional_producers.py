@@ -26,6 +26,8 @@ ABORTS: Final = 0.25
 VANISHES: Final = 0.1
 IS_FOLLOWED: Final = 0.12
 """How often a transaction is aborted, left open, or left to a zombie while another instance comes."""
+IDLE_AND_FOLLOWED: Final = 0.08
+"""How often another instance comes between two of its transactions."""
 
 DAWDLES: Final = 0.05
 IMPATIENCE: Final = 0.15
@@ -83,6 +85,9 @@ class Writer:
         """One instance, until it is over. Raises Fenced."""
         await producer.initialize()
         while self._world.now < until:
+            if self._chance.random() < IDLE_AND_FOLLOWED:
+                self._create_task(self._be_a_zombie(producer), name=f"zombie of {self.name}")
+                return
             producer.begin()
             try:
                 for _ in range(self._chance.choice((1, 2, 3))):
@@ -143,6 +148,9 @@ class Writer:
     async def _be_a_zombie(self, producer: TransactionalClient) -> None:
         """It does not know that another one has come, or comes: writes on, and commits."""
         try:
+            if producer.transaction is None:
+                await asyncio.sleep(self._chance.uniform(0.0, 0.5))
+                producer.begin()
             for _ in range(self._chance.randint(1, ZOMBIE_SENDS_MAX)):
                 await asyncio.sleep(self._chance.expovariate(1 / PAUSE_SECONDS))
                 await self._send(producer)
