@@ -260,6 +260,32 @@ async def test_a_silent_coordinator_is_waited_for_until_the_requests_time_is_ove
     assert producer.node.verification.waiting_bytes == 0
 
 
+async def test_a_guard_that_nobody_waits_for_any_more_is_closed(
+    producer: Producer, coordinators: FakeCoordinators
+) -> None:
+    coordinators.is_held = True
+    assert code(await producer.send(0, timeout_ms=1)) is ErrorCode.not_enough_replicas
+    guards = producer.node.replica(producer.topic).log.guards  # type: ignore[union-attr]
+    assert len(guards) == 1
+    coordinators.is_held = False
+    await coordinators.release()
+    assert code(await producer.send(0, index=1)) is ErrorCode.none  # asked after the answer
+    assert len(guards) == 0
+
+
+async def test_nothing_overtakes_what_waits_when_verification_ends(
+    producer: Producer, coordinators: FakeCoordinators
+) -> None:
+    coordinators.is_held = True
+    sent = [producer.send(0)]
+    await until_waiting(producer, 1)
+    producer.node.verify_no_transactions()
+    sent.append(producer.send(1))
+    await until_waiting(producer, 2)
+    await coordinators.release()
+    assert [(await each).base_offset for each in sent] == [0, 1]
+
+
 async def test_a_lost_answer_is_one_to_try_again_after(
     producer: Producer, coordinators: FakeCoordinators
 ) -> None:
@@ -303,6 +329,24 @@ async def test_who_leads_under_another_epoch_asks_anew(
     coordinators.is_held = False
     await coordinators.release()
     assert code(await producer.send(0)) is ErrorCode.none
+
+
+async def test_an_answer_to_the_former_leader_epoch_says_nothing_of_this_one(
+    producer: Producer, coordinators: FakeCoordinators
+) -> None:
+    """Under the former guard the log would refuse the batch, and the producer abort."""
+    node, topic = producer.node, producer.topic
+    coordinators.is_held = True
+    producer.send(0)
+    await until_waiting(producer, 1)
+    node.apply(*topic_records("events", topic, 2, leader_epoch=2))
+    again = producer.send(0)
+    while not node.verification.coordinators.waiting:
+        await asyncio.sleep(0)
+    coordinators.is_held = False
+    await coordinators.release()
+    assert code(await again) is ErrorCode.none
+    assert len(coordinators.asked) == 2
 
 
 @pytest.mark.parametrize("hands_over", [False, True])
