@@ -4,6 +4,8 @@ The partition's leader refuses what a fenced producer or a deposed transaction c
 ahead of the log, and one that the log refuses would cost a reload; so the same is decided here first, from the same
 facts: records and markers as they are replayed, and at start what the leader itself knows, of which compaction may have
 left less in the log.
+
+`Question` is to a group's coordinator what a guard (`log/producers/verification_guards`) is to a partition's leader.
 """
 
 from __future__ import annotations
