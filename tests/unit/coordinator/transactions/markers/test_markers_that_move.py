@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from log_in_memory import LogInMemory
@@ -224,6 +225,36 @@ async def test_a_coordinator_that_lost_the_transaction_stops(log: LogInMemory) -
         await settle()
         assert len(first.post.sent) == sent
         assert await second.end() == "1000/1", "a lost answer is given again"
+
+
+async def test_what_is_lost_while_it_is_begun_is_not_begun(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many are told there are breaths in between, and the metadata may come in one of them."""
+    monkeypatch.setattr("barnabas.coordinator.limits.MARKING_YIELD_TRANSACTIONS", 1)
+    world = a_world()
+    first, second = TransactionNode("a", world, log), TransactionNode("b", world, log)
+    first.post.freeze("1")
+    async with running(first, second):
+        for number in range(10):
+            producer = await first.open("t-0", transactional_id=f"id-{number}")
+            await first.end(f"id-{number}", producer)
+        await settle()
+        send = second.post.send
+
+        async def send_and_lose(*parcel: Any) -> list[ErrorCode]:
+            second.post.send = send  # type: ignore[method-assign]
+            log.epochs[0] = 2
+            asyncio.get_running_loop().call_soon(world.own, TRANSACTION_STATE_TOPIC, "a", 2)
+            return await send(*parcel)
+
+        second.post.send = send_and_lose  # type: ignore[method-assign]
+        log.epochs[0] = 1
+        world.own(TRANSACTION_STATE_TOPIC, "b", 1)
+        await until_loaded(second)
+        await settle()
+        assert 1 <= len(second.post.sent) < 5
+        assert list(second.coordinator.markers.waiting()) == []
 
 
 @pytest.mark.usefixtures("_at_once")
