@@ -18,6 +18,11 @@ READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 """The isolation level that stops at the last stable offset (KIP-98)."""
 
+PRODUCER_EPOCH_MAX: Final = 2**15 - 1
+NEW_EPOCH_VERSION: Final = 2
+"""The version of transactions from which on each has a producer epoch of its own, and brokers add partitions
+(KIP-890)."""
+
 # What ListOffsets may be asked for in place of a timestamp.
 LATEST: Final = -1
 """Where records may be read up to."""

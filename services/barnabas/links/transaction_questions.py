@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import NEW_EPOCH_VERSION
 from barnabas.links import limits
 from barnabas.links.errors import DeadlinePassed, LinkError, Unreachable
 from barnabas.messages.transactions_pb2 import (
@@ -26,9 +27,6 @@ from barnabas.messages.transactions_pb2 import (
 if TYPE_CHECKING:
     from barnabas.links.network import Network
     from barnabas.links.transactions_link import TransactionsLink
-
-_EPOCH_PER_TRANSACTION = 2
-"""The version of transactions in which brokers add partitions."""
 
 
 class TransactionQuestion(NamedTuple):
@@ -183,7 +181,7 @@ def request_for(
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 verify_only=not adds_partition,
-                transaction_version=_EPOCH_PER_TRANSACTION if adds_partition else 0,
+                transaction_version=NEW_EPOCH_VERSION if adds_partition else 0,
                 topics=[
                     TransactionTopic(name=name, partitions=[each.partition for each in asked])
                     for name, asked in topics.items()

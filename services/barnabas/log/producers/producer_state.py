@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import NEW_EPOCH_VERSION, PRODUCER_EPOCH_MAX
 from barnabas.records.batch import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -30,9 +31,6 @@ BATCHES_RETAINED = 5
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 """Kafka's default of producer.id.expiration.ms."""
 NO_OFFSET = -1
-NEW_EPOCH_VERSION = 2
-"""The version of transactions from which on each has a producer epoch of its own (KIP-890)."""
-PRODUCER_EPOCH_MAX = 2**15 - 1
 _NEVER = 2**63 - 1
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
+from barnabas.kernel.kafka_values import NEW_EPOCH_VERSION
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import LinkError
 from barnabas.messages.transactions_pb2 import (
@@ -24,7 +25,7 @@ from barnabas.messages.transactions_pb2 import (
 from barnabas.metadata.coordinators import coordinator_of
 from barnabas.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
 from barnabas.storage import limits
-from barnabas.storage.transactions.questions import NEW_EPOCH_VERSION, Question, TransactionKey
+from barnabas.storage.transactions.questions import Question, TransactionKey
 
 if TYPE_CHECKING:
     from barnabas.links.network import Network

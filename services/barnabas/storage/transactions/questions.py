@@ -7,9 +7,6 @@ from typing import Final, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
-NEW_EPOCH_VERSION: Final = 2
-"""The version of transactions whose partitions are added by brokers, and each of which has an epoch of its own."""
-
 OnAnswer = Callable[[int], None]
 """Called once with Kafka's error code, later and on the event loop; never for what was withdrawn."""
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.groups.core.known_producers import EPOCH_MAX, KnownProducers
+from barnabas.coordinator.groups.core.known_producers import KnownProducers
 from barnabas.coordinator.runtime.core.producers import LogProducer, Producer
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import PRODUCER_EPOCH_MAX
 from barnabas.log.producers.producer_state import ProducerState
 from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.control import EndTransactionMarker, encode_marker
@@ -115,8 +116,8 @@ def test_which_markers_are_refused(version: int, is_open: bool, epoch: int, code
 
 def test_the_last_epoch_of_all_is_ended_under_its_own_number() -> None:
     known = KnownProducers()
-    known.restore([LogProducer(Producer(7, EPOCH_MAX), 5, is_open=True)])
-    assert known.verdict_on_marker(Producer(7, EPOCH_MAX), 5, 2) is ErrorCode.none
+    known.restore([LogProducer(Producer(7, PRODUCER_EPOCH_MAX), 5, is_open=True)])
+    assert known.verdict_on_marker(Producer(7, PRODUCER_EPOCH_MAX), 5, 2) is ErrorCode.none
 
 
 def test_a_deposed_transaction_coordinator_is_fenced() -> None:

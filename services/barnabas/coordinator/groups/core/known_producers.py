@@ -17,11 +17,9 @@ from typing import Final
 from barnabas.coordinator import limits
 from barnabas.coordinator.runtime.core.producers import LogProducer, Producer
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.kafka_values import NEW_EPOCH_VERSION, PRODUCER_EPOCH_MAX
 
-EPOCH_MAX: Final = 2**15 - 1
 _NO_COORDINATOR_EPOCH: Final = -1
-_EPOCH_PER_TRANSACTION: Final = 2
-"""The version of transactions from which each has an epoch of its own (KIP-890)."""
 
 
 @dataclass(slots=True)
@@ -152,8 +150,8 @@ class KnownProducers:
             return ErrorCode.none
         if producer.producer_epoch < known.epoch:
             return ErrorCode.invalid_producer_epoch
-        is_last = producer.producer_epoch == known.epoch and producer.producer_epoch != EPOCH_MAX
-        if is_last and known.is_open and transaction_version >= _EPOCH_PER_TRANSACTION:
+        is_last = producer.producer_epoch == known.epoch and producer.producer_epoch != PRODUCER_EPOCH_MAX
+        if is_last and known.is_open and transaction_version >= NEW_EPOCH_VERSION:
             # Of the transaction before the one that is open: that began in the epoch which this marker brought.
             return ErrorCode.invalid_producer_epoch
         if coordinator_epoch < known.coordinator_epoch:
@@ -164,5 +162,5 @@ class KnownProducers:
         """A marker is decided: what was asked about the transaction that it ends was asked in vain. Not so what was
         asked about the next one, which has the epoch that the marker brings."""
         for question in self._questions.get(producer.producer_id, ()):
-            is_of_next = transaction_version >= _EPOCH_PER_TRANSACTION and question.producer == producer
+            is_of_next = transaction_version >= NEW_EPOCH_VERSION and question.producer == producer
             question.stands = question.stands and is_of_next

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.groups.core.known_producers import EPOCH_MAX
 from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
 from barnabas.coordinator.runtime.handler import Handler, answer
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.kafka_values import PRODUCER_EPOCH_MAX
 
 __all__ = ["Handler", "answer", "check_group_id", "check_group_id_fits", "producer_of"]
 
@@ -20,7 +20,7 @@ def check_group_id(group_id: str) -> None:
 
 def producer_of(producer_id: int, producer_epoch: int) -> Producer:
     """The producer of a transaction. Raises INVALID_PRODUCER_ID_MAPPING for numbers that none has."""
-    if producer_id < 0 or not 0 <= producer_epoch <= EPOCH_MAX:
+    if producer_id < 0 or not 0 <= producer_epoch <= PRODUCER_EPOCH_MAX:
         raise KafkaError(
             ErrorCode.invalid_producer_id_mapping, "no producer of a transaction has these numbers"
         )
