@@ -34,7 +34,7 @@ _READERS: Final = {
     "storage": effects.STORAGE,
     "controller": effects.CONTROLLER | effects.ELECTIONS,
     "gateway": effects.GATEWAY,
-    "coordinator": effects.COORDINATOR,
+    "coordinator": effects.COORDINATOR | effects.GROUP,
 }
 
 _CHANGES: Final = {

@@ -51,6 +51,13 @@ MEMBER_ID_PREFIX_MAX: Final = 255
 """How many characters of a client id or group.instance.id a new member id starts with: the id must fit into a
 string of the record, whatever the client sends."""
 
+SUBSCRIPTION_CHARACTERS_MAX: Final = 200_000
+"""What a member of a consumer group may subscribe to, in characters of topic names and of all else that it says of
+itself: four bytes each, in one record."""
+
+REGEX_PAUSE_MS: Final = 10_000
+"""The topics that match a consumer group's regular expressions are not looked for again sooner."""
+
 TRANSACTION_RECORD_BYTES_MAX: Final = 1000 * 1024
 """The largest transaction that is written, for the same reason: what would make it larger is refused with
 TRANSACTION_ABORTABLE, so that the producer can abort and go on."""

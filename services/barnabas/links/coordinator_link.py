@@ -65,6 +65,14 @@ class CoordinatorLink(Protocol):
         self, request: pb.CompleteTransactionRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.CompleteTransactionResponse]: ...
 
+    def ConsumerGroupHeartbeat(
+        self, request: pb.ConsumerGroupHeartbeatRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.ConsumerGroupHeartbeatResponse]: ...
+
+    def ConsumerGroupDescribe(
+        self, request: pb.ConsumerGroupDescribeRequest, *, timeout: float | None = None
+    ) -> Awaitable[pb.ConsumerGroupDescribeResponse]: ...
+
     async def close(self) -> None:
         """What waits fails."""
         ...
@@ -98,3 +106,11 @@ class CoordinatorService(Protocol):
     async def CompleteTransaction(
         self, request: pb.CompleteTransactionRequest
     ) -> pb.CompleteTransactionResponse: ...
+
+    async def ConsumerGroupHeartbeat(
+        self, request: pb.ConsumerGroupHeartbeatRequest
+    ) -> pb.ConsumerGroupHeartbeatResponse: ...
+
+    async def ConsumerGroupDescribe(
+        self, request: pb.ConsumerGroupDescribeRequest
+    ) -> pb.ConsumerGroupDescribeResponse: ...

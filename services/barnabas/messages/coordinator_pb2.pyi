@@ -560,6 +560,7 @@ class OffsetCommitRequest(_message.Message):
     GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
     RETENTION_TIME_MS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    KNOWS_MEMBER_EPOCHS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     """The group's id."""
     generation_id: _builtins.int
@@ -570,6 +571,8 @@ class OffsetCommitRequest(_message.Message):
     """group.instance.id; absent for a dynamic member."""
     retention_time_ms: _builtins.int
     """How long to keep the offsets in milliseconds; -1 for offsets.retention.minutes (version 2 to 4 only)."""
+    knows_member_epochs: _builtins.bool
+    """Whether the client knows that generation_id may be a member epoch (version 9, KIP-848)."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommitTopic]:
         """What to commit, by topic."""
@@ -583,10 +586,11 @@ class OffsetCommitRequest(_message.Message):
         group_instance_id: _builtins.str | None = ...,
         retention_time_ms: _builtins.int = ...,
         topics: _abc.Iterable[Global___OffsetCommitTopic] | None = ...,
+        knows_member_epochs: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "group_instance_id", b"group_instance_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "generation_id", b"generation_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "member_id", b"member_id", "retention_time_ms", b"retention_time_ms", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id", "generation_id", b"generation_id", "group_id", b"group_id", "group_instance_id", b"group_instance_id", "knows_member_epochs", b"knows_member_epochs", "member_id", b"member_id", "retention_time_ms", b"retention_time_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_instance_id: _TypeAlias = _typing.Literal["group_instance_id"]  # noqa: Y015
     _WhichOneofArgType__group_instance_id: _TypeAlias = _typing.Literal["_group_instance_id", b"_group_instance_id"]  # noqa: Y015
@@ -794,8 +798,11 @@ class OffsetFetchTopic(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The topic's name."""
+    topic_id: _builtins.bytes
+    """The topic's id: 16 bytes, where only what was committed for that topic is wanted; empty for whatever had the name."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Partition indexes."""
@@ -805,10 +812,11 @@ class OffsetFetchTopic(_message.Message):
         *,
         name: _builtins.str = ...,
         partitions: _abc.Iterable[_builtins.int] | None = ...,
+        topic_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,6 +24,12 @@ has fields that older brokers skip; at level 0 it has not, and clients must go b
 """
 
 
+GROUP_VERSION: Final = "group.version"
+
+RELEASE_GROUP_VERSION: Final = 1
+"""Consumer groups may use the protocol of KIP-848."""
+
+
 class LevelRange(NamedTuple):
     """The levels of one feature that are served, both ends included."""
 
@@ -37,7 +43,7 @@ class LevelRange(NamedTuple):
 SUPPORTED_FEATURES: Final[Mapping[str, LevelRange]] = MappingProxyType(
     {
         "eligible.leader.replicas.version": LevelRange(0, 0),  # KIP-966: they are always kept
-        "group.version": LevelRange(0, 0),  # KIP-848
+        GROUP_VERSION: LevelRange(0, RELEASE_GROUP_VERSION),  # KIP-848
         "kraft.version": LevelRange(0, 0),  # KIP-853: the quorum is the metadata store's own
         METADATA_VERSION: LevelRange(7, RELEASE_METADATA_VERSION),
         "share.version": LevelRange(0, 0),  # KIP-932
@@ -47,7 +53,11 @@ SUPPORTED_FEATURES: Final[Mapping[str, LevelRange]] = MappingProxyType(
 )
 
 RELEASE_LEVELS: Final[Mapping[str, int]] = MappingProxyType(
-    {METADATA_VERSION: RELEASE_METADATA_VERSION, TRANSACTION_VERSION: RELEASE_TRANSACTION_VERSION}
+    {
+        METADATA_VERSION: RELEASE_METADATA_VERSION,
+        GROUP_VERSION: RELEASE_GROUP_VERSION,
+        TRANSACTION_VERSION: RELEASE_TRANSACTION_VERSION,
+    }
 )
 """What the controller finalizes in a cluster that has no level for it yet: a new one, or one of an older release. A
 level that somebody set, 0 included, stays.

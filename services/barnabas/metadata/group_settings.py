@@ -8,6 +8,7 @@ from typing import Final
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.broker_settings import BROKER_SETTINGS
 from barnabas.metadata.config_def import ConfigDef, Synonym
+from barnabas.metadata.settings import effects
 from barnabas.metadata.settings_table import SettingsTable
 from barnabas.metadata.validators import ConfigValue
 
@@ -21,7 +22,9 @@ def _synonyms(name: str) -> tuple[Synonym, ...]:
     return () if name in WITHOUT_BROKER_SETTING else (Synonym(f"group.{name}"),)
 
 
-GROUP_SETTINGS: Final[Mapping[str, ConfigDef]] = SettingsTable(["group_level"], synonyms=_synonyms)
+GROUP_SETTINGS: Final[Mapping[str, ConfigDef]] = SettingsTable(
+    ["group_level"], with_effect=effects.GROUP, synonyms=_synonyms
+)
 """Every group setting by name; the synonym of each is the broker setting that it falls back to."""
 
 

@@ -57,6 +57,7 @@ STATE_COLUMNS: Final = (
     Column("coordinator", "COORDINATOR (ID)"),
     Column("assignmentStrategy", "ASSIGNMENT-STRATEGY"),
     Column("state", "STATE", "green"),
+    Column("type", "TYPE"),
     Column("memberCount", "#MEMBERS", is_number=True),
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Final
 
+from barnabas.cli.dump.consumer_group_records import consumer_group_key, consumer_group_value
 from barnabas.cli.dump.entries import Entry
 
 DELETED: Final = "<DELETE>"
@@ -17,7 +18,7 @@ DELETED: Final = "<DELETE>"
 def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[Any, Any]:
     """(key, value) as plain data; what this decoder does not know is shown as text."""
     from barnabas.coordinator.groups.codec import decode_record
-    from barnabas.coordinator.groups.core.records import OffsetRecord
+    from barnabas.coordinator.groups.core.records import GroupRecord, OffsetRecord
     from barnabas.coordinator.runtime.kind import UnreadableRecord
 
     try:
@@ -29,6 +30,11 @@ def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[A
     assert key is not None
     shown_key: Entry = {"type": str(int.from_bytes(key[:2], "big")), "data": {"group": record.group_id}}
     version = None if value is None else str(int.from_bytes(value[:2], "big"))
+    if not isinstance(record, OffsetRecord | GroupRecord):
+        shown_key["data"] = consumer_group_key(record)
+        if record.value is None:
+            return shown_key, DELETED
+        return shown_key, {"version": version, "data": consumer_group_value(record)}
     if isinstance(record, OffsetRecord):
         shown_key["data"] |= {"topic": record.topic, "partition": record.partition}
         if record.value is None:
@@ -40,6 +46,8 @@ def decode_coordinator_record(key: bytes | None, value: bytes | None) -> tuple[A
             "metadata": offset.metadata,
             "commitTimestamp": offset.commit_timestamp_ms,
         }
+        if offset.topic_id:
+            data["topicId"] = base64.urlsafe_b64encode(offset.topic_id).decode().rstrip("=")
         return shown_key, {"version": version, "data": data}
     if record.value is None:
         return shown_key, DELETED

@@ -1,7 +1,7 @@
 """Between the state machine's records and the bytes of __consumer_offsets.
 
-Written versions are Kafka 4's: keys 1 and 2, values 3 (offsets with a retention of their own: 1). Read are all that
-Kafka ever wrote.
+Written versions are Kafka 4's: keys 1 and 2, values 4 and 3 (offsets with a retention of their own: 1). Read are all
+that Kafka ever wrote. Records of groups of the newer protocol are `consumer.codec`'s.
 """
 
 from __future__ import annotations
@@ -9,11 +9,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from kio.serial import entity_reader
 from kio.serial.errors import DecodeError
 
 from barnabas.coordinator.groups import schema
+from barnabas.coordinator.groups.consumer.codec import (
+    KEY_TYPES,
+    decode_consumer_record,
+    encode_consumer_record,
+)
+from barnabas.coordinator.groups.consumer.core.records import ConsumerRecord
 from barnabas.coordinator.groups.core.records import (
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
@@ -33,7 +40,7 @@ from barnabas.records.control import decode_marker, encode_marker_record
 from barnabas.records.record import decode_records
 
 OFFSET_KEY_VERSION_WRITTEN: Final = 1
-OFFSET_VALUE_VERSION_WRITTEN: Final = 3
+OFFSET_VALUE_VERSION_WRITTEN: Final = 4
 OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION_WRITTEN: Final = 3
 
@@ -41,8 +48,8 @@ _OFFSET_VALUES: Final[Mapping[int, type[Any]]] = {
     0: schema.OffsetCommitValueV0,
     1: schema.OffsetCommitValueV1,
     2: schema.OffsetCommitValueV0,
-    3: schema.OffsetCommitValue,
-    4: schema.OffsetCommitValueV4,
+    3: schema.OffsetCommitValueV3,
+    4: schema.OffsetCommitValue,
 }
 _GROUP_VALUES: Final[Mapping[int, type[Any]]] = {
     0: schema.GroupMetadataValueV0,
@@ -61,6 +68,8 @@ def encode_record(record: GroupLogRecord) -> tuple[bytes, bytes | None]:
         return write_versioned(OFFSET_KEY_VERSION_WRITTEN, key), value
     if isinstance(record, MarkerRecord):
         return encode_marker_record(committed=record.committed, coordinator_epoch=record.coordinator_epoch)
+    if not isinstance(record, GroupRecord):
+        return encode_consumer_record(record)
     group_key = write_versioned(
         schema.GROUP_METADATA_KEY_VERSION, schema.GroupMetadataKey(group=record.group_id)
     )
@@ -80,7 +89,7 @@ def head_of(record: GroupLogRecord) -> BatchHead:
 
 def decode_record(
     key: bytes | None, value: bytes | None, producer: Producer | None = None
-) -> OffsetRecord | GroupRecord | None:
+) -> OffsetRecord | GroupRecord | ConsumerRecord | None:
     """The record, or None for a kind that this coordinator does not know and leaves alone; `producer` is that of whose
     transaction its batch is part.
 
@@ -98,6 +107,8 @@ def decode_record(
             group_key, _ = entity_reader(schema.GroupMetadataKey)(key, VERSION.size)
             stored = None if value is None else _group_of(_read(_GROUP_VALUES, value))
             return GroupRecord(group_key.group, stored)
+        if key_version in KEY_TYPES:
+            return decode_consumer_record(key_version, key, value)
     except (DecodeError, UnicodeDecodeError, KeyError, struct.error) as error:
         raise UnreadableRecord(f"record with key version {key_version}: {error}") from error
     return None
@@ -148,17 +159,20 @@ def _encode_offset(value: OffsetAndMetadata) -> bytes:
         leader_epoch=value.leader_epoch,
         metadata=value.metadata,
         commit_timestamp=value.commit_timestamp_ms,
+        topic_id=UUID(bytes=value.topic_id) if value.topic_id else None,
     )
     return write_versioned(OFFSET_VALUE_VERSION_WRITTEN, entity)
 
 
 def _offset_of(entity: Any) -> OffsetAndMetadata:
+    topic_id = getattr(entity, "topic_id", None)
     return OffsetAndMetadata(
         offset=entity.offset,
         leader_epoch=getattr(entity, "leader_epoch", NO_LEADER_EPOCH),
         metadata=entity.metadata,
         commit_timestamp_ms=entity.commit_timestamp,
         expire_timestamp_ms=getattr(entity, "expire_timestamp", NO_TIMESTAMP),
+        topic_id=b"" if topic_id is None else topic_id.bytes,
     )
 
 

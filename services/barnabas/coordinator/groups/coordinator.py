@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.consumer.core.groups import ConsumerGroups
+from barnabas.coordinator.groups.consumer.core.topics import Topics
+from barnabas.coordinator.groups.consumer.settings import GroupSettings
 from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
 from barnabas.coordinator.groups.kind import GroupRuntime, groups_kind
 from barnabas.coordinator.groups.metrics import GroupMetrics, GroupPartitions
@@ -36,13 +39,27 @@ class GroupCoordinator:
     ) -> None:
         self.config = config
         self.questions = questions
+        self._topics = Topics()
+        self._settings = GroupSettings(config)
         self.partitions: GroupPartitions = OwnedPartitions(
-            groups_kind(config, metrics), config, environment, topic_log, metrics.partitions
+            groups_kind(config, metrics, self._make_consumers),
+            config,
+            environment,
+            topic_log,
+            metrics.partitions,
         )
         metrics.watch(self.partitions)
 
+    def _make_consumers(self) -> ConsumerGroups:
+        return ConsumerGroups(self._topics, self._settings.times_of)
+
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Own what the metadata says; forget the offsets of deleted topics."""
+        """Own what the metadata says; have groups look at topics that changed; forget the offsets of deleted ones."""
+        self._settings.on_image(old, new)
+        changed = self._topics.on_image(new)
+        if changed is None or changed:
+            for shard in self.partitions.shards():
+                shard.consumers.on_topics_changed(changed)
         self.partitions.on_image(old, new)
         deleted = _deleted_topics(old, new)
         if deleted:
@@ -64,9 +81,9 @@ class GroupCoordinator:
         return runtime
 
 
-def _deleted_topics(old: MetadataImage, new: MetadataImage) -> list[str]:
-    """Names of the topics of `old` that somebody deleted; those that are only absent from `new` are not meant."""
+def _deleted_topics(old: MetadataImage, new: MetadataImage) -> dict[bytes, str]:
+    """Names by id of the topics of `old` that somebody deleted; those that are only absent from `new` are not meant."""
     changes = new.changes_since(old)
     deleted = new.deleted_topics if changes is None else changes.deleted_topics
     gone = (old.topics_by_id.get(topic_id) for topic_id in deleted)
-    return [topic.name for topic in gone if topic is not None]
+    return {topic.topic_id: topic.name for topic in gone if topic is not None}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import decode_batch, encode_record, head_of
+from barnabas.coordinator.groups.consumer.core.groups import ConsumerGroups
 from barnabas.coordinator.groups.core.deadlines import on_loaded, on_resumed, on_time, start_afresh
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord
@@ -19,8 +21,13 @@ GroupKind: TypeAlias = Kind[GroupShard, Decision, GroupLogRecord]
 GroupRuntime: TypeAlias = PartitionRuntime[GroupShard, Decision, GroupLogRecord]
 
 
-def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:
-    """Groups under `config`, counted in `metrics`."""
+def groups_kind(
+    config: CoordinatorConfig,
+    metrics: GroupMetrics,
+    make_consumers: Callable[[], ConsumerGroups] = ConsumerGroups,
+) -> GroupKind:
+    """Groups under `config`, counted in `metrics`; `make_consumers` gives what a partition has of the newer
+    protocol."""
 
     def count(decision: Decision) -> None:
         metrics.rebalances.inc(decision.rebalances_completed)
@@ -32,7 +39,7 @@ def groups_kind(config: CoordinatorConfig, metrics: GroupMetrics) -> GroupKind:
         topic=GROUP_METADATA_TOPIC,
         # A tombstone for the group "", which no group with members can be.
         barrier=GroupRecord("", None),
-        make_shard=lambda: GroupShard(config),
+        make_shard=lambda: GroupShard(config, make_consumers()),
         make_decision=lambda now_ms, monotonic_ms, unique_id, is_read_only: Decision(
             now_ms, monotonic_ms, unique_id, is_read_only
         ),

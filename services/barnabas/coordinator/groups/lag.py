@@ -180,6 +180,8 @@ class LagMeasurement(Collector):
         for shard in self._shards():
             for group in shard.groups.values():
                 members.add_metric([group.group_id], len(group.members))
+            for consumer_group in shard.consumers.groups.values():
+                members.add_metric([consumer_group.group_id], len(consumer_group.members))
         yield from (offsets, lags, total, seconds, members)
         yield GaugeMetricFamily(
             "barnabas_coordinator_lag_left_out_partitions",

@@ -10,6 +10,7 @@ import prometheus_client
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from barnabas.coordinator.groups.consumer.core.group import ConsumerGroupState
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.records import GroupLogRecord
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -20,6 +21,7 @@ from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 GroupPartitions: TypeAlias = OwnedPartitions[GroupShard, Decision, GroupLogRecord]
 
 _PREFIX: Final = "kafka_coordinator_group_groupmetadatamanager_num"
+_NEW_PREFIX: Final = "kafka_server_group_coordinator_metrics_"
 
 
 class GroupMetrics:
@@ -58,6 +60,7 @@ class _PartitionsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         states: Counter[GroupState] = Counter()
+        consumer_states: Counter[ConsumerGroupState] = Counter()
         offsets = loaded = waiting = members = pending = open_transactions = 0
         for shard in self._partitions.shards():
             loaded += 1
@@ -67,13 +70,25 @@ class _PartitionsCollector(Collector):
                 states[group.state] += 1
                 waiting += len(group.joining) + len(group.syncing)
                 members += len(group.members)
+            for consumer_group in shard.consumers.groups.values():
+                consumer_states[consumer_group.state] += 1
+                members += len(consumer_group.members)
             offsets += sum(
                 len(partitions) for topics in shard.offsets.values() for partitions in topics.values()
             )
-        yield GaugeMetricFamily(f"{_PREFIX}groups", "Groups", value=states.total())
+        yield GaugeMetricFamily(f"{_PREFIX}groups", "Classic groups", value=states.total())
         for state in GroupState:
             name = f"{_PREFIX}groups{state.lower()}"
             yield GaugeMetricFamily(name, f"Groups in state {state}", value=states[state])
+        by_protocol = GaugeMetricFamily(f"{_NEW_PREFIX}group_count", "Groups", labels=["protocol"])
+        by_protocol.add_metric(["classic"], states.total())
+        by_protocol.add_metric(["consumer"], consumer_states.total())
+        by_state = GaugeMetricFamily(
+            f"{_NEW_PREFIX}consumer_group_count", "Groups of the newer protocol", labels=["state"]
+        )
+        for consumer_state in ConsumerGroupState:
+            by_state.add_metric([consumer_state.lower()], consumer_states[consumer_state])
+        yield from (by_protocol, by_state)
         yield GaugeMetricFamily(f"{_PREFIX}offsets", "Committed offsets", value=offsets)
         yield GaugeMetricFamily(
             "barnabas_coordinator_pending_offsets", "Offsets of transactions that are open", value=pending

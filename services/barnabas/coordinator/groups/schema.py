@@ -55,7 +55,7 @@ class OffsetCommitValueV1(Data):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitValue(Data):
+class OffsetCommitValueV3(Data):
     """Version 3."""
 
     offset: int = wire("int64")
@@ -65,7 +65,7 @@ class OffsetCommitValue(Data):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitValueV4(Data):
+class OffsetCommitValue(Data):
     """Version 4: flexible; Kafka 4.1 added the topic's id."""
 
     __flexible__: ClassVar[bool] = True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.handlers import answer
 from barnabas.coordinator.groups.handlers.complete_transaction import COMPLETE_TRANSACTION
+from barnabas.coordinator.groups.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from barnabas.coordinator.groups.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from barnabas.coordinator.groups.handlers.delete_groups import DELETE_GROUPS
 from barnabas.coordinator.groups.handlers.describe_groups import DESCRIBE_GROUPS
 from barnabas.coordinator.groups.handlers.heartbeat import HEARTBEAT
@@ -69,3 +71,13 @@ class CoordinatorServicer:
         self, request: messages.CompleteTransactionRequest
     ) -> messages.CompleteTransactionResponse:
         return await answer(COMPLETE_TRANSACTION, self._coordinator, request)
+
+    async def ConsumerGroupHeartbeat(
+        self, request: messages.ConsumerGroupHeartbeatRequest
+    ) -> messages.ConsumerGroupHeartbeatResponse:
+        return await answer(CONSUMER_GROUP_HEARTBEAT, self._coordinator, request)
+
+    async def ConsumerGroupDescribe(
+        self, request: messages.ConsumerGroupDescribeRequest
+    ) -> messages.ConsumerGroupDescribeResponse:
+        return await answer(CONSUMER_GROUP_DESCRIBE, self._coordinator, request)

@@ -37,11 +37,24 @@ class RecordReader:
 
     def string(self) -> str:
         """A text that is not null."""
+        text = self.nullable_string()
+        if text is None:
+            raise UnreadableRecord("a text is null that must not be")
+        return text
+
+    def nullable_string(self) -> str | None:
+        """A text, or null."""
         length = self._varint() - 1 if self.is_flexible else self.int16()
+        if length == -1:
+            return None
         try:
             return self._take(length).decode()
         except UnicodeDecodeError as error:
             raise UnreadableRecord(f"a text is no UTF-8: {error}") from error
+
+    def byte_array(self) -> bytes:
+        """Bytes that are not null, in a flexible version."""
+        return self._take(self._varint() - 1)
 
     def array_length(self) -> int:
         """How many elements follow; 0 for null."""

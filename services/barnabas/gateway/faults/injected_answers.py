@@ -85,8 +85,8 @@ def _topic_key(topic: Any) -> TopicKey:
 def _topics(request: Request) -> Iterator[str]:
     """Every topic that the request names, by name or id, or that its fetch session holds."""
     body, by_id = request.body, request.image.topics_by_id
-    for name in getattr(body, "topic_names", ()) or ():
-        yield name
+    for field in ("topic_names", "subscribed_topic_names"):
+        yield from getattr(body, field, None) or ()
     for element in _elements(body):
         name = getattr(element, "name", None) or getattr(element, "topic", None)
         name = name or getattr(element, "topic_name", None)

@@ -34,6 +34,7 @@ async def handle(request: Request) -> Answer:
             group_instance_id=request.get("group_instance_id", None),
             retention_time_ms=-1 if retention is None else milliseconds(retention),
             topics=commits.existing,
+            knows_member_epochs=request.version >= _NOT_FOUND_FROM,
         )
         response = await call_coordinator(
             request,

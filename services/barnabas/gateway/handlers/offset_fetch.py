@@ -88,13 +88,19 @@ async def _fetch(
     """What its coordinator says of one group; `group` is the group's entry, or before v8 the request itself."""
     # A partition that is named twice is answered twice, as in Kafka, but asked for once.
     wanted: dict[str, dict[int, None]] = {}
+    ids: dict[str, bytes] = {}
     for name, topic in zip(_names(request, image, group.topics), group.topics or (), strict=True):
         if name is not None:
             wanted.setdefault(name, {}).update(dict.fromkeys(topic.partition_indexes))
+            if request.version >= _TOPIC_ID_FROM:
+                ids[name] = topic.topic_id.bytes
     message = OffsetFetchRequest(
         group_id=group.group_id,
         all_topics=group.topics is None,
-        topics=[OffsetFetchTopic(name=name, partitions=partitions) for name, partitions in wanted.items()],
+        topics=[
+            OffsetFetchTopic(name=name, partitions=partitions, topic_id=ids.get(name, b""))
+            for name, partitions in wanted.items()
+        ],
         require_stable=request.get("require_stable", False),
         member_id=getattr(group, "member_id", None),
         member_epoch=getattr(group, "member_epoch", -1),

@@ -12,6 +12,7 @@ from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
 from barnabas.messages.coordinator_pb2 import ClientIdentity
+from barnabas.metadata.features import GROUP_VERSION
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -66,6 +67,14 @@ async def call_coordinators(
         )
 
     return await gather_rows(request, gathered, GROUP_METADATA_TOPIC, group_ids, ask, refused)
+
+
+def check_consumer_protocol(request: Request) -> None:
+    """Raise UNSUPPORTED_VERSION where the cluster has no groups of the newer protocol (KIP-848)."""
+    if request.image.features.get(GROUP_VERSION, 0) < 1:
+        raise KafkaError(
+            ErrorCode.unsupported_version, f"{GROUP_VERSION} is 0: the cluster has classic groups only."
+        )
 
 
 def client_identity(request: Request) -> ClientIdentity:

@@ -43,7 +43,7 @@ class Difference:
 _ANY: Final = ("*",)
 
 _NO_SUCH_FEATURES: Final = (
-    "Features whose requests are not served yet (the newer groups) are supported at level 0 only, not "
+    "Features whose requests are not served yet (share and streams groups) are supported at level 0 only, not "
     "finalized, and cannot be set to a higher level; so is that of eligible leader replicas, which are always kept."
 )
 _CREATED_AT_ONCE: Final = (
@@ -79,7 +79,7 @@ _UNSERVED: Final = (
     Difference(
         ("ApiVersions",),
         "api_keys/*",
-        "Only what is served is shown: the APIs of share, streams and KIP-848 groups, of security "
+        "Only what is served is shown: the APIs of share and streams groups, of security "
         "and of the Raft quorum are not yet.",
         kafka="present",
         ours="absent",

@@ -115,6 +115,20 @@ GATEWAY: Final = frozenset(
 
 COORDINATOR: Final = frozenset(
     (
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.assignors",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.max.size",
+        "group.consumer.migration.policy",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.consumer.session.timeout.ms",
+        "group.coordinator.rebalance.protocols",
         "group.initial.rebalance.delay.ms",
         "group.max.session.timeout.ms",
         "group.max.size",
@@ -132,5 +146,14 @@ COORDINATOR: Final = frozenset(
         "transactional.id.expiration.ms",
     )
 )
+
+GROUP: Final = frozenset(
+    (
+        "consumer.assignment.interval.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.session.timeout.ms",
+    )
+)
+"""Of a group's own settings, what the coordinator obeys."""
 
 BROKER: Final = STORAGE | CONTROLLER | GATEWAY | COORDINATOR

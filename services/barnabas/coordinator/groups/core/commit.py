@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.coordinator.groups.consumer.core.offsets import commit_refusal
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.records import (
@@ -31,7 +32,8 @@ def handle_commit(
 ) -> None:
     """Write each offset, unless its metadata is too long, or refuse them all."""
     group = shard.groups.get(request.group_id)
-    code = _refusal(group, request)
+    consumer_group = shard.consumers.get(request.group_id)
+    code = _refusal(group, request) if consumer_group is None else commit_refusal(consumer_group, request)
     if code is not ErrorCode.none:
         decision.reply(waiter, commit_response(request, lambda _: code))
         return
@@ -52,6 +54,7 @@ def handle_commit(
                 partition.metadata,
                 decision.now_ms,
                 expire_ms,
+                topic.topic_id,
             )
             decision.records.append(OffsetRecord(request.group_id, topic.name, partition.partition, value))
     decision.offsets_committed += len(decision.records)

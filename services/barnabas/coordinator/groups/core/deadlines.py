@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from barnabas.coordinator.groups.consumer.core.deadlines import (
+    CONSUMER_DEADLINES,
+    anew_at_ms,
+    bring_to_life,
+    on_consumer_deadlines,
+)
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.expiry import on_expiration_deadline, schedule_expiry
 from barnabas.coordinator.groups.core.group import Group
@@ -14,7 +20,7 @@ from barnabas.coordinator.groups.core.rebalance import (
     prepare_rebalance,
 )
 from barnabas.coordinator.groups.core.records import GroupLogRecord, MarkerRecord, StoredGroup
-from barnabas.coordinator.groups.core.shard import GroupShard, join_of, session_of, sync_of
+from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
 
 
@@ -22,6 +28,8 @@ def on_loaded(shard: GroupShard, decision: Decision) -> None:
     """The log has been replayed: bring its groups to life and give every member a session from now on."""
     for group_id, stored in shard.stored.items():
         _bring_to_life(shard, group_id, stored, decision)
+    for group in shard.consumers.groups.values():
+        bring_to_life(shard, group, decision)
     schedule_expiry(shard, decision)
 
 
@@ -30,17 +38,17 @@ def start_afresh(shard: GroupShard, records: Sequence[GroupLogRecord], decision:
     waiters: list[Waiter] = []
     about = (record.group_id for record in records if not isinstance(record, MarkerRecord))
     for group_id in dict.fromkeys(about):
+        consumer_group = shard.consumers.get(group_id)
+        if consumer_group is not None:
+            bring_to_life(shard, consumer_group, decision)
         group = shard.groups.pop(group_id, None)
         if group is None:
             continue
         waiters += [*group.joining.values(), *group.syncing.values()]
-        for member_id in (*group.members, *group.pending_members):
-            shard.timers.cancel(session_of(group, member_id))
-        shard.timers.cancel(join_of(group))
-        shard.timers.cancel(sync_of(group))
+        shard.cancel_timers(group)
         if group_id in shard.stored:
             _bring_to_life(shard, group_id, shard.stored[group_id], decision)
-        elif shard.has_offsets(group_id):
+        elif shard.has_offsets(group_id) and consumer_group is None:
             shard.groups[group_id] = Group(group_id)
     return waiters
 
@@ -56,9 +64,13 @@ def _bring_to_life(shard: GroupShard, group_id: str, stored: StoredGroup, decisi
 
 def on_time(shard: GroupShard, decision: Decision) -> None:
     """Handle the deadlines that are due at the decision's monotonic time, earliest first."""
+    of_consumers = []
     while (deadline := shard.timers.pop_due(decision.monotonic_ms)) is not None:
         if deadline.kind is DeadlineKind.EXPIRATION:
             on_expiration_deadline(shard, decision)
+            continue
+        if deadline.kind in CONSUMER_DEADLINES:
+            of_consumers.append(deadline)
             continue
         group = shard.groups.get(deadline.group_id)
         if group is None:
@@ -70,6 +82,7 @@ def on_time(shard: GroupShard, decision: Decision) -> None:
                 on_join_deadline(shard, group, decision)
             case DeadlineKind.SYNC:
                 on_sync_deadline(shard, group, decision)
+    on_consumer_deadlines(shard, of_consumers, decision)
 
 
 def on_resumed(shard: GroupShard, decision: Decision) -> None:
@@ -84,6 +97,11 @@ def on_resumed(shard: GroupShard, decision: Decision) -> None:
     for deadline in due:
         if deadline.kind is DeadlineKind.EXPIRATION:
             schedule_expiry(shard, decision)
+            continue
+        if deadline.kind in CONSUMER_DEADLINES:
+            at_ms = anew_at_ms(shard, deadline, decision)
+            if at_ms is not None:
+                shard.timers.schedule(deadline, at_ms)
             continue
         group = shard.groups.get(deadline.group_id)
         if group is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.consumer.core.tombstones import group_tombstones
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.expiry import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from barnabas.coordinator.groups.core.group import Group
@@ -22,7 +23,13 @@ from barnabas.messages.coordinator_pb2 import (
 def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decision: Decision) -> None:
     """Delete a group without members and all that it committed; answered with a DeletedGroup."""
     group = shard.groups.get(group_id)
-    if group is None:
+    consumer_group = shard.consumers.get(group_id)
+    if consumer_group is not None:
+        code = ErrorCode.non_empty_group if consumer_group.members else ErrorCode.none
+        if code is ErrorCode.none:
+            decision.records += [*_offset_tombstones(shard, group_id), *group_tombstones(consumer_group)]
+            decision.note("group deleted", group_id=group_id)
+    elif group is None:
         code = ErrorCode.group_id_not_found
     elif group.state is not GroupState.EMPTY:
         code = ErrorCode.non_empty_group
@@ -33,14 +40,7 @@ def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decisi
 
 
 def _delete_group(shard: GroupShard, group: Group, decision: Decision) -> None:
-    keys = [
-        OffsetKey(group.group_id, topic, partition)
-        for topic, partitions in shard.offsets.get(group.group_id, {}).items()
-        for partition in partitions
-    ]
-    # What is pending goes too: a transaction that commits later is not to bring the group back.
-    keys += shard.pending.of_group(group.group_id)
-    offsets = [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
+    offsets = _offset_tombstones(shard, group.group_id)
     if offsets or group.group_id in shard.stored:
         decision.records += [*offsets, GroupRecord(group.group_id, None)]
     else:
@@ -48,31 +48,53 @@ def _delete_group(shard: GroupShard, group: Group, decision: Decision) -> None:
     decision.note("group deleted", group_id=group.group_id, offsets=len(offsets))
 
 
+def _offset_tombstones(shard: GroupShard, group_id: str) -> list[OffsetRecord]:
+    keys = [
+        OffsetKey(group_id, topic, partition)
+        for topic, partitions in shard.offsets.get(group_id, {}).items()
+        for partition in partitions
+    ]
+    # What is pending goes too: a transaction that commits later is not to bring the group back.
+    keys += shard.pending.of_group(group_id)
+    return [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
+
+
 def handle_offset_delete(
     shard: GroupShard, request: OffsetDeleteRequest, waiter: Waiter, decision: Decision
 ) -> None:
     """Delete offsets, but not those of topics that members read. Offsets that are not there count as deleted."""
-    group = shard.groups.get(request.group_id)
-    if group is None:
+    group_id = request.group_id
+    group = shard.groups.get(group_id)
+    consumer_group = shard.consumers.get(group_id)
+    if group is None and consumer_group is None:
         decision.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.group_id_not_found))
-    elif group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    elif (
+        group is not None
+        and group.state is not GroupState.EMPTY
+        and group.protocol_type != CONSUMER_PROTOCOL_TYPE
+    ):
         # Only a consumer's subscription says which topics are in use.
         decision.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.non_empty_group))
     else:
-        topics = [_delete_offsets(shard, group, topic, decision) for topic in request.topics]
+        topics = []
+        for topic in request.topics:
+            is_subscribed = (group is not None and _is_subscribed(group, topic.name)) or (
+                consumer_group is not None and consumer_group.is_subscribed_to(topic.name)
+            )
+            code = ErrorCode.group_subscribed_to_topic if is_subscribed else ErrorCode.none
+            topics.append(_delete_offsets(shard, group_id, topic, code, decision))
         decision.reply(waiter, OffsetDeleteResponse(topics=topics))
 
 
 def _delete_offsets(
-    shard: GroupShard, group: Group, topic: OffsetFetchTopic, decision: Decision
+    shard: GroupShard, group_id: str, topic: OffsetFetchTopic, code: ErrorCode, decision: Decision
 ) -> OffsetCommitTopicResult:
-    code = ErrorCode.group_subscribed_to_topic if _is_subscribed(group, topic.name) else ErrorCode.none
     if code is ErrorCode.none:
-        committed = shard.offsets.get(group.group_id, {}).get(topic.name, {})
+        committed = shard.offsets.get(group_id, {}).get(topic.name, {})
         decision.records += [
-            OffsetRecord(group.group_id, topic.name, partition, None)
+            OffsetRecord(group_id, topic.name, partition, None)
             for partition in dict.fromkeys(topic.partitions)
-            if partition in committed or shard.pending.has(OffsetKey(group.group_id, topic.name, partition))
+            if partition in committed or shard.pending.has(OffsetKey(group_id, topic.name, partition))
         ]
     return OffsetCommitTopicResult(
         name=topic.name,

@@ -1,18 +1,21 @@
 """Offsets that nobody needs any more, and groups that have neither members nor offsets (KIP-211).
 
 An offset expires offsets.retention.minutes after: the group became empty; or the last commit, where the group has
-never had members, or has members of which none subscribes to the topic. Clients that asked for a retention of their
-own (OffsetCommit 2 to 4) get that instead. Where an open transaction has another offset, nothing expires.
+never had members, or has members of which none subscribes to the topic, or is one of the newer protocol. Clients that
+asked for a retention of their own (OffsetCommit 2 to 4) get that instead. Where an open transaction has another
+offset, nothing expires.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
 from kio.serial import entity_reader
 from kio.serial.errors import DecodeError
 
+from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.core.tombstones import group_tombstones
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.records import (
@@ -41,16 +44,22 @@ def on_expiration_deadline(shard: GroupShard, decision: Decision) -> None:
     """Delete what has expired, and look again after the interval."""
     for group in list(shard.groups.values()):
         _expire_group(shard, group, decision)
+    for consumer_group in shard.consumers.groups.values():
+        _expire_consumer_group(shard, consumer_group, decision)
     schedule_expiry(shard, decision)
 
 
-def delete_offsets_of_topics(shard: GroupShard, names: Collection[str], decision: Decision) -> None:
-    """Delete all offsets for topics that are gone, pending ones too: a new topic of the same name starts anew."""
+def delete_offsets_of_topics(shard: GroupShard, deleted: Mapping[bytes, str], decision: Decision) -> None:
+    """Delete all offsets for topics that are gone, by their ids, pending ones too: a new topic of the same name
+    starts anew. What was committed for the new one already stays.
+    """
+    names = set(deleted.values())
     keys = [
         OffsetKey(group_id, name, partition)
         for group_id, topics in shard.offsets.items()
-        for name in names
-        for partition in topics.get(name, ())
+        for name in names & topics.keys()
+        for partition, value in topics[name].items()
+        if not value.topic_id or value.topic_id in deleted
     ]
     keys += shard.pending.of_topics(names)
     decision.records += [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
@@ -70,6 +79,28 @@ def _expire_group(shard: GroupShard, group: Group, decision: Decision) -> None:
         decision.records.append(GroupRecord(group.group_id, None))
     else:
         shard.remove_group(group)  # the log never knew it
+
+
+def _expire_consumer_group(shard: GroupShard, group: ConsumerGroup, decision: Decision) -> None:
+    """Of a group of the newer protocol the last commit counts, whether or not it has members."""
+    retention_ms, group_id = shard.config.offsets_retention_ms, group.group_id
+    expired, left = [], 0
+    for topic, partitions in shard.offsets.get(group_id, {}).items():
+        is_read = group.is_subscribed_to(topic)
+        for partition, value in partitions.items():
+            is_over = not is_read and _is_expired(value, _time_of_commit, decision.now_ms, retention_ms)
+            if is_over and not shard.pending.has(OffsetKey(group_id, topic, partition)):
+                expired.append(OffsetRecord(group_id, topic, partition, None))
+            else:
+                left += 1
+    decision.records.extend(expired)
+    decision.offsets_expired += len(expired)
+    if not left and not group.members and not shard.pending.has_group(group_id):
+        decision.records += group_tombstones(group)
+
+
+def _time_of_commit(value: OffsetAndMetadata) -> int:
+    return value.commit_timestamp_ms
 
 
 def _expired(shard: GroupShard, group: Group, now_ms: int) -> list[OffsetRecord]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.coordinator.groups.consumer.core.offsets import fetch_refusal
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetKey
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -26,14 +27,21 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
     which may count soon (KIP-447).
     """
     group_id = request.group_id
+    consumer_group = shard.consumers.get(group_id)
+    code = ErrorCode.none if consumer_group is None else fetch_refusal(consumer_group, request)
+    if code is not ErrorCode.none:
+        decision.reply(waiter, OffsetFetchResponse(error_code=code))
+        return
     if decision.is_read_only:
         committed, is_pending = shard.committed_offsets(group_id), shard.is_pending_in_log
     else:
         committed, is_pending = shard.offsets.get(group_id, {}), shard.pending.has
     asks_stable = request.require_stable
 
-    def topic_result(name: str, indexes: Iterable[int]) -> OffsetFetchTopicResult:
+    def topic_result(name: str, indexes: Iterable[int], topic_id: bytes = b"") -> OffsetFetchTopicResult:
         offsets = committed.get(name, {})
+        if topic_id:  # what was committed for another topic of that name is none of this one's
+            offsets = {index: value for index, value in offsets.items() if value.topic_id in (b"", topic_id)}
         return OffsetFetchTopicResult(
             name=name,
             partitions=[
@@ -47,7 +55,7 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
     topics = []
     if request.all_topics:
         topics = [topic_result(name, partitions) for name, partitions in committed.items()]
-    topics += [topic_result(topic.name, topic.partitions) for topic in request.topics]
+    topics += [topic_result(topic.name, topic.partitions, topic.topic_id) for topic in request.topics]
     decision.reply(waiter, OffsetFetchResponse(topics=topics))
 
 

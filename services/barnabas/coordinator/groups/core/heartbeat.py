@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.consumer.core.classic_members import heartbeat_in_consumer_group
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -18,6 +19,10 @@ def handle_heartbeat(
     Who is a member now is not for the log to say, which knows finished generations only: so the answer waits for no
     write, and a slow disk costs nobody's membership.
     """
+    consumer_group = shard.consumers.get(request.group_id)
+    if consumer_group is not None:
+        heartbeat_in_consumer_group(shard, consumer_group, request, waiter, decision)
+        return
     group = shard.groups.get(request.group_id)
     code = ErrorCode.unknown_member_id if group is None else _refusal(group, request)
     if group is not None and code is ErrorCode.none:

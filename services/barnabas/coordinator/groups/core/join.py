@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from barnabas.coordinator import limits
+from barnabas.coordinator.groups.consumer.core.classic_members import join_consumer_group
+from barnabas.coordinator.groups.consumer.core.tombstones import group_tombstones
 from barnabas.coordinator.groups.core.answers import join_error, joined
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group, Member, protocol_names
@@ -17,6 +19,10 @@ from barnabas.messages.coordinator_pb2 import JoinGroupRequest
 
 def handle_join(shard: GroupShard, request: JoinGroupRequest, waiter: Waiter, decision: Decision) -> None:
     """Admit, refuse, or park the caller until the rebalance is complete. The group's id has been checked."""
+    consumer_group = shard.consumers.get(request.group_id)
+    if consumer_group is not None and consumer_group.members:
+        join_consumer_group(shard, consumer_group, request, waiter, decision)
+        return
     member_id = request.member_id
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -34,6 +40,8 @@ def handle_join(shard: GroupShard, request: JoinGroupRequest, waiter: Waiter, de
     else:
         # Only a request that is not refused brings a group into being.
         shard.groups.setdefault(group.group_id, group)
+        if consumer_group is not None:  # without members: it becomes a classic one
+            decision.records += group_tombstones(consumer_group)
         if member_id:
             _join_with_member_id(shard, group, request, waiter, decision)
         else:

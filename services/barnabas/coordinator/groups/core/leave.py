@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.consumer.core.classic_members import leave_consumer_group
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.rebalance import (
@@ -17,6 +18,10 @@ from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupRespo
 
 def handle_leave(shard: GroupShard, request: LeaveGroupRequest, waiter: Waiter, decision: Decision) -> None:
     """Take each member out, then rebalance once."""
+    consumer_group = shard.consumers.get(request.group_id)
+    if consumer_group is not None:
+        leave_consumer_group(shard, consumer_group, request, waiter, decision)
+        return
     group = shard.groups.get(request.group_id)
     left = []
     for leaving in request.members:

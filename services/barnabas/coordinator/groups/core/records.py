@@ -1,8 +1,9 @@
 """What the coordinator's log says, apart from how it is encoded (`barnabas.coordinator.groups.schema`).
 
-Two kinds of fact: the offset that a group committed for a partition, and the generation that a group last agreed
-on. A record without a value is a tombstone: the fact no longer holds. An offset that is part of a transaction becomes a
-fact with the marker that commits it.
+Two kinds of fact here: the offset that a group committed for a partition, and the generation that a classic group last
+agreed on; those about groups of the newer protocol are in `consumer.core.records`. A record without a value is a
+tombstone: the fact no longer holds. An offset that is part of a transaction becomes a fact with the marker that commits
+it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.coordinator.groups.consumer.core.records import ConsumerRecord
 from barnabas.coordinator.runtime.core.producers import Producer
 
 NO_LEADER_EPOCH: Final = -1
@@ -29,6 +31,8 @@ class OffsetAndMetadata:
     commit_timestamp_ms: int = NO_TIMESTAMP
     expire_timestamp_ms: int = NO_TIMESTAMP
     """When the offset expires, if the client asked for a retention of its own (OffsetCommit 2 to 4); else -1."""
+    topic_id: bytes = b""
+    """Of the topic that it is about, 16 bytes; empty where that is not known, as in records before version 4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +108,5 @@ class MarkerRecord:
     """Of the transaction coordinator in whose name the marker was written."""
 
 
-GroupLogRecord = OffsetRecord | GroupRecord | MarkerRecord
+GroupLogRecord = OffsetRecord | GroupRecord | MarkerRecord | ConsumerRecord
 """One fact of the log, __consumer_offsets."""

@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.consumer.core.groups import ConsumerGroups
+from barnabas.coordinator.groups.consumer.core.records import ConsumerRecord
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group, Member
 from barnabas.coordinator.groups.core.known_producers import KnownProducers
@@ -28,14 +30,18 @@ class GroupShard:
     """Owns everything the coordinator knows of one partition.
 
     Two kinds of state. What the log says, or will say once the decisions on their way are in it: `stored`, `offsets`,
-    `pending` and `producers`; only `replay` changes them, the same way while loading and while serving. What is
-    happening: `groups`, `timers` and the questions about producers, which the handlers change and which a new
+    `consumers`, `pending` and `producers`; only `replay` changes them, the same way while loading and while serving.
+    What is happening: `groups`, `timers` and the questions about producers, which the handlers change and which a new
     coordinator starts afresh from `stored`: members then simply join or send heartbeats again.
+
+    A group is of one type: its id is in `groups` (classic) or in `consumers` (KIP-848), never in both once the
+    records of a decision are replayed.
     """
 
-    def __init__(self, config: CoordinatorConfig) -> None:
+    def __init__(self, config: CoordinatorConfig, consumers: ConsumerGroups | None = None) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
+        self.consumers = ConsumerGroups() if consumers is None else consumers
         self.offsets: dict[str, GroupOffsets] = {}
         self.stored: dict[str, StoredGroup] = {}
         self.pending = PendingOffsets()
@@ -89,15 +95,17 @@ class GroupShard:
             self._replay_offset(record)
         elif isinstance(record, GroupRecord):
             self._replay_group(record)
-        else:
+        elif isinstance(record, MarkerRecord):
             self._replay_marker(record)
+        else:
+            self._replay_consumer(record)
 
     def _replay_offset(self, record: OffsetRecord) -> None:
         if record.producer is not None:
             self.producers.replay_record(record.producer)
         if record.value is not None:
             # A consumer that only commits never joins: its group exists by its offsets, pending ones too.
-            if record.group_id not in self.groups:
+            if record.group_id not in self.groups and record.group_id not in self.consumers:
                 self.groups[record.group_id] = Group(record.group_id)
             if record.producer is not None:
                 self.pending.add(record.producer.producer_id, record.key, record.value)
@@ -130,6 +138,7 @@ class GroupShard:
         if record.value is not None:
             self.stored[record.group_id] = record.value
             self.groups.setdefault(record.group_id, Group(record.group_id))
+            self.consumers.groups.pop(record.group_id, None)
             return
         self.stored.pop(record.group_id, None)
         group = self.groups.get(record.group_id)
@@ -137,12 +146,31 @@ class GroupShard:
         if group is not None and group.can(GroupEvent.REMOVED) and not self.has_offsets(record.group_id):
             self.remove_group(group)
 
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group_id = record.group_id
+        self.consumers.replay(record)
+        if record.value is not None:
+            # Of whatever state: what waited in it was told when it was decided that it becomes another type.
+            classic = self.groups.pop(group_id, None)
+            if classic is not None:
+                self.stored.pop(group_id, None)
+                self.cancel_timers(classic)
+        elif group_id not in self.consumers and self.has_offsets(group_id):
+            self.groups.setdefault(group_id, Group(group_id))
+
     def remove_group(self, group: Group) -> None:
         """Forget an empty group."""
         group.apply_event(GroupEvent.REMOVED, group.state_timestamp_ms)
         for member_id in group.pending_members:
             self.timers.cancel(session_of(group, member_id))
         del self.groups[group.group_id]
+
+    def cancel_timers(self, group: Group) -> None:
+        """Nothing that `group` waits for comes any more."""
+        for member_id in (*group.members, *group.pending_members):
+            self.timers.cancel(session_of(group, member_id))
+        self.timers.cancel(join_of(group))
+        self.timers.cancel(sync_of(group))
 
     def start_session(self, group: Group, member: Member, decision: Decision) -> None:
         """Give `member` its session timeout from now on."""

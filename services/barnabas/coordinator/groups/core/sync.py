@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator import limits
+from barnabas.coordinator.groups.consumer.core.classic_members import sync_consumer_group
 from barnabas.coordinator.groups.core.answers import sync_error, synced
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
@@ -17,6 +18,10 @@ from barnabas.messages.coordinator_pb2 import SyncGroupRequest
 
 def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, decision: Decision) -> None:
     """Answer with the assignment, or park the caller until the leader has sent it."""
+    consumer_group = shard.consumers.get(request.group_id)
+    if consumer_group is not None:
+        sync_consumer_group(shard, consumer_group, request, waiter, decision)
+        return
     group = shard.groups.get(request.group_id)
     code = ErrorCode.unknown_member_id if group is None else _refusal(group, request)
     if group is None or code is not ErrorCode.none:

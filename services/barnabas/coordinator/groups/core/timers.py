@@ -18,6 +18,16 @@ class DeadlineKind(enum.IntEnum):
     """Members had their time to ask for their assignment."""
     EXPIRATION = 4
     """Time to look for expired offsets."""
+    CONSUMER_SESSION = 5
+    """A member of a consumer group was silent for its session timeout."""
+    CONSUMER_REBALANCE = 6
+    """It had its time to give partitions up."""
+    CONSUMER_JOIN = 7
+    """It speaks the classic protocol, and had its time to join again."""
+    CONSUMER_SYNC = 8
+    """It speaks the classic protocol, and had its time to ask for its assignment."""
+    REGEX = 9
+    """The topics that match a consumer group's regular expressions are to be found."""
 
 
 class Deadline(NamedTuple):

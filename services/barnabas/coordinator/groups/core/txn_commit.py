@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator import limits
+from barnabas.coordinator.groups.consumer.core.offsets import txn_commit_refusal
 from barnabas.coordinator.groups.core.commit import commit_response, is_too_long, verdict_on_metadata
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
@@ -55,7 +56,11 @@ def _refusal(
     code = shard.producers.verdict(question)
     if code is not ErrorCode.none:
         return code
-    code = _refusal_of_member(shard.groups.get(request.group_id), request)
+    consumer_group = shard.consumers.get(request.group_id)
+    if consumer_group is not None:
+        code = txn_commit_refusal(consumer_group, request)
+    else:
+        code = _refusal_of_member(shard.groups.get(request.group_id), request)
     if code is not ErrorCode.none:
         return code
     if shard.pending.count_of(request.producer_id) + offsets > limits.TRANSACTION_OFFSETS_MAX:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
 from barnabas.coordinator.runtime.handler import Handler, answer
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import PRODUCER_EPOCH_MAX
 
-__all__ = ["Handler", "answer", "check_group_id", "check_group_id_fits", "producer_of"]
+__all__ = [
+    "Handler",
+    "answer",
+    "check_consumer_protocol",
+    "check_group_id",
+    "check_group_id_fits",
+    "producer_of",
+]
+
+
+def check_consumer_protocol(config: CoordinatorConfig) -> None:
+    """Raise UNSUPPORTED_VERSION where groups of the newer protocol are not to be served."""
+    if "consumer" not in config.group_coordinator_rebalance_protocols:
+        raise KafkaError(ErrorCode.unsupported_version, "The consumer group protocol is not enabled.")
 
 
 def check_group_id(group_id: str) -> None:
