@@ -5,6 +5,7 @@ from __future__ import annotations
 import scenarios_cluster
 import scenarios_committed
 import scenarios_configs
+import scenarios_consumer_groups
 import scenarios_fetch
 import scenarios_frames
 import scenarios_groups
@@ -19,6 +20,7 @@ __all__ = [
     "scenarios_cluster",
     "scenarios_committed",
     "scenarios_configs",
+    "scenarios_consumer_groups",
     "scenarios_fetch",
     "scenarios_frames",
     "scenarios_groups",

@@ -10,7 +10,9 @@ import pytest
 from raw_client import API_VERSIONS, RawConnection
 
 from barnabas.metadata.features import (
+    GROUP_VERSION,
     METADATA_VERSION,
+    RELEASE_GROUP_VERSION,
     RELEASE_LEVELS,
     RELEASE_METADATA_VERSION,
     TRANSACTION_VERSION,
@@ -51,6 +53,7 @@ def test_the_names_of_a_kafka_release_at_the_levels_that_are_served(connection: 
     ranges = {row.name: (row.min_version, row.max_version) for row in rows}
     assert ranges.keys() == NAMES_IN_KAFKA_4_3
     assert ranges.pop(METADATA_VERSION) == (7, RELEASE_METADATA_VERSION)
+    assert ranges.pop(GROUP_VERSION) == (0, RELEASE_GROUP_VERSION)
     assert ranges.pop(TRANSACTION_VERSION) == (0, 2)
     assert set(ranges.values()) == {(0, 0)}
     # Clients before v4 cannot read a range from 0 (KAFKA-17011).
@@ -62,9 +65,9 @@ def test_the_names_of_a_kafka_release_at_the_levels_that_are_served(connection: 
 
 def test_levels_change_only_as_far_as_they_are_served(connection: RawConnection) -> None:
     assert update(connection, METADATA_VERSION, RELEASE_METADATA_VERSION) == (0, None)
-    assert update(connection, "group.version", 0, SAFE_DOWNGRADE) == (0, None)
+    assert update(connection, "share.version", 0, SAFE_DOWNGRADE) == (0, None)
     for name, level, kind, reason in (
-        ("group.version", 1, UPGRADE, "does not support the feature"),
+        ("share.version", 1, UPGRADE, "does not support the feature"),
         ("no.such.version", 1, UPGRADE, "does not know the feature"),
         (METADATA_VERSION, RELEASE_METADATA_VERSION + 1, UPGRADE, "only supports levels 7 to 30"),
         (METADATA_VERSION, RELEASE_METADATA_VERSION - 1, SAFE_DOWNGRADE, "metadata would be lost"),

@@ -15,7 +15,12 @@ from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
 from barnabas.coordinator.groups.core.join import handle_join
 from barnabas.coordinator.groups.core.leave import handle_leave
-from barnabas.coordinator.groups.core.records import GroupLogRecord, GroupRecord, MarkerRecord
+from barnabas.coordinator.groups.core.records import (
+    GroupLogRecord,
+    GroupRecord,
+    MarkerRecord,
+    OffsetRecord,
+)
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.sync import handle_sync
 from barnabas.coordinator.groups.core.txn_commit import handle_txn_commit
@@ -34,7 +39,7 @@ class ShardDriver:
     def __init__(self, config: CoordinatorConfig | None = None) -> None:
         self.config = config or CoordinatorConfig()
         self.clock = ManualClock()
-        self.shard = GroupShard(self.config)
+        self.shard = self.make_shard()
         self.log: list[GroupLogRecord] = []
         self.trace: list[str] = []
         self.replies: dict[int, object] = {}
@@ -42,6 +47,9 @@ class ShardDriver:
         self._asked: dict[int, str] = {}
         self.last_ids: dict[str, str] = {}
         self.take(lambda decision: on_loaded(self.shard, decision))
+
+    def make_shard(self) -> GroupShard:
+        return GroupShard(self.config)
 
     def take(self, work: Callable[[Decision], None]) -> Decision:
         self.decisions += 1
@@ -54,12 +62,18 @@ class ShardDriver:
             assert len(key) + len(value or b"") <= GROUP_RECORD_BYTES_MAX
             self.shard.replay(record)
             self.log.append(record)
-            self.trace.append(f"log {_show_record(record)}")
+            self.trace.append(f"log {self.show_record(record)}")
         for waiter, message in (*decision.replies, *decision.replies_at_once):
             assert waiter not in self.replies, "one answer for one call"
             self.replies[waiter] = message
-            self.trace.append(f"{self._asked[waiter]} <- {_show(message)}")
+            self.trace.append(f"{self._asked[waiter]} <- {self.show(message)}")
         return decision
+
+    def show_record(self, record: GroupLogRecord) -> str:
+        return _show_record(record)
+
+    def show(self, message: object) -> str:
+        return _show(message)
 
     def call(self, who: str, handle: Callable[..., None], request: object) -> int:
         waiter = Waiter(len(self._asked) + 1)
@@ -85,7 +99,7 @@ class ShardDriver:
 
     def reload(self) -> None:
         """A new coordinator: replay the log into a new shard."""
-        self.shard = GroupShard(self.config)
+        self.shard = self.make_shard()
         for record in self.log:
             self.shard.replay(record)
         self.take(lambda decision: on_loaded(self.shard, decision))
@@ -256,7 +270,7 @@ def _show(message: object) -> str:
                 + (", skip" if message.skip_assignment else "")
             )
         case pb.SyncGroupResponse(error_code=code):
-            return _code(code) if code else f"assignment {message.assignment.decode()}"
+            return _code(code) if code else "assignment " + message.assignment.decode(errors="replace")
         case pb.HeartbeatResponse(error_code=code):
             return _code(code)
         case pb.CompleteTransactionResponse(error_code=code):
@@ -276,11 +290,13 @@ def _show_record(record: GroupLogRecord) -> str:
         if record.value is None:
             return f"group {record.group_id} gone"
         members = ",".join(
-            f"{member.member_id}={member.assignment.decode()}" for member in record.value.members
+            member.member_id + "=" + member.assignment.decode(errors="replace")
+            for member in record.value.members
         )
         return f"group {record.group_id} generation {record.value.generation} [{members}]"
     if isinstance(record, MarkerRecord):
         return f"{'commit' if record.committed else 'abort'} {record.producer.producer_id}"
+    assert isinstance(record, OffsetRecord)
     value = "gone" if record.value is None else str(record.value.offset)
     written = f"offset {record.group_id} {record.topic}-{record.partition} {value}"
     return written if record.producer is None else f"{written} in {record.producer.producer_id}"

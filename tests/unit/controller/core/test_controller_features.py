@@ -10,10 +10,10 @@ from barnabas.kernel.kafka_values import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRA
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
 from barnabas.metadata.features import (
+    GROUP_VERSION,
     METADATA_VERSION,
     RELEASE_LEVELS,
     RELEASE_METADATA_VERSION,
-    RELEASE_TRANSACTION_VERSION,
     SUPPORTED_FEATURES,
     TRANSACTION_VERSION,
 )
@@ -41,20 +41,15 @@ def update(
 def test_a_cluster_without_levels_gets_those_of_the_release_once() -> None:
     decision = finalize_release_levels(MetadataImage())
     image = MetadataImage().apply(decision.records, 1)
-    assert (
-        image.features
-        == {METADATA_VERSION: RELEASE_METADATA_VERSION, TRANSACTION_VERSION: 2}
-        == RELEASE_LEVELS
-    )
+    levels = {METADATA_VERSION: RELEASE_METADATA_VERSION, GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert image.features == levels == RELEASE_LEVELS
     assert not finalize_release_levels(image).records
 
 
 def test_a_store_of_an_earlier_release_gets_what_it_lacks() -> None:
     image = image_at(20)
     image = image.apply(finalize_release_levels(image).records, 2)
-    assert image.features == {METADATA_VERSION: 20, TRANSACTION_VERSION: RELEASE_TRANSACTION_VERSION}, (
-        "a level that was chosen stays"
-    )
+    assert image.features == {**RELEASE_LEVELS, METADATA_VERSION: 20}, "a level that was chosen stays"
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -68,6 +63,14 @@ def test_a_lower_level_of_transactions_that_was_chosen_stays(level: int) -> None
         image, response = update(image, (TRANSACTION_VERSION, higher, UPGRADE))
         assert (response.result.error_code, image.features[TRANSACTION_VERSION]) == (0, higher)
     assert update(image, (TRANSACTION_VERSION, 3, UPGRADE))[1].result.error_code
+
+
+def test_consumer_groups_that_were_switched_off_stay_so() -> None:
+    image, _ = update(image_at(20), (GROUP_VERSION, 1, UPGRADE))
+    image, _ = update(image, (GROUP_VERSION, 0, SAFE_DOWNGRADE))
+    assert image.features == {METADATA_VERSION: 20, GROUP_VERSION: 0}
+    image = image.apply(finalize_release_levels(image).records, 3)
+    assert image.features[GROUP_VERSION] == 0
 
 
 def test_an_upgrade_is_stored() -> None:
@@ -89,7 +92,8 @@ def test_validate_only_and_the_same_level_store_nothing() -> None:
     [
         ("nope", 1, UPGRADE, "does not know"),
         ("nope", 0, SAFE_DOWNGRADE, "does not know"),
-        ("group.version", 1, UPGRADE, "does not support"),
+        ("share.version", 1, UPGRADE, "does not support"),
+        (GROUP_VERSION, 2, UPGRADE, "levels 0 to 1"),
         (METADATA_VERSION, 31, UPGRADE, "levels 7 to 30"),
         (METADATA_VERSION, 6, SAFE_DOWNGRADE, "levels 7 to 30"),
         (METADATA_VERSION, -1, SAFE_DOWNGRADE, "less than 0"),

@@ -189,7 +189,7 @@ def test_deleted_topics_take_their_offsets_along(driver: ShardDriver) -> None:
     driver.commit("", -1, topic="t")
     driver.commit("", -1, topic="u")
     driver.said()
-    driver.take(lambda decision: delete_offsets_of_topics(driver.shard, ["t", "w"], decision))
+    driver.take(lambda decision: delete_offsets_of_topics(driver.shard, {b"1": "t", b"2": "w"}, decision))
     assert driver.said() == ["log offset g t-0 gone"]
 
 

@@ -35,7 +35,12 @@ GOLDEN: list[tuple[GroupLogRecord, bytes, str | None]] = [
     (
         OffsetRecord("g", "t", 7, OffsetAndMetadata(5, 2, "x", 9)),
         OFFSET_KEY,
-        "0003 0000000000000005 00000002 0001 78 0000000000000009",
+        "0004 0000000000000005 00000002 02 78 0000000000000009 00",
+    ),
+    (
+        OffsetRecord("g", "t", 7, OffsetAndMetadata(5, 2, "x", 9, topic_id=bytes(range(16)))),
+        OFFSET_KEY,
+        "0004 0000000000000005 00000002 02 78 0000000000000009 01 00 10 000102030405060708090a0b0c0d0e0f",
     ),
     (
         OffsetRecord("g", "t", 7, OffsetAndMetadata(5, -1, "", 9, 10)),
@@ -70,10 +75,10 @@ def test_written_bytes(record: GroupLogRecord, key: bytes, value: str | None) ->
     [
         ("0000 0000000000000005 0001 78 0000000000000009", OffsetAndMetadata(5, -1, "x", 9)),
         ("0002 0000000000000005 0001 78 0000000000000009", OffsetAndMetadata(5, -1, "x", 9)),
-        ("0004 0000000000000005 00000002 02 78 0000000000000009 00", OffsetAndMetadata(5, 2, "x", 9)),
+        ("0003 0000000000000005 00000002 0001 78 0000000000000009", OffsetAndMetadata(5, 2, "x", 9)),
         (
             "0004 0000000000000005 00000002 02 78 0000000000000009 01 00 10" + "11" * 16,
-            OffsetAndMetadata(5, 2, "x", 9),
+            OffsetAndMetadata(5, 2, "x", 9, topic_id=b"\x11" * 16),
         ),
     ],
 )
@@ -123,7 +128,7 @@ def test_other_versions_of_groups_are_read(
     assert decode_record(GROUP_KEY, bytes.fromhex(value)) == GroupRecord("g", expected)
 
 
-@pytest.mark.parametrize("key", [None, b"", b"\x00", bytes.fromhex("0003 0001 67"), bytes.fromhex("7fff")])
+@pytest.mark.parametrize("key", [None, b"", b"\x00", bytes.fromhex("000b 0001 67"), bytes.fromhex("7fff")])
 def test_unknown_kinds_of_keys_are_left_alone(key: bytes | None) -> None:
     assert decode_record(key, b"anything") is None
 
