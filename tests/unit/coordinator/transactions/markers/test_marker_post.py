@@ -107,6 +107,7 @@ def post() -> Post:
 
 
 async def test_one_append_for_all_partitions_of_a_node(post: Post) -> None:
+    post.world.lead("t", 2, 1)
     assert await post.append(0, 2) == [ErrorCode.none] * 2
     ((request, size_bytes, seconds),) = post.storage.sent
     assert seconds is not None
@@ -116,7 +117,7 @@ async def test_one_append_for_all_partitions_of_a_node(post: Post) -> None:
     topic = post.world.image.topics["t"]
     assert [(each.topic_id, each.partition, each.leader_epoch) for each in request.partitions] == [
         (topic.topic_id, 0, 0),
-        (topic.topic_id, 2, 0),
+        (topic.topic_id, 2, 1),
     ]
     assert {each.marker_transaction_version for each in request.partitions} == {2}
     assert not any(each.HasField("expected_log_end") for each in request.partitions)
