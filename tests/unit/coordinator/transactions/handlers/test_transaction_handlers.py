@@ -371,7 +371,8 @@ async def test_many_markers_are_written_a_few_at_a_time(
         most = max(most, under_way)
         await asyncio.sleep(0)
         under_way -= 1
-        return await send(place, marker, partitions)
+        codes: list[ErrorCode] = await send(place, marker, partitions)
+        return codes
 
     monkeypatch.setattr(node.post, "send", counted)
     topics = [pb.TransactionTopic(name="t", partitions=[0])]
