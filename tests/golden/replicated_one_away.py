@@ -243,8 +243,8 @@ def a_transaction_is_decided_with_one_away(run: Run) -> None:
     end(run, "committed", mine, committed=True)
     wait_until_left(run, DECIDED, 1)
     describe(run, "decided", DECIDED)
-    read(run, "told", topic, 0, 2)
-    read(run, "not told", topic, 1, 2)
+    read(run, "told", topic, 0, 2, has_coordinator_stayed=False)
+    # Nothing of the one that is not told: how much of it its new leader may show is by chance.
     asked = init_body(DECIDED)
     run.ask("a second instance", asked, api=INIT_PRODUCER_ID, at=coordinator_of(run, DECIDED))
     other = begin(run, run.name("other"))
@@ -252,10 +252,10 @@ def a_transaction_is_decided_with_one_away(run: Run) -> None:
     end(run, "another aborted", other, committed=False)
     wait_complete(run, other.transactional_id)
     describe(run, "another complete", other.transactional_id)
-    read(run, "another ended", topic, 0, 2)
+    read(run, "another ended", topic, 0, 2, has_coordinator_stayed=False)
     row = {"name": "min.insync.replicas", "value": "1", "config_operation": 0}
     resource = {"resource_type": 2, "resource_name": topic.name, "configs": [row]}
     run.quietly(44, {"resources": [resource], "validate_only": False})
     wait_complete(run, DECIDED)
     describe(run, "complete", DECIDED)
-    read(run, "told now", topic, 1, 2)
+    read(run, "told now", topic, 1, 2, has_coordinator_stayed=False)

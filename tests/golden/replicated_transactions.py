@@ -103,14 +103,21 @@ def describe(run: Run, step: str, transactional_id: str) -> None:
     run.ask(step, {"transactional_ids": [transactional_id]}, api=DESCRIBE_TRANSACTIONS, at=at)
 
 
-def read(run: Run, step: str, topic: TopicRef, index: int, leader: int) -> None:
-    """What a reader of committed records is given by the partition's leader, and where it ends for that reader."""
+def read(
+    run: Run, step: str, topic: TopicRef, index: int, leader: int, *, has_coordinator_stayed: bool = True
+) -> None:
+    """What a reader of committed records is given by the partition's leader, and where it ends for that reader.
+
+    Its producers come with their coordinator's epoch, which is by chance where a broker that went may have been it.
+    """
     body = fetch_body(wanted(topic, {index: 0}), isolation_level=COMMITTED)
     run.ask(f"{step}: read", body, api=FETCH, at=leader)
     part = {"partition_index": index, "timestamp": LATEST}
     topics = [{"name": topic.name, "partitions": [part]}]
     asked = {"replica_id": -1, "isolation_level": COMMITTED, "topics": topics}
     run.ask(f"{step}: end", asked, api=LIST_OFFSETS, at=leader)
+    if not has_coordinator_stayed:
+        return
     named = [{"name": topic.name, "partition_indexes": [index]}]
     run.ask(f"{step}: producers", {"topics": named}, api=DESCRIBE_PRODUCERS, at=leader)
 
