@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+
+
+_OF_THE_DISK: Final = frozenset(
+    (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENODEV, errno.ENXIO)
+)
+"""What says that the disk takes no more, whichever file is written. Others are about one file, or about the process (no
+descriptor is left)."""
 
 
 class LogStoreError(Exception):
@@ -41,7 +50,10 @@ def storage_error(directory: str, error: OSError) -> KafkaError:
 
 
 def is_of_disk(error: KafkaError) -> bool:
-    """Whether the disk has refused, and not only a log that is closed, or is trusted no more; its `__cause__` has the
-    disk's own error number.
+    """Whether the disk has refused, and not only a log that is closed or trusted no more, or a process that has used up
+    what it may have; its `__cause__` has the error number.
     """
-    return error.code == ErrorCode.kafka_storage_error and isinstance(error.__cause__, OSError)
+    cause = error.__cause__
+    if error.code != ErrorCode.kafka_storage_error or not isinstance(cause, OSError):
+        return False
+    return cause.errno in _OF_THE_DISK
