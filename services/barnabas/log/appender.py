@@ -280,7 +280,7 @@ class LogAppender:
                 state.replay(item.header, batch.first_offset, batch.max_timestamp)
                 refused.on_written(item.header.producer_id)
                 if item.header.is_transactional:
-                    guards.on_begun(item.header.producer_id)
+                    guards.on_begun(item.header.producer_id, item.header.producer_epoch)
             else:
                 state.end_offset = batch.last_offset + 1
         log = self._state

@@ -115,8 +115,10 @@ def test_a_guard_is_open_until_something_ends_it(log: PartitionLog) -> None:
     newest = opened(log, epoch=1, new_epoch=True)
     assert newer not in (guard, newest)
     log.guards.close(P, newer)
-    assert len(log.guards) == 1, "it is another one by now"
+    assert len(log.guards) == 2, "it is another one by now, beside that of the first epoch"
     log.guards.close(P, newest)
+    log.guards.close(P, opened(log))
+    log.guards.close(P, opened(log, leader_epoch=1))
     assert len(log.guards) == 0
 
 
@@ -267,8 +269,35 @@ def test_they_are_in_no_snapshot(log: PartitionLog, tmp_path: Path) -> None:
 def test_a_number_is_given_once() -> None:
     guards = VerificationGuards(ManualClock().monotonic)
     number = guards.open(P, 0, 0, is_new_epoch=False)
-    guards.on_begun(8)
+    guards.on_begun(8, 0)
     guards.on_marker(8, 0)
     assert guards.open(P, 0, 0, is_new_epoch=False) == number
-    guards.on_begun(P)
+    guards.on_begun(P, 0)
     assert guards.open(P, 0, 0, is_new_epoch=False) > number
+
+
+def test_a_fenced_producer_takes_no_guard_from_the_one_that_followed_it(log: PartitionLog) -> None:
+    """What is verified may be left to a thread; meanwhile somebody asks about a batch of an earlier epoch."""
+    guard = opened(log, epoch=2, new_epoch=True)
+    earlier = opened(log, epoch=1, new_epoch=True)
+    assert earlier != guard
+    log.guards.close(P, earlier)
+    assert write(log, guard, epoch=2) == 0
+    assert len(log.guards) == 0
+
+
+def test_what_begins_takes_the_guards_of_earlier_epochs_only(log: PartitionLog) -> None:
+    earlier, now, later = (opened(log, epoch=epoch) for epoch in (1, 2, 3))
+    assert write(log, now, epoch=2) == 0
+    assert write(log, earlier, epoch=1) is ErrorCode.invalid_producer_epoch
+    assert len(log.guards) == 1
+    assert opened(log, epoch=3) == later
+
+
+def test_a_marker_takes_no_guard_of_a_later_epoch() -> None:
+    guards = VerificationGuards(lambda: 0.0)
+    later = guards.open(P, 2, 0, is_new_epoch=False)
+    guards.open(P, 1, 0, is_new_epoch=False)
+    guards.on_marker(P, 1)
+    assert len(guards) == 1
+    assert guards.open(P, 2, 0, is_new_epoch=False) == later
