@@ -151,7 +151,7 @@ class Writer:
             if producer.transaction is None:
                 await asyncio.sleep(self._chance.uniform(0.0, 0.5))
                 producer.begin()
-            for _ in range(self._chance.randint(1, ZOMBIE_SENDS_MAX)):
+            for _ in range(self._chance.choice((0, 0, 1, ZOMBIE_SENDS_MAX))):
                 await asyncio.sleep(self._chance.expovariate(1 / PAUSE_SECONDS))
                 await self._send(producer)
             await producer.end(committed=True)
