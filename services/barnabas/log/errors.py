@@ -9,7 +9,6 @@ from typing import Final
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 
-
 _OF_THE_DISK: Final = frozenset(
     (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENODEV, errno.ENXIO)
 )
