@@ -80,15 +80,7 @@ class _PartitionsCollector(Collector):
         for state in GroupState:
             name = f"{_PREFIX}groups{state.lower()}"
             yield GaugeMetricFamily(name, f"Groups in state {state}", value=states[state])
-        by_protocol = GaugeMetricFamily(f"{_NEW_PREFIX}group_count", "Groups", labels=["protocol"])
-        by_protocol.add_metric(["classic"], states.total())
-        by_protocol.add_metric(["consumer"], consumer_states.total())
-        by_state = GaugeMetricFamily(
-            f"{_NEW_PREFIX}consumer_group_count", "Groups of the newer protocol", labels=["state"]
-        )
-        for consumer_state in ConsumerGroupState:
-            by_state.add_metric([consumer_state.lower()], consumer_states[consumer_state])
-        yield from (by_protocol, by_state)
+        yield from _newer_metrics(states.total(), consumer_states)
         yield GaugeMetricFamily(f"{_PREFIX}offsets", "Committed offsets", value=offsets)
         yield GaugeMetricFamily(
             "barnabas_coordinator_pending_offsets", "Offsets of transactions that are open", value=pending
@@ -119,3 +111,17 @@ class _PartitionsCollector(Collector):
         purgatory.add_metric(["Rebalance"], waiting)
         purgatory.add_metric(["Heartbeat"], members)
         yield purgatory
+
+
+def _newer_metrics(classic: int, consumer: Counter[ConsumerGroupState]) -> Iterator[Metric]:
+    """The names Kafka's newer coordinator gives the groups of each protocol."""
+    by_protocol = GaugeMetricFamily(f"{_NEW_PREFIX}group_count", "Groups", labels=["protocol"])
+    by_protocol.add_metric(["classic"], classic)
+    by_protocol.add_metric(["consumer"], consumer.total())
+    yield by_protocol
+    by_state = GaugeMetricFamily(
+        f"{_NEW_PREFIX}consumer_group_count", "Groups of the newer protocol", labels=["state"]
+    )
+    for state in ConsumerGroupState:
+        by_state.add_metric([state.lower()], consumer[state])
+    yield by_state
