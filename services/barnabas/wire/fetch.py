@@ -1,22 +1,22 @@
 """The Fetch response, encoded by hand as a list of pieces: record batches are never copied into a body.
 
-Versions 4 to 18; the tests hold it to kio's writer byte by byte.
+Versions 4 to 18; the tests hold it to kio's writer byte by byte. Of the leaders' endpoints that 16 has a place for,
+none is ever told: `gateway/handlers/fetch.py` says why.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from barnabas.kernel.varint import unsigned_varint
-from barnabas.wire.produce import LeaderEndpoint, leader_endpoints_tag, legacy_string
+from barnabas.wire.produce import legacy_string
 from barnabas.wire.responses import response_header
 
 API_KEY: Final = 1
 FLEXIBLE_FROM: Final = 12
 TOPIC_ID_FROM: Final = 13
-NODE_ENDPOINTS_FROM: Final = 16
 
 _INT32: Final = struct.Struct(">i")
 _PARTITION_V4: Final = struct.Struct(">ihqq")
@@ -61,7 +61,6 @@ def encode_fetch_response(
     *,
     error_code: int = 0,
     session_id: int = 0,
-    leaders: Iterable[LeaderEndpoint] = (),
     throttle_time_ms: int = 0,
 ) -> list[Piece]:
     """The pieces of the whole frame, length included; record batches are pieces of their own."""
@@ -73,9 +72,7 @@ def encode_fetch_response(
         _add_legacy_topics(pieces, version, topics)
     else:
         _add_flexible_topics(pieces, topics)
-        endpoints = list(leaders)
-        has_endpoints = version >= NODE_ENDPOINTS_FROM and endpoints
-        pieces.append(leader_endpoints_tag(endpoints) if has_endpoints else b"\0")
+        pieces.append(b"\0")
     payload_bytes = sum(map(len, pieces))
     pieces.insert(0, response_header(API_KEY, version, correlation_id, payload_bytes))
     return pieces

@@ -118,7 +118,7 @@ def test_produce_response_equals_kio(
     assert payload_of(frame, flexible=version >= 9) == kio_produce(version, partitions, nodes)
 
 
-def kio_fetch(version: int, partitions: list[FetchedPartition], nodes: list[LeaderEndpoint]) -> bytes:
+def kio_fetch(version: int, partitions: list[FetchedPartition]) -> bytes:
     module: Any = load_payload_module(1, version, EntityType.response)
 
     def partition(p: FetchedPartition) -> Any:
@@ -153,9 +153,6 @@ def kio_fetch(version: int, partitions: list[FetchedPartition], nodes: list[Lead
         topic_id=TOPIC_ID,
         partitions=tuple(map(partition, partitions)),
     )
-    node_values = {}
-    if version >= 16:
-        node_values["node_endpoints"] = tuple(module.NodeEndpoint(**n._asdict()) for n in nodes)
     return kio_bytes(
         known(
             module.FetchResponse,
@@ -163,19 +160,16 @@ def kio_fetch(version: int, partitions: list[FetchedPartition], nodes: list[Lead
             error_code=ErrorCode.none,
             session_id=9,
             responses=(topic,),
-            **node_values,
         )
     )
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-@given(partitions=st.lists(fetched, max_size=3), nodes=endpoints)
-def test_fetch_response_equals_kio(
-    version: int, partitions: list[FetchedPartition], nodes: list[LeaderEndpoint]
-) -> None:
+@given(partitions=st.lists(fetched, max_size=3))
+def test_fetch_response_equals_kio(version: int, partitions: list[FetchedPartition]) -> None:
     topic = TOPIC_ID.bytes if version >= 13 else "flights"
-    frame = b"".join(encode_fetch_response(version, 77, [(topic, partitions)], session_id=9, leaders=nodes))
-    assert payload_of(frame, flexible=version >= 12) == kio_fetch(version, partitions, nodes)
+    frame = b"".join(encode_fetch_response(version, 77, [(topic, partitions)], session_id=9))
+    assert payload_of(frame, flexible=version >= 12) == kio_fetch(version, partitions)
 
 
 @pytest.mark.parametrize("api_key", api_key_map)

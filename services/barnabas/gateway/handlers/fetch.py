@@ -1,8 +1,14 @@
 """Fetch (key 1): record batches out of partitions.
 
 v5 adds the log start offset, v7 incremental sessions (KIP-227), v9 leader epochs, v11 the client's rack, v12 the last
-fetched epoch and divergence (KIP-595), v13 topic ids instead of names, v15 the replica state, v16 leaders' endpoints
-(KIP-951). Followers of a real Kafka cluster are not served: replica ids are ignored.
+fetched epoch and divergence (KIP-595), v13 topic ids instead of names, v15 the replica state, v16 who leads (KIP-951).
+Followers of a real Kafka cluster are not served: replica ids are ignored.
+
+Where a leader is reached is not told, although v16 has a place for it. A broker moves from one gateway's endpoint to
+another's as gateways come and go, and the Java client (4.3.1) compares brokers by their endpoints: told a newer one for
+one partition here, it sends two fetches of the same session for that broker from then on, one with that partition and
+one with its others, drops the answers to them as invalid, and reads next to nothing of the broker for minutes. Without
+an endpoint it goes by that of its metadata, and asks anew where that has none.
 """
 
 from __future__ import annotations
@@ -25,7 +31,6 @@ from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import KafkaError
 from barnabas.metadata.leaders import NOBODY_LEADS
 from barnabas.wire.fetch import TOPIC_ID_FROM, FetchedPartition, encode_fetch_response
-from barnabas.wire.produce import LeaderEndpoint
 
 _SESSIONLESS_VERSION_MAX: Final = 6
 
@@ -56,7 +61,6 @@ async def handle(request: Request) -> Answer:
         request.header.correlation_id,
         list(by_topic(results)),
         session_id=NO_SESSION if session is None else session.session_id,
-        leaders=_leader_endpoints(request, results),
     )
 
 
@@ -155,19 +159,12 @@ def by_topic(results: Iterable[tuple[PartitionKey, FetchedPartition]]) -> Iterat
         yield topic, partitions
 
 
-def _leader_endpoints(request: Request, results: Results) -> list[LeaderEndpoint]:
-    leaders = {result.current_leader[0] for _, result in results if result.current_leader}
-    if not leaders:
-        return []
-    brokers = request.brokers(request.image)
-    return [LeaderEndpoint(*brokers[leader]) for leader in sorted(leaders) if leader in brokers]
-
-
 HANDLER = Handler(
     api_key=1,
     versions=(4, 18),
     handle=handle,
     may_wait=True,
     unanswered=NOBODY_LEADS,
-    lacks="Replica ids are ignored, but for that of a debugging consumer (kafka-replica-verification).",
+    lacks="Replica ids are ignored, but for that of a debugging consumer (kafka-replica-verification), and who leads "
+    "is told without an endpoint.",
 )

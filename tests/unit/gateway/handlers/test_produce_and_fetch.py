@@ -317,7 +317,19 @@ async def test_fetch_from_a_leader_that_cannot_be_reached() -> None:
     answer = await gateway.ask(FETCH, 16, fetch_body({topic_id("bills"): [0]}))
     assert fetched(answer) == [(0, ErrorCode.not_leader_or_follower, -1, b"")]
     assert answer.responses[0].partitions[0].current_leader.leader_id == 1
-    assert [node.node_id for node in answer.node_endpoints] == [1]
+
+
+async def test_fetch_tells_the_new_leader_without_its_endpoint() -> None:
+    """It may have moved to another gateway since the client heard of it: two endpoints of one broker, for two of its
+    partitions, and a Java consumer reads neither.
+    """
+    gateway = Gateway()
+    fenced = PartitionFetchResult(error_code=ErrorCode.fenced_leader_epoch)
+    gateway.node(2, fetches=FakeStream(lambda _: FetchedResult(0, [PartitionFetched(fenced)])))
+    answer = await gateway.ask(FETCH, 16, fetch_body({topic_id("orders"): [1]}))
+    leader = answer.responses[0].partitions[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 5)
+    assert answer.node_endpoints == ()
 
 
 async def test_a_fetch_session_that_grows_too_large_is_ended_and_none_follows(
