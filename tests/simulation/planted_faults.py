@@ -332,10 +332,10 @@ PLANTED: Final[dict[str, Plant]] = {
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
-    "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 0),
+    "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 383),
     "lose-a-delta-of-metadata": Plant(Receiver, "push", _sometimes_not_told, 1),
     "acknowledge-before-replicas": Plant(
-        LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 0, 3
+        LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 1, 3
     ),
     "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 16, 3),
     "never-say-where-logs-part": Plant(
@@ -345,7 +345,7 @@ PLANTED: Final[dict[str, Plant]] = {
         0,
         3,
     ),
-    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 0, 3),
+    "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 253, 3),
     "elect-out-of-sync": Plant(PartitionChange, "_clean_leader", _whoever_has_a_replica, 0, 3),
     "reuse-a-leader-epoch": Plant(PartitionChange, "_record", _under_the_same_epoch, 0, 3),
     "count-an-unclean-restart-as-clean": Plant(nodes, "after_node_restarted", _as_clean, 28, 3),
@@ -441,7 +441,7 @@ PLANTED: Final[dict[str, Plant]] = {
         Settling, "_is_found", lambda _: lambda _self, _key, _topic_id: False, 8, 3
     ),
     "compact-tombstones-at-once": Plant(BatchFilter, "_stays", tombstones_go_at_once, 4),
-    "compact-the-last-of-a-key": Plant(BatchFilter, "_stays", not_even_the_last, 0),
+    "compact-the-last-of-a-key": Plant(BatchFilter, "_stays", not_even_the_last, 4),
     "compact-what-is-not-committed": Plant(cleaning, "measure", all_that_is_written, 373, 3),
     **{name: Plant(*each) for name, each in IN_TRANSACTIONS.items()},
 }
