@@ -342,7 +342,7 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionLog,
         "end_offset_for_epoch",
         lambda _: lambda self, leader_epoch: (leader_epoch, self.log_end_offset),
-        0,
+        1,
         3,
     ),
     "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 253, 3),
@@ -353,9 +353,9 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
     "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 17, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 52, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 8, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
-    "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 8, 3),
+    "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 1, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
     "former-incarnation-joins": Plant(
         in_sync,
@@ -378,7 +378,7 @@ PLANTED: Final[dict[str, Plant]] = {
         ),
     ),
     "acknowledge-what-others-decided": Plant(
-        Replica, "_fail_appends", _still_wait, 23, 3, finds="was acknowledged to"
+        Replica, "_fail_appends", _still_wait, 5, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 16, 3),
@@ -402,7 +402,7 @@ PLANTED: Final[dict[str, Plant]] = {
         CoordinatorClaim,
         "check_owner",
         _never_refused,
-        109,
+        46,
         finds=OWNER_KNOWS_LESS,
         also=((CoordinatorClaim, "check_log_end", _never_refused),),
     ),
@@ -422,18 +422,18 @@ PLANTED: Final[dict[str, Plant]] = {
         Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 4, 3
     ),
     "count-who-is-being-added-as-in-sync": Plant(
-        PartitionChange, "_finish_reassignment", counted_as_in_sync, 2, 3
+        PartitionChange, "_finish_reassignment", counted_as_in_sync, 13, 3
     ),
     "keep-what-went-elsewhere": Plant(Replicas, "_remove", nothing_is_removed, 17, 3, finds="on its disk"),
     "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 47, 3),
     "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 13, 3),
     "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 3, 3),
-    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 18, 3),
+    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 8, 3),
     "keep-a-directory-that-refuses": Plant(
         DiskRefusals,
         "on_refusal",
         lambda _: lambda _self, _now: False,
-        0,
+        13,
         3,
         finds="although its disk refuses",
     ),

@@ -223,18 +223,18 @@ def keeps_its_epoch(started: Any) -> Any:
 
 
 IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
-    "take-an-old-epochs-end": (end_txn, "handle_end_txn", of_any_epoch, 36, 3),
+    "take-an-old-epochs-end": (end_txn, "handle_end_txn", of_any_epoch, 15, 3),
     "stable-is-what-is-replicated": (LogProducers, "last_stable_offset", past_what_is_open, 0, 3),
     "stable-up-to-the-last-that-began": (ProducerState, "_publish", unless_two_are_open, 0, 3),
     "count-pending-offsets": (GroupShard, "_replay_offset", as_if_it_counted, 33, 3),
     "take-batches-of-no-transaction": (Verification, "begin", never_asked, 33, 3),
-    "forget-who-is-to-be-told": (kind, "on_loaded", known_to_be_told, 0, 3),
+    "forget-who-is-to-be-told": (kind, "on_loaded", known_to_be_told, 6, 3),
     "apply-offsets-of-aborted-transactions": (GroupShard, "_replay_marker", however_it_ended, 33, 3),
     "followers-list-no-aborted-transactions": (LogAppender, "append_as_follower", not_by_followers, 15, 3),
     "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 36, 3),
     "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
     "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 15, 3),
-    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 0, 3),
+    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 3, 3),
 }
 """As `planted_faults.Plant` has them."""
 
