@@ -326,7 +326,7 @@ OWNER_KNOWS_LESS: Final = "owns the group and knows that"
 
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
-    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 0),
+    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 83),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
@@ -395,7 +395,7 @@ PLANTED: Final[dict[str, Plant]] = {
         also=((AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
     ),
     "write-wherever-the-log-ends": Plant(
-        CoordinatorClaim, "check_log_end", _never_refused, 3, finds=OWNER_KNOWS_LESS
+        CoordinatorClaim, "check_log_end", _never_refused, 98, finds=OWNER_KNOWS_LESS
     ),
     # Each of the two keeps out what comes from a former coordinator when the next one has written.
     "take-what-a-former-coordinator-wrote": Plant(
@@ -419,7 +419,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "gateway-hands-out-producer-ids-twice": Plant(ProducerIds, "allocate", _the_first_again, 0, 1),
     "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 4, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 37, 3
     ),
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 13, 3
