@@ -411,7 +411,7 @@ PLANTED: Final[dict[str, Plant]] = {
         SequenceGaps,
         "is_behind",
         lambda _: lambda _self, _produce, _refused=(), **_: False,
-        83,
+        47,
         3,
         # What is not refused at once is told to the leader, which would refuse it.
         also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
