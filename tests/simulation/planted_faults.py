@@ -337,7 +337,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 1, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 16, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 77, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
