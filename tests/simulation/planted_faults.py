@@ -329,7 +329,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 83),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
-        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
+        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 19
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
     "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 383),
