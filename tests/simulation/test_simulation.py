@@ -56,7 +56,7 @@ def test_what_failed_once_does_so_no_more(seed: int, replication_factor: int) ->
     assert not violations(seed, replication_factor), command(Job(seed, replication_factor, (), "", ""))
 
 
-FRESH_SEEDS = 50
+FRESH_SEEDS = 35
 """For each replication factor: with the others a hundred and more in each run."""
 
 FIRST_FRESH_SEED = int(
