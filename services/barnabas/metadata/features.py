@@ -23,7 +23,6 @@ RELEASE_TRANSACTION_VERSION: Final = 2
 has fields that older brokers skip; at level 0 it has not, and clients must go by the rules of before.
 """
 
-
 GROUP_VERSION: Final = "group.version"
 
 RELEASE_GROUP_VERSION: Final = 1

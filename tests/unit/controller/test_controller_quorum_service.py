@@ -103,7 +103,7 @@ async def test_features_are_finalized_from_the_start_and_kept(
             async with watching(running.address, node_request()) as node:
                 image = await until(node, lambda image: 1 in image.nodes)
                 assert image.features == RELEASE_LEVELS
-                update = pb.FeatureUpdate(name="group.version", level=1, upgrade_type=1)
+                update = pb.FeatureUpdate(name="share.version", level=1, upgrade_type=1)
                 refused = await node.controller.UpdateFeatures(pb.UpdateFeaturesRequest(updates=[update]))
                 assert refused.result.error_code == 95
 

@@ -33,7 +33,6 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RecordTooLargeException;
-import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -74,7 +73,7 @@ public final class JavaClient {
         scenarios.put("reset_policies", client::resetPolicies);
         scenarios.put("read_committed", client::readCommitted);
         scenarios.put("large_records_and_many_partitions", client::largeRecordsAndManyPartitions);
-        scenarios.put("consumer_protocol_is_refused_clearly", client::consumerProtocolIsRefusedClearly);
+        scenarios.put("group_of_the_newer_protocol", client::groupOfTheNewerProtocol);
         new JavaAdmin(client.bootstrap).addTo(scenarios);
         new JavaTransactions(client.bootstrap).addTo(scenarios);
         Scenarios.run(scenarios);
@@ -435,12 +434,23 @@ public final class JavaClient {
         }
     }
 
-    // What is not served yet
+    // Groups of KIP-848
 
-    private void consumerProtocolIsRefusedClearly() throws Exception {
-        try (KafkaConsumer<String, String> consumer = consumer("group.id", "java-848", "group.protocol", "consumer")) {
-            consumer.subscribe(List.of("java-commits"));
-            Scenarios.fails(UnsupportedVersionException.class, () -> poll(consumer, 1));
+    private void groupOfTheNewerProtocol() throws Exception {
+        String topic = "java-848";
+        fill(topic, 0, 10);
+        TopicPartition partition = new TopicPartition(topic, 0);
+        String[] member = {"group.id", "java-848", "group.protocol", "consumer", "enable.auto.commit", "false"};
+        try (KafkaConsumer<String, String> consumer = consumer(member)) {
+            consumer.subscribe(List.of(topic));
+            poll(consumer, 10);
+            consumer.commitSync();
+            Scenarios.equal(10L, consumer.committed(Set.of(partition)).get(partition).offset(), "all committed");
+        }
+        fill(topic, 0, 1);
+        try (KafkaConsumer<String, String> consumer = consumer(member)) {
+            consumer.subscribe(List.of(topic));
+            Scenarios.equal(10L, poll(consumer, 1).get(0).offset(), "where the next member goes on");
         }
     }
 
