@@ -129,13 +129,18 @@ def wait_end(run: Run, topic: TopicRef, index: int, leader: int, end: int | None
 
 
 def wait_brokers(run: Run, alive: Collection[int]) -> None:
-    """Wait until all brokers that live agree that these do."""
+    """Wait until all brokers that live agree that these do, and show no other: a broker that was just fenced is shown
+    for a while.
+    """
     body = {"include_fenced_brokers": True}
 
     def agree() -> bool:
         for at in alive:
             brokers = run.quietly(DESCRIBE_CLUSTER, body, at=at).brokers
+            shown = run.quietly(METADATA, {"topics": []}, at=at).brokers
             if {row.broker_id for row in brokers if not row.is_fenced} != set(alive):
+                return False
+            if {row.node_id for row in shown} != set(alive):
                 return False
         return True
 
