@@ -30,8 +30,8 @@ _GOES_ON: Final = (
     "forgets it, and nobody leads the partition."
 )
 _NOT_WHERE: Final = (
-    "A Fetch tells who leads, and not at which endpoint: that may be another gateway's by now, and a Java consumer that "
-    "knows a broker at two endpoints reads nothing from it."
+    "A Fetch tells who leads, and not at which endpoint: that may be another gateway's by now, and a Java consumer "
+    "that knows a broker at two endpoints reads nothing from it."
 )
 _SAYS_WHY: Final = "A refusal says why, also where Kafka gives only the code, or an empty text."
 
