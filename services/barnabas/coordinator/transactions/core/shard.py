@@ -79,8 +79,9 @@ class TransactionShard:
             self.ongoing.setdefault(transactional_id)
         else:
             self.ongoing.pop(transactional_id, None)
-        # Whatever comes after a decision comes after its markers.
-        self.unmarked.pop(transactional_id, None)
+        # Whatever comes after a decision comes after its markers, or there were none to write.
+        if self.unmarked.pop(transactional_id, None) is not None and self._ready:
+            self._ready = [each for each in self._ready if each.transactional_id != transactional_id]
 
     def replay_uncommitted(self, record: TransactionRecord) -> None:
         """Take in one record that is decided and on its way into the log; `on_committed` follows."""
