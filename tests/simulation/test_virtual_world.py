@@ -277,6 +277,34 @@ def test_a_message_that_is_kept_back_comes_behind_what_was_sent_later() -> None:
     loop.run_until_complete(both())
 
 
+def test_two_who_keep_messages_of_one_way_back_get_one_each() -> None:
+    loop, network = VirtualLoop(), VirtualNetwork(random.Random(1), Trace())
+    serving, asking = Life("serving"), Life("asking")
+
+    async def serve() -> None:
+        port = await listen(network, Heard, "serving:9092", starts_serving=False)
+        await port.start_serving()
+
+    async def ask() -> None:
+        keeping = [loop.create_task(network.keep_back("asking", "serving", "")) for _ in range(2)]
+        for keeps in keeping:
+            client = Heard()
+            await connect(network, "serving:9092", client)
+            client.transport.write(b"late")
+            await keeps
+        last = Heard()
+        await connect(network, "serving:9092", last)
+        last.transport.write(b"in time")
+        await asyncio.sleep(10)
+        assert not last.is_lost, "nobody waits for this one"
+
+    async def both() -> None:
+        await loop.create_task(serve(), context=serving.context)
+        await loop.create_task(ask(), context=asking.context)
+
+    loop.run_until_complete(both())
+
+
 def test_lives_are_told_apart_by_their_context() -> None:
     first, second = Life("first"), Life("second")
     from virtual_loop import OWNER

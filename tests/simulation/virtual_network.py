@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -209,7 +210,7 @@ class VirtualNetwork:
         self._slow: dict[tuple[str, str], float] = {}
         self.slowness = 1.0
         """Of all ways."""
-        self._kept_back: dict[tuple[str, str, str], asyncio.Future[LateMessage]] = {}
+        self._kept_back: dict[tuple[str, str, str], list[asyncio.Future[LateMessage]]] = defaultdict(list)
         """Who waits for the next message of a call on a way."""
 
     def seconds(self, sender: str, receiver: str) -> float:
@@ -246,19 +247,21 @@ class VirtualNetwork:
         """The next message that `client` sends in a call of that name, taken off the way. Its connection breaks for
         the client; the server hears nothing of it, nor of anything else that happens to the client.
         """
-        way = client, server, call
-        self._kept_back[way] = kept = asyncio.get_running_loop().create_future()
+        kept: asyncio.Future[LateMessage] = asyncio.get_running_loop().create_future()
+        waiting = self._kept_back[client, server, call]
+        waiting.append(kept)
         try:
             return await kept
         finally:
-            del self._kept_back[way]
+            waiting.remove(kept)
 
     def keeps_back(
         self, connection: Connection, direction: int, stream: Stream, arrive: Arrive, message: tuple[Any, ...]
     ) -> bool:
-        """Whether somebody waits for this one, who gets it."""
-        kept = self._kept_back.get((*connection.hosts, stream.call)) if self._kept_back else None
-        if kept is None or kept.done() or direction != TO_SERVER:
+        """Whether somebody waits for this one, who gets it: of several, who waits longest."""
+        waiting = self._kept_back.get((*connection.hosts, stream.call)) if self._kept_back else None
+        kept = next((each for each in waiting or () if not each.done()), None)
+        if kept is None or direction != TO_SERVER:
             return False
         self.forget(connection)
         connection.lose_client("connection reset")

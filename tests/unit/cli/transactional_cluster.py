@@ -120,6 +120,7 @@ class TransactionalCluster(Administration):
                         isr_nodes=part.isr,
                         eligible_leader_replicas=None,
                         last_known_elr=None,
+                        offline_replicas=(),
                     )
                 )
         topics = [
