@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -47,6 +48,19 @@ def produce_frame(
 
 def taken(offset: int = 5) -> AppendResult:
     result = PartitionAppendResult(base_offset=offset, log_append_time_ms=-1, log_start_offset=2)
+    return AppendResult(partitions=[result])
+
+
+def refused(code: ErrorCode, message: str = "", blamed: Sequence[RecordError] = ()) -> AppendResult:
+    """As a leader refuses: it has no offset to tell, as a gateway has none that gives up before the leader answers."""
+    result = PartitionAppendResult(
+        error_code=code,
+        error_message=message,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        record_errors=blamed,
+    )
     return AppendResult(partitions=[result])
 
 
@@ -99,30 +113,18 @@ async def test_it_is_handed_over_and_answered_as_the_general_way_would(version: 
     [
         Unreachable("nobody is there"),
         OutcomeUnknown("the stream broke"),
-        *(
-            AppendResult(partitions=[PartitionAppendResult(error_code=code, base_offset=-1)])
-            for code in (
-                ErrorCode.not_leader_or_follower,
-                ErrorCode.fenced_leader_epoch,
-                ErrorCode.unknown_topic_id,
-                ErrorCode.corrupt_message,
-            )
-        ),
-        AppendResult(
-            partitions=[
-                PartitionAppendResult(
-                    error_code=ErrorCode.invalid_record,
-                    error_message="it is bad",
-                    record_errors=[RecordError(batch_index=1, message="this one")],
-                )
-            ]
-        ),
+        refused(ErrorCode.not_leader_or_follower),
+        refused(ErrorCode.fenced_leader_epoch),
+        refused(ErrorCode.unknown_topic_id),
+        refused(ErrorCode.corrupt_message),
+        refused(ErrorCode.invalid_record, "it is bad", [RecordError(batch_index=1, message="this one")]),
     ],
     ids=["not sent", "unknown", "not leader", "fenced", "no topic", "corrupt", "bad record"],
 )
 async def test_a_failure_is_answered_as_the_general_way_would(
-    version: int, records: bytes, result: Any
+    version: int, records: bytes, result: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)  # for what goes to its leader again
     gateway, general = Node1(result), Node1(result)
     frame = produce_frame(version=version, records=records)
     answer = await gateway.answer(frame)
