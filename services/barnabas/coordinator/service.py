@@ -21,6 +21,7 @@ from barnabas.coordinator.transactions.servicer import TransactionsServicer
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import ServiceContext, StartError
+from barnabas.links.limits import CONCURRENT_RETRY_MS, CONCURRENT_WAIT_MS
 from barnabas.links.network import Network, Server
 from barnabas.links.stream_metrics import StreamCollector
 from barnabas.links.transaction_questions import TransactionQuestions
@@ -179,13 +180,13 @@ def _watch_request(registration: CoordinatorRecord, subscription: MetadataSubscr
 
 
 def _ask_transactions(network: Network, subscription: MetadataSubscription) -> TransactionQuestions:
-    def address_of(transactional_id: str) -> str | None:
-        coordinator = coordinator_of(subscription.image, TRANSACTION_STATE_TOPIC, transactional_id)
-        return None if coordinator is None else coordinator.address
-
-    def on_image(_: MetadataImage, new: MetadataImage) -> None:
-        questions.keep_links_to({coordinator.address for coordinator in new.coordinators.values()})
-
-    questions = TransactionQuestions(network, address_of, limits.TRANSACTION_ANSWER_SECONDS)
-    subscription.on_change(on_image)
+    questions = TransactionQuestions(
+        network,
+        lambda transactional_id: coordinator_of(
+            subscription.image, TRANSACTION_STATE_TOPIC, transactional_id
+        ),
+        retry_ms=CONCURRENT_RETRY_MS,
+        retry_ms_max=CONCURRENT_WAIT_MS,
+    )
+    subscription.on_change(lambda _, new: questions.keep_links_to(new.coordinators))
     return questions

@@ -1,22 +1,24 @@
 """Asking transaction coordinators whether partitions are part of transactions, or to make them so (KIP-890).
 
 Whoever takes the first records of a transaction for a partition asks: a partition's leader, a group's coordinator. What
-is to be asked of one coordinator while it is answering waits, and goes in one call once the answer is there. The same
-question asked twice is sent once. Where the transaction before is not over yet, the question is asked once more, alone,
-so that the answer may wait for that and holds up no other. What becomes of the records is the asker's: nothing here
-knows of logs.
+is to be asked of one coordinator while it is answering waits, and goes in one call once the answer is there. What is
+told CONCURRENT_TRANSACTIONS is asked again at once in a patient call of its own, which is answered when the transaction
+before has ended, and holds up no other question. What becomes of the records is the asker's: nothing here knows of
+logs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import NEW_EPOCH_VERSION
+from barnabas.kernel.logs import get_logger
 from barnabas.links import limits
-from barnabas.links.errors import DeadlinePassed, LinkError, Unreachable
+from barnabas.links.errors import LinkError, OutcomeUnknown, Unreachable
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -27,6 +29,9 @@ from barnabas.messages.transactions_pb2 import (
 if TYPE_CHECKING:
     from barnabas.links.network import Network
     from barnabas.links.transactions_link import TransactionsLink
+    from barnabas.messages.metadata_pb2 import CoordinatorRecord
+
+log = get_logger("links.transactions")
 
 
 class TransactionQuestion(NamedTuple):
@@ -41,139 +46,192 @@ class TransactionQuestion(NamedTuple):
     partition: int
 
 
-_Asked = dict[TransactionQuestion, list[asyncio.Future[ErrorCode]]]
+class _Asked:
+    """A question, and the future that is to have its answer; done where nobody wants to know any more."""
 
+    __slots__ = ("asked_at", "future", "question", "was_patient")
 
-class TransactionQuestions:
-    """Owns the links to transaction coordinators, and the questions that wait for one.
+    def __init__(self, question: TransactionQuestion) -> None:
+        loop = asyncio.get_running_loop()
+        self.question = question
+        self.future: asyncio.Future[ErrorCode] = loop.create_future()
+        self.asked_at = loop.time()
+        self.was_patient = False
+        """It has been asked in a call that waits for the transaction before."""
 
-    `address_of` gives the address of a transactional id's coordinator; None while there is none.
-    """
+    def answer(self, code: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_result(code)
 
-    def __init__(
-        self, network: Network, address_of: Callable[[str], str | None], timeout_seconds: float
-    ) -> None:
-        self._network = network
-        self._address_of = address_of
-        self._timeout_seconds = timeout_seconds
-        self._lines: dict[str, _Line] = {}
-        self._closing: set[asyncio.Task[None]] = set()
-
-    async def ask(self, question: TransactionQuestion) -> ErrorCode:
-        """Kafka's code, `none` for yes; COORDINATOR_NOT_AVAILABLE where nobody can be asked. Raises LinkError where no
-        answer came in time: the partition may be part of the transaction by now."""
-        address = self._address_of(question.transactional_id)
-        if address is None:
-            return ErrorCode.coordinator_not_available
-        line = self._lines.get(address)
-        if line is None:
-            link = self._network.connect_transactions(address)
-            line = self._lines[address] = _Line(link, self._timeout_seconds)
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                code = await line.ask(question)
-                if code is ErrorCode.concurrent_transactions and question.adds_partition:
-                    code = await line.ask_alone(question)
-                return code
-        except TimeoutError as error:
-            raise DeadlinePassed(f"the transaction coordinator at {address} does not answer") from error
-
-    def keep_links_to(self, addresses: Collection[str]) -> None:
-        """Nobody is at any other address any more; who waits for an answer from there has none."""
-        for address in list(self._lines):
-            if address not in addresses:
-                task = asyncio.get_running_loop().create_task(self._lines.pop(address).close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
-
-    async def close(self) -> None:
-        """What waits fails."""
-        self.keep_links_to(())
-        await asyncio.gather(*self._closing)
+    def fail(self, error: LinkError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class _Line:
-    """Owns what waits for one coordinator, and the task that asks."""
+    """One coordinator's process: what waits for it, and whether it is being asked."""
 
-    def __init__(self, link: TransactionsLink, timeout_seconds: float) -> None:
-        self._link = link
-        self._timeout_seconds = timeout_seconds
-        self._waiting: _Asked = {}
-        self._asking: asyncio.Task[None] | None = None
+    __slots__ = ("is_asked", "link", "record", "waiting")
 
-    async def ask(self, question: TransactionQuestion) -> ErrorCode:
-        if question not in self._waiting and len(self._waiting) >= limits.TRANSACTION_QUESTIONS_MAX:
-            raise Unreachable("too many questions wait for the transaction coordinator")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[ErrorCode] = loop.create_future()
-        self._waiting.setdefault(question, []).append(future)
-        if self._asking is None or self._asking.done():
-            self._asking = loop.create_task(self._ask_all())
-        return await future
+    def __init__(self, record: CoordinatorRecord, link: TransactionsLink) -> None:
+        self.record = record
+        self.link = link
+        self.waiting: deque[_Asked] = deque()
+        self.is_asked = False
 
-    async def ask_alone(self, question: TransactionQuestion) -> ErrorCode:
-        """With the answer waiting for the transaction before."""
-        request, _ = request_for([question], wait_ms=limits.CONCURRENT_WAIT_MS)
-        response = await self._link.AddPartitionsToTxn(request, timeout=self._timeout_seconds)
-        (code,) = codes_in(response, request)
-        return code
+
+class TransactionQuestions:
+    """Owns the links to transaction coordinators, and the questions that they have not answered."""
+
+    def __init__(
+        self,
+        network: Network,
+        coordinator_of: Callable[[str], CoordinatorRecord | None],
+        *,
+        retry_ms: int,
+        retry_ms_max: int,
+    ) -> None:
+        """`coordinator_of` gives a transactional id's coordinator; None while there is none.
+
+        Who adds a partition waits for `retry_ms_max` where the transaction before is being ended, which takes as long
+        as its markers do: once in a patient call, and else by asking every `retry_ms`.
+        """
+        self._network = network
+        self._coordinator_of = coordinator_of
+        self._retry_seconds = retry_ms / 1000
+        self._retry_seconds_max = retry_ms_max / 1000
+        self._lines: dict[str, _Line] = {}
+        """By coordinator id."""
+        self._open: set[asyncio.Future[ErrorCode]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._patient = 0
+        """Calls that wait for the transaction before."""
+
+    @property
+    def waiting(self) -> int:
+        """Questions that nobody has been asked yet."""
+        return sum(len(line.waiting) for line in self._lines.values())
+
+    def ask(self, question: TransactionQuestion) -> asyncio.Future[ErrorCode]:
+        """Have it answered, unless the future is cancelled before.
+
+        The answer is Kafka's code, `none` for yes; COORDINATOR_NOT_AVAILABLE where nobody can be asked. It is a
+        LinkError where no answer came in time: the partition may be part of the transaction by now.
+        """
+        asked = _Asked(question)
+        self._open.add(asked.future)
+        asked.future.add_done_callback(self._open.discard)
+        self._send(asked)
+        return asked.future
+
+    def keep_links_to(self, coordinators: Mapping[str, CoordinatorRecord]) -> None:
+        """There are no other coordinators any more. What one of the others is being asked has no answer; what waits for
+        it goes to who owns the transactional id now.
+        """
+        gone = [line for name, line in self._lines.items() if coordinators.get(name) != line.record]
+        for line in gone:
+            del self._lines[line.record.coordinator_id]
+            self._begin(line.link.close())  # which fails what it is being asked
+            waiting = list(line.waiting)
+            line.waiting.clear()
+            for asked in waiting:
+                self._send(asked)
 
     async def close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
-        _fail(self._waiting, Unreachable("the transaction coordinator is gone"))
-        self._waiting = {}
-        await self._link.close()
+        """What is not answered fails."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            await line.link.close()
+        for future in list(self._open):
+            if not future.done():
+                future.set_exception(OutcomeUnknown("nobody asks transaction coordinators any more"))
 
-    async def _ask_all(self) -> None:
-        while self._waiting:
-            asked = self._take()
-            try:
-                await self._call(asked)
-            except LinkError as error:
-                _fail(asked, error)
-            finally:
-                # Cancelled, or an answer that is none: nobody is to wait for another.
-                _fail(asked, Unreachable("the transaction coordinator was not asked to the end"))
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _take(self) -> _Asked:
-        """The next questions; those that nobody waits for any more are dropped."""
-        taken: _Asked = {}
-        for question in list(self._waiting):
-            if len(taken) == limits.TRANSACTION_QUESTIONS_AT_ONCE:
-                break
-            futures = self._waiting.pop(question)
-            if not all(future.done() for future in futures):
-                taken[question] = futures
-        return taken
+    def _send(self, asked: _Asked) -> None:
+        if asked.future.done():
+            return
+        line = self._line_of(asked)
+        if line is None:
+            asked.answer(ErrorCode.coordinator_not_available)
+        elif len(line.waiting) >= limits.TRANSACTION_QUESTIONS_MAX:
+            asked.fail(Unreachable("too many questions wait for the transaction coordinator"))
+        else:
+            line.waiting.append(asked)
+            if not line.is_asked:
+                line.is_asked = True
+                self._begin(self._ask_all(line))
 
-    async def _call(self, asked: _Asked) -> None:
+    def _line_of(self, asked: _Asked) -> _Line | None:
+        record = self._coordinator_of(asked.question.transactional_id)
+        if record is None:
+            return None
+        line = self._lines.get(record.coordinator_id)
+        if line is None:
+            link = self._network.connect_transactions(record.address)
+            line = self._lines[record.coordinator_id] = _Line(record, link)
+        return line
+
+    async def _ask_all(self, line: _Line) -> None:
+        while line.waiting:
+            count = min(len(line.waiting), limits.TRANSACTION_QUESTIONS_AT_ONCE)
+            taken = [line.waiting.popleft() for _ in range(count)]
+            await self._ask(line.link, [each for each in taken if not each.future.done()])
+        line.is_asked = False
+
+    async def _ask_patiently(self, line: _Line, asked: _Asked, wait_ms: int) -> None:
+        try:
+            if not asked.future.done():
+                await self._ask(line.link, [asked], wait_ms=wait_ms)
+        finally:
+            self._patient -= 1
+
+    async def _ask(self, link: TransactionsLink, asked: Sequence[_Asked], *, wait_ms: int = 0) -> None:
         if not asked:
             return
-        request, order = request_for(list(asked))
-        response = await self._link.AddPartitionsToTxn(request, timeout=self._timeout_seconds)
-        for question, code in zip(order, codes_in(response, request), strict=True):
-            for future in asked[question]:
-                if not future.done():
-                    future.set_result(code)
+        seconds = limits.TRANSACTION_CALL_SECONDS + wait_ms / 1000
+        try:
+            request, order = _request_for(asked, wait_ms)
+            response = await link.AddPartitionsToTxn(request, timeout=seconds)
+            codes = _codes_in(response, request)
+        except LinkError as error:
+            for each in asked:
+                each.fail(error)
+        except Exception:
+            log.exception("asking a transaction coordinator failed")
+            for each in asked:
+                each.fail(OutcomeUnknown("the transaction coordinator was not asked to the end"))
+        else:
+            for each, code in zip(order, codes, strict=True):
+                self._on_answer(each, code)
+
+    def _on_answer(self, asked: _Asked, code: ErrorCode) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = asked.asked_at + self._retry_seconds_max - loop.time()
+        if code is not ErrorCode.concurrent_transactions or not asked.question.adds_partition or seconds <= 0:
+            asked.answer(code)
+            return
+        line = self._line_of(asked)
+        if line is None or asked.was_patient or self._patient >= limits.TRANSACTIONS_WAITED_FOR_MAX:
+            loop.call_later(self._retry_seconds, self._send, asked)
+            return
+        asked.was_patient = True
+        self._patient += 1
+        self._begin(self._ask_patiently(line, asked, max(1, int(seconds * 1000))))
 
 
-def _fail(asked: _Asked, error: LinkError) -> None:
-    for futures in asked.values():
-        for future in futures:
-            if not future.done():
-                future.set_exception(error)
-
-
-def request_for(
-    questions: Sequence[TransactionQuestion], *, wait_ms: int = 0
-) -> tuple[AddPartitionsToTxnRequest, list[TransactionQuestion]]:
+def _request_for(asked: Sequence[_Asked], wait_ms: int) -> tuple[AddPartitionsToTxnRequest, list[_Asked]]:
     """One call for all of them, and the order in which its answer has their codes."""
-    transactions: dict[tuple[str, int, int, bool], dict[str, list[TransactionQuestion]]] = {}
-    for question in questions:
-        topics = transactions.setdefault(question[:4], {})
-        topics.setdefault(question.topic, []).append(question)
+    transactions: dict[tuple[str, int, int, bool], dict[str, list[_Asked]]] = {}
+    for each in asked:
+        topics = transactions.setdefault(each.question[:4], {})
+        topics.setdefault(each.question.topic, []).append(each)
     request = AddPartitionsToTxnRequest(
         transactions=[
             TransactionPartitions(
@@ -183,8 +241,8 @@ def request_for(
                 verify_only=not adds_partition,
                 transaction_version=NEW_EPOCH_VERSION if adds_partition else 0,
                 topics=[
-                    TransactionTopic(name=name, partitions=[each.partition for each in asked])
-                    for name, asked in topics.items()
+                    TransactionTopic(name=name, partitions=[each.question.partition for each in of_topic])
+                    for name, of_topic in topics.items()
                 ],
                 wait_ms=wait_ms,
             )
@@ -196,21 +254,21 @@ def request_for(
             ), topics in transactions.items()
         ]
     )
-    order = [each for topics in transactions.values() for asked in topics.values() for each in asked]
+    order = [each for topics in transactions.values() for of_topic in topics.values() for each in of_topic]
     return request, order
 
 
-def codes_in(response: AddPartitionsToTxnResponse, request: AddPartitionsToTxnRequest) -> list[ErrorCode]:
-    """The codes of all partitions, in the order of the request. Raises Unreachable where the answer is to something
+def _codes_in(response: AddPartitionsToTxnResponse, request: AddPartitionsToTxnRequest) -> list[ErrorCode]:
+    """The codes of all partitions, in the order of the request. Raises OutcomeUnknown where the answer is to something
     else."""
     codes: list[ErrorCode] = []
     results = response.transactions
     if len(results) != len(request.transactions):
-        raise Unreachable(f"asked about {len(request.transactions)} transactions, told of {len(results)}")
+        raise OutcomeUnknown(f"asked about {len(request.transactions)} transactions, told of {len(results)}")
     for result, transaction in zip(results, request.transactions, strict=True):
         partitions = sum(len(topic.partitions) for topic in transaction.topics)
         if len(result.error_codes) != partitions:
-            raise Unreachable(f"asked about {partitions} partitions, told of {len(result.error_codes)}")
+            raise OutcomeUnknown(f"asked about {partitions} partitions, told of {len(result.error_codes)}")
         codes.extend(_code(number) for number in result.error_codes)
     return codes
 

@@ -266,14 +266,3 @@ them; what comes on top is refused."""
 
 UNVERIFIED_BATCH_COST_BYTES: Final = 1024
 """What a batch that waits so costs beside its records, as bytes of records."""
-
-QUESTIONS_PER_CALL: Final = 1_000
-"""Partitions that a transaction coordinator is asked about in one call."""
-
-PATIENT_QUESTIONS_MAX: Final = 1_000
-"""Calls to transaction coordinators at a time that wait for a transaction to end; further questions are asked again
-after add.partitions.to.txn.retry.backoff.ms."""
-
-VERIFICATION_CALL_SECONDS_MAX: Final = 5.0
-"""How long a transaction coordinator may take to answer; what is to be asked of it meanwhile waits for the next
-call."""

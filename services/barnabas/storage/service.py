@@ -202,6 +202,7 @@ class StorageNode:
             if await _started(self._recover(), self._context) is None:
                 return
         async with contextlib.AsyncExitStack() as serving:
+            serving.push_async_callback(self.verification.questions.close)
             address = await serving.enter_async_context(self._serving())
             subscription = MetadataSubscription(
                 self._context.environment.network,
@@ -221,7 +222,6 @@ class StorageNode:
                     tasks.create_task(self._follow(subscription), name="metadata"),
                     tasks.create_task(self.replicas.run(), name="replicas"),
                     tasks.create_task(self.fetchers.run(), name="replica fetchers"),
-                    tasks.create_task(self.verification.coordinators.run(), name="transaction coordinators"),
                     tasks.create_task(self._raise_epochs(subscription), name="newer leader epochs"),
                     tasks.create_task(self._change_isr(subscription), name="in-sync replicas"),
                     tasks.create_task(self._report_replicas(subscription), name="offline replicas"),

@@ -346,15 +346,14 @@ async def run_node(
     server = GrpcNetwork().listen(harness.address)
     await server.serve_storage(make_servicer(harness), harness.replicas.counts.streams)
     following = asyncio.create_task(harness.replicas.run())
-    asking = asyncio.create_task(harness.verification.coordinators.run())
     try:
         yield harness
     finally:
         await harness.connection.close()
         await server.stop(0)
         following.cancel()
-        asking.cancel()
-        await asyncio.gather(following, asking, return_exceptions=True)
+        await asyncio.gather(following, return_exceptions=True)
+        await harness.verification.questions.close()
         for lane in harness.lanes.values():
             lane.close()
             await asyncio.to_thread(lane.join)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from barnabas.coordinator.config import CoordinatorConfig
@@ -23,7 +24,7 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 class AsksTransactions(Protocol):
     """Whoever asks the coordinators of transactions: `links.transaction_questions.TransactionQuestions`."""
 
-    async def ask(self, question: TransactionQuestion) -> ErrorCode: ...
+    def ask(self, question: TransactionQuestion) -> Awaitable[ErrorCode]: ...
 
 
 class GroupCoordinator:

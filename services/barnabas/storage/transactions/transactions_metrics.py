@@ -54,16 +54,15 @@ class TransactionsCollector(Collector):
             "Partitions with a transaction that should have ended",
             value=late,
         )
-        coordinators = self._verification.coordinators
         yield CounterMetricFamily(
             f"{_VERIFICATION}verificationfailurerate",
             "Partitions of which a transaction coordinator did not say that they are part of a transaction",
-            value=coordinators.failures,
+            value=self._verification.failures,
         )
         yield histogram_family(
             f"{_VERIFICATION}verificationtimems",
             "Asking a transaction coordinator, milliseconds",
-            [((), coordinators.times_ms)],
+            [((), self._verification.times_ms)],
         )
         yield GaugeMetricFamily(
             "barnabas_storage_unverified_bytes",

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
-from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.records.batch import BatchHeader
 from barnabas.storage import limits
-from barnabas.storage.transactions.questions import Question, TransactionKey
 
 OnDecided = Callable[[int, KafkaError | None], None]
 """Called once on the event loop: with the guard under which the batch is to be appended, or with why it is refused."""
+
+
+class TransactionKey(NamedTuple):
+    """One transaction as a producer names it. What waits of one of them waits for the same answer."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds_partitions: bool
+    """Whether the partition is added to it, or has to be part of it already."""
 
 
 class UnverifiedBatch:
@@ -41,12 +52,12 @@ class UnverifiedRoom:
 class UnverifiedBatches:
     """Owner of the batches of one partition, by producer: others do not wait for them."""
 
-    __slots__ = ("_questions", "_room", "_size_bytes", "_waiting")
+    __slots__ = ("_answers", "_room", "_size_bytes", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[int, deque[UnverifiedBatch]] = {}
-        self._questions: dict[int, Question] = {}
-        """What is asked of the first of each producer's, or of one that was."""
+        self._answers: dict[int, asyncio.Future[ErrorCode]] = {}
+        """What the first of each producer's waits for, or one that was."""
         self._size_bytes = 0
         self._room: UnverifiedRoom | None = None
 
@@ -85,13 +96,16 @@ class UnverifiedBatches:
             return None
         return queue[0]
 
-    def on_asked(self, producer_id: int, question: Question) -> None:
+    def on_asked(self, producer_id: int, answer: asyncio.Future[ErrorCode]) -> None:
         """The producer's batches wait for this."""
-        self._questions[producer_id] = question
+        self._answers[producer_id] = answer
 
-    def on_answered(self, producer_id: int) -> None:
-        """What was asked is answered."""
-        self._questions.pop(producer_id, None)
+    def on_answered(self, producer_id: int, answer: asyncio.Future[ErrorCode]) -> bool:
+        """It is there; whether anything of the producer's waited for it, until now."""
+        if self._answers.get(producer_id) is not answer:
+            return False
+        del self._answers[producer_id]
+        return True
 
     def take(self, key: TransactionKey) -> UnverifiedBatch | None:
         """The next of the producer's, if it is of this transaction: it waits no longer."""
@@ -112,9 +126,9 @@ class UnverifiedBatches:
     def refuse_all(self, error: KafkaError) -> None:
         """Nothing of it is appended, whatever the coordinator says."""
         waiting, self._waiting = self._waiting, {}
-        questions, self._questions = self._questions, {}
-        for question in questions.values():
-            question.is_withdrawn = True
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            answer.cancel()
         for queue in waiting.values():
             while queue:
                 batch = queue.popleft()

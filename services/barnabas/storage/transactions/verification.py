@@ -10,23 +10,32 @@ another epoch, refuses it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
+from barnabas.links.transaction_questions import TransactionQuestion, TransactionQuestions
 from barnabas.log.producers.verification_guards import NO_GUARD, UNGUARDED, VerificationGuards
 from barnabas.messages.storage_pb2 import AppendTransaction
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.coordinators import coordinator_of
+from barnabas.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
 from barnabas.records.batch import HEADER_SIZE, parse_header
 from barnabas.records.validate import check_framing, checked_tail
 from barnabas.storage import limits
-from barnabas.storage.transactions.coordinators import TransactionCoordinators
-from barnabas.storage.transactions.questions import Question, TransactionKey, refusal
-from barnabas.storage.transactions.unverified import OnDecided, UnverifiedBatch, UnverifiedRoom
+from barnabas.storage.transactions.answers import code_of, refusal
+from barnabas.storage.transactions.unverified import (
+    OnDecided,
+    TransactionKey,
+    UnverifiedBatch,
+    UnverifiedRoom,
+)
 
 if TYPE_CHECKING:
     from barnabas.links.network import Network
+    from barnabas.messages.metadata_pb2 import CoordinatorRecord
     from barnabas.storage.replica.replica import Replica
     from barnabas.storage.replica.replicas import Replicas
 
@@ -42,7 +51,12 @@ class Verification:
         retry_ms = replicas.broker_value("add.partitions.to.txn.retry.backoff.ms")
         retry_ms_max = replicas.broker_value("add.partitions.to.txn.retry.backoff.max.ms")
         assert isinstance(retry_ms, int) and isinstance(retry_ms_max, int)  # noqa: PT018
-        self.coordinators = TransactionCoordinators(network, retry_ms=retry_ms, retry_ms_max=retry_ms_max)
+        self.questions = TransactionQuestions(
+            network, self._coordinator_of, retry_ms=retry_ms, retry_ms_max=retry_ms_max
+        )
+        self.failures = 0
+        """Questions that were not answered with yes."""
+        self.times_ms = Histogram(MILLISECONDS_BUCKETS)
         self.guard_unasked = self._read()
         """The guard of records about whose transaction the gateway has said nothing."""
 
@@ -50,7 +64,10 @@ class Verification:
         """Follow the newest metadata, behind `Replicas`; for MetadataSubscription.on_change."""
         if new.configs is not old.configs:
             self.guard_unasked = self._read()
-        self.coordinators.on_image(old, new)
+        self.questions.keep_links_to(new.coordinators)
+
+    def _coordinator_of(self, transactional_id: str) -> CoordinatorRecord | None:
+        return coordinator_of(self._replicas.image, TRANSACTION_STATE_TOPIC, transactional_id)
 
     def _read(self) -> int:
         is_enabled = self._replicas.broker_value("transaction.partition.verification.enable")
@@ -111,17 +128,27 @@ class Verification:
         guard = guards.open(
             key.producer_id, key.producer_epoch, replica.leader_epoch, is_new_epoch=key.adds_partitions
         )
-        on_answer = partial(self._on_answer, replica, key, guards, guard)
-        question = Question(key, replica.topic, replica.index, on_answer)
-        replica.appending.unverified.on_asked(key.producer_id, question)
-        self.coordinators.ask(question)
+        asked_at = asyncio.get_running_loop().time()
+        answer = self.questions.ask(TransactionQuestion(*key, replica.topic, replica.index))
+        replica.appending.unverified.on_asked(key.producer_id, answer)
+        answer.add_done_callback(partial(self._on_answer, replica, key, guards, guard, asked_at))
 
     def _on_answer(
-        self, replica: Replica, key: TransactionKey, guards: VerificationGuards, guard: int, answer: int
+        self,
+        replica: Replica,
+        key: TransactionKey,
+        guards: VerificationGuards,
+        guard: int,
+        asked_at: float,
+        answer: asyncio.Future[ErrorCode],
     ) -> None:
         waiting = replica.appending.unverified
-        waiting.on_answered(key.producer_id)
-        refused = refusal(answer, adds_partitions=key.adds_partitions)
+        code = code_of(answer)
+        if not waiting.on_answered(key.producer_id, answer):
+            return  # what waited for it was refused
+        self.failures += code is not ErrorCode.none
+        self.times_ms.observe((asyncio.get_running_loop().time() - asked_at) * 1000)
+        refused = refusal(code, adds_partitions=key.adds_partitions)
         is_used = False
         while (batch := waiting.take(key)) is not None:
             is_used = True

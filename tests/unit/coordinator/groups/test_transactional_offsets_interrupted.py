@@ -145,3 +145,15 @@ async def test_offsets_may_be_committed_again_in_the_same_transaction(node: Node
             assert await node.commit_in_transaction(offset) is NONE
         assert await node.complete() is NONE
         assert await node.fetch(stable=True) == 4
+
+
+async def test_a_transactions_coordinator_that_does_not_answer(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TRANSACTION_ANSWER_SECONDS", 0.0)
+    async with running(node):
+        node.questions.gate = asyncio.Event()
+        assert await node.commit_in_transaction(5) is LOADING
+        node.questions.gate.set()
+        monkeypatch.undo()
+        assert await node.commit_in_transaction(5) is NONE

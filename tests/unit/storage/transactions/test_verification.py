@@ -31,7 +31,7 @@ def code(result: PartitionAppendResult) -> ErrorCode:
 async def until_waiting(producer: Producer, count: int, index: int = 0) -> None:
     unverified = producer.node.replica(producer.topic, index).appending.unverified
     async with asyncio.timeout(20):
-        while len(unverified) != count or (index == 0 and producer.node.verification.coordinators.waiting):
+        while len(unverified) != count or (index == 0 and producer.node.verification.questions.waiting):
             await asyncio.sleep(0)
 
 
@@ -81,7 +81,7 @@ async def test_what_is_not_confirmed_is_not_appended(
     replica = producer.node.replica(producer.topic)
     assert replica.log is not None
     assert (replica.log.log_end_offset, len(replica.log.guards)) == (0, 0)
-    assert producer.node.verification.coordinators.failures == 1
+    assert producer.node.verification.failures == 1
     coordinators.codes.clear()
     assert code(await producer.send(0, ADDS if adds else VERIFIES)) is ErrorCode.none
 
@@ -341,7 +341,7 @@ async def test_an_answer_to_the_former_leader_epoch_says_nothing_of_this_one(
     await until_waiting(producer, 1)
     node.apply(*topic_records("events", topic, 2, leader_epoch=2))
     again = producer.send(0)
-    while not node.verification.coordinators.waiting:
+    while not node.verification.questions.waiting:
         await asyncio.sleep(0)
     coordinators.is_held = False
     await coordinators.release()

@@ -7,6 +7,9 @@ before version 4 know. STALE_MEMBER_EPOCH is never said here: those clients know
 
 from __future__ import annotations
 
+import asyncio
+
+from barnabas.coordinator import limits
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.commit import commit_response
 from barnabas.coordinator.groups.core.known_producers import Question
@@ -43,6 +46,7 @@ async def _ask(
     coordinator: GroupCoordinator, request: TxnOffsetCommitRequest, question: Question, partition: int
 ) -> None:
     """Return once the partition is part of the transaction. Raises KafkaError."""
+    seconds = limits.TRANSACTION_ANSWER_SECONDS
     asked = TransactionQuestion(
         request.transactional_id,
         *question.producer,
@@ -51,10 +55,12 @@ async def _ask(
         partition=partition,
     )
     try:
-        code = await coordinator.questions.ask(asked)
-    except LinkError as error:
+        async with asyncio.timeout(seconds):
+            code = await coordinator.questions.ask(asked)
+    except (LinkError, TimeoutError) as error:
         # Clients answer this by asking again, without looking for another coordinator of the group.
-        raise KafkaError(ErrorCode.coordinator_load_in_progress, str(error)) from error
+        reason = str(error) or f"the transaction's coordinator did not answer within {seconds:.0f} s"
+        raise KafkaError(ErrorCode.coordinator_load_in_progress, reason) from error
     # A transaction's coordinator fences with a code that clients do not know from others.
     _raise_for(ErrorCode.invalid_producer_epoch if code is ErrorCode.producer_fenced else code)
 
