@@ -70,6 +70,9 @@ TRANSACTIONAL_IDS_MAX: Final = 20_000
 """Transactional ids that are known in one partition, about 1 KiB of memory each. Another one is refused with
 POLICY_VIOLATION until others have not been used for transactional.id.expiration.ms."""
 
+TIMED_OUT_IDS_AT_ONCE: Final = 500
+"""Transactions that are aborted for their time-outs before the event loop gets a turn, 30 µs each."""
+
 EXPIRED_IDS_AT_ONCE: Final = 1_000
 """Transactional ids that are forgotten before the event loop gets a turn."""
 

@@ -96,10 +96,11 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
         """All partitions owned, loaded or not."""
         return list(self._runtimes.values())
 
-    def on_time(self) -> None:
-        """Handle the deadlines of all partitions that are due."""
+    async def on_time(self) -> None:
+        """Handle the deadlines of all partitions that are due; each may have much to do."""
         for runtime in self.runtimes():
-            runtime.on_time()
+            if runtime.on_time():
+                await asyncio.sleep(0)
 
     def shards(self) -> Iterator[ShardT]:
         """Those of the partitions that are being served, for reading."""
@@ -156,7 +157,7 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
 
     async def _watch_deadlines(self) -> None:
         while True:
-            self.on_time()
+            await self.on_time()
             self._deadline_moved.clear()
             self._sleeping_until_ms = self._next_deadline_ms()
             seconds = None

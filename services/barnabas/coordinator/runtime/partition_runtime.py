@@ -199,11 +199,13 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             # Nobody waits for an answer, and one partition's trouble is none of the others'.
             log.exception("decision failed", partition=self.partition)
 
-    def on_time(self) -> None:
-        """Handle deadlines that are due."""
+    def on_time(self) -> bool:
+        """Handle deadlines that are due; whether any was."""
         next_ms = self.next_deadline_ms()
-        if next_ms is not None and next_ms <= self._monotonic_ms():
+        is_due = next_ms is not None and next_ms <= self._monotonic_ms()
+        if is_due:
             self.do(self._kind.on_time)
+        return is_due
 
     def on_jump(self, jumped_ms: int) -> None:
         """The clock went forward by `jumped_ms` at once."""

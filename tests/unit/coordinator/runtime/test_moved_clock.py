@@ -38,14 +38,14 @@ async def test_a_jump_ends_no_session_of_a_member_that_lives() -> None:
         await node.join(group="other", session=45_000)
         clock.jump(86_400_000)
         clock.advance(limits.AFTER_JUMP_MS - 1)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         assert await node.heartbeat(living.member_id, 1) is ErrorCode.none
         clock.advance(2)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         members = {
             shard: list(shard.groups["other"].members) for shard in node.coordinator.partitions.shards()
         }
         assert list(members.values()) == [[]]
         clock.advance(44_000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         assert await node.heartbeat(living.member_id, 1) is ErrorCode.none

@@ -134,16 +134,16 @@ async def test_nobody_s_session_ends_while_that_cannot_be_written(log: LogInMemo
         log.fail_with = ErrorCode.kafka_storage_error
         assert await node.commit(6, generation=1, member_id=member) is REFUSED
         node.clock.advance(3_600_000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         described = await node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"]))
         assert len(described.groups[0].members) == 1
         log.fail_with = None
         await until_writing(node)
         node.clock.advance(9_999)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         assert await node.heartbeat(member, 1) is ErrorCode.none
         node.clock.advance(10_000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         assert await node.heartbeat(member, 1) is ErrorCode.unknown_member_id
 
 

@@ -186,7 +186,7 @@ async def test_a_caller_that_gives_up_is_forgotten(log: LogInMemory) -> None:
         with pytest.raises(asyncio.CancelledError):
             await join
         node.clock.advance(3000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         (runtime,) = node.coordinator.partitions.runtimes()
         assert runtime.shard.groups["g"].generation == 1
 
@@ -199,12 +199,12 @@ async def test_deadlines_pass_without_requests(log: LogInMemory) -> None:
         join = asyncio.create_task(node.join())
         await asyncio.sleep(0.01)
         node.clock.advance(3000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         joined = await join
         assert (joined.generation_id, joined.leader) == (1, joined.member_id)
         assert await node.heartbeat(joined.member_id, 1) is ErrorCode.none
         node.clock.advance(10_000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         assert await node.heartbeat(joined.member_id, 1) is ErrorCode.unknown_member_id
 
 
@@ -268,7 +268,7 @@ async def test_a_bug_costs_a_reload_and_not_the_process(
                 is ErrorCode.rebalance_in_progress
             )
             node.clock.advance(60_000)
-            node.coordinator.partitions.on_time()
+            await node.coordinator.partitions.on_time()
         assert await node.fetch() is ErrorCode.coordinator_load_in_progress
         await until(node.coordinator.partitions.is_loaded)
         assert await node.fetch() == 5
@@ -339,7 +339,7 @@ async def test_who_waits_in_a_group_that_cannot_be_written_is_told(log: LogInMem
         assert (await waits).error_code == ErrorCode.unknown_server_error
         assert node.state() is PartitionState.SERVING
         node.clock.advance(60_000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         assert log.reads == 1
 
 

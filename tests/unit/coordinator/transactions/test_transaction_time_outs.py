@@ -16,6 +16,7 @@ from transaction_driver import (
 )
 
 from barnabas.coordinator import limits
+from barnabas.coordinator.transactions.core.records import TransactionRecord
 from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.states import TransactionState
 from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS
@@ -140,6 +141,56 @@ def test_without_a_producer_id_at_hand_it_is_tried_again_and_others_are_not_held
     driver.has_producer_ids = True
     driver.advance(INTERVAL_MS)
     assert driver.at("a") == f"PrepareAbort {PRODUCER}/32767"
+
+
+def look_until_all_are_aborted(driver: TransactionDriver) -> list[int]:
+    """Every millisecond; how many were aborted at a time."""
+    aborted = []
+    while driver.shard.ongoing and len(aborted) < 20:
+        driver.look_at_clock()
+        aborted.append(driver.decision.transactions_timed_out)
+        driver.clock.advance(1)
+    return aborted
+
+
+def test_many_are_aborted_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TIMED_OUT_IDS_AT_ONCE", 3)
+    driver = TransactionDriver()
+    for number in range(7):
+        begun_now(driver, name=f"id-{number}")
+    driver.clock.advance(TIMEOUT_MS + INTERVAL_MS)
+    assert look_until_all_are_aborted(driver) == [3, 3, 1]
+
+
+def test_those_that_cannot_be_aborted_yet_do_not_hold_up_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TIMED_OUT_IDS_AT_ONCE", 3)
+    driver = TransactionDriver()
+    for number in range(7):
+        begun_now(driver, 32_766 if number < 4 else 5, f"id-{number}")
+    driver.has_producer_ids = False
+    driver.clock.advance(TIMEOUT_MS + INTERVAL_MS)
+    assert look_until_all_are_aborted(driver)[:3] == [0, 2, 1]
+    assert list(driver.shard.ongoing) == [f"id-{number}" for number in range(4)]
+    assert len(driver.notes) == 7, "nobody looks again before the next interval"
+    driver.has_producer_ids = True
+    driver.clock.advance(INTERVAL_MS)
+    assert look_until_all_are_aborted(driver) == [3, 1]
+
+
+def test_what_ends_before_its_turn_has_not_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TIMED_OUT_IDS_AT_ONCE", 1)
+    driver = TransactionDriver(version=1)
+    for name in ("a", "b", "c", "d"):
+        begun_now(driver, name=name)
+    driver.skip(TIMEOUT_MS + INTERVAL_MS)
+    assert driver.at("a") == f"PrepareAbort {PRODUCER}/6"
+    assert driver.end("commit", version=0, name="b") == "-1/-1"
+    driver.shard.replay(TransactionRecord("c", None))
+    begun_now(driver, 7, "d")
+    look_until_all_are_aborted(driver)
+    assert driver.at("b") == f"PrepareCommit {PRODUCER}/5"
+    assert driver.at("d") == f"Ongoing {PRODUCER}/7", "another one, which has its own time"
+    assert "c" not in driver.shard.transactions
 
 
 def test_it_is_counted() -> None:

@@ -12,8 +12,8 @@ from barnabas.coordinator.transactions.core.shard import TransactionShard
 from barnabas.coordinator.transactions.core.states import PREPARED
 from barnabas.coordinator.transactions.core.time_out import abort_timed_out
 
-_MORE_TO_EXPIRE_MS = 1
-"""The event loop gets a turn before the next ids are forgotten."""
+_MORE_MS = 1
+"""The event loop gets a turn before the next transactions are aborted, or the next ids forgotten."""
 
 
 def on_loaded(shard: TransactionShard, decision: Decision) -> None:
@@ -26,13 +26,13 @@ def on_time(shard: TransactionShard, decision: Decision, draw_producer_id: Calla
     """Handle the deadlines that are due at the decision's monotonic time."""
     now_ms, config = decision.monotonic_ms, shard.config
     if now_ms >= shard.time_out_scan_ms:
-        abort_timed_out(shard, decision, draw_producer_id)
+        has_more = abort_timed_out(shard, decision, draw_producer_id)
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        shard.time_out_scan_ms = now_ms + interval_ms
+        shard.time_out_scan_ms = now_ms + (_MORE_MS if has_more else interval_ms)
     if now_ms >= shard.expiry_scan_ms:
         has_more = forget_unused(shard, decision)
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        shard.expiry_scan_ms = now_ms + (_MORE_TO_EXPIRE_MS if has_more else interval_ms)
+        shard.expiry_scan_ms = now_ms + (_MORE_MS if has_more else interval_ms)
 
 
 def on_resumed(shard: TransactionShard, decision: Decision) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ class TransactionShard:
     `transactions` is what the log says, or will say once the decisions on their way are in it; only `replay` changes
     it, the same way while loading and while serving. Decisions are taken on it. What is told without waiting for the
     log is `committed`. Besides, only here: which markers a decided transaction still lacks (`unmarked`, which starts
-    afresh with every partition of it after a reload), and when to look for what takes too long.
+    afresh with every partition of it after a reload), when to look for what takes too long, and what did.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class TransactionShard:
         """Ids of `transactions` that are Ongoing, in the order in which they came to be."""
         self.unmarked: dict[str, set[TopicPartition]] = {}
         """Partitions without a marker yet, of each id whose end is committed; empty where it is to be completed."""
+        self.overdue: deque[str] = deque()
+        """Ids whose transactions took too long when that was looked for last, and whose turn has not come yet."""
         self.time_out_scan_ms = 0
         """When to look for transactions that take too long, if there are any, in monotonic ms."""
         self.expiry_scan_ms = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.transactions.core.decision import Decision
 from barnabas.coordinator.transactions.core.end_txn import abort_by_broker
 from barnabas.coordinator.transactions.core.shard import TransactionShard
@@ -11,33 +12,50 @@ from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS, Tr
 from barnabas.kernel.errors import KafkaError
 
 
-def abort_timed_out(shard: TransactionShard, decision: Decision, draw_producer_id: Callable[[], int]) -> None:
-    """Abort what has been open for too long. What cannot be aborted now, for want of a producer id, is next time."""
-    for transactional_id in shard.ongoing:
-        transaction = shard.transactions[transactional_id]
-        if not _is_timed_out(transaction, decision.now_ms):
-            continue
-        try:
-            abort_by_broker(shard, transactional_id, transaction, decision, draw_producer_id)
-        except KafkaError as error:
-            decision.note(
-                "a transaction that timed out is not aborted yet",
-                transactional_id=transactional_id,
-                reason=str(error),
-            )
-            continue
-        decision.transactions_timed_out += 1
+def abort_timed_out(shard: TransactionShard, decision: Decision, draw_producer_id: Callable[[], int]) -> bool:
+    """Abort what has been open for too long, some of it at a time; returns whether there may be more. What cannot be
+    aborted now, for want of a producer id, is when all others have been."""
+    overdue = shard.overdue
+    if not overdue:
+        overdue.extend(each for each in shard.ongoing if _is_timed_out(shard, each, decision.now_ms))
+    for _ in range(min(len(overdue), limits.TIMED_OUT_IDS_AT_ONCE)):
+        transactional_id = overdue.popleft()
+        if _is_timed_out(shard, transactional_id, decision.now_ms):  # it may have ended while it waited
+            _abort(shard, transactional_id, shard.transactions[transactional_id], decision, draw_producer_id)
+    return bool(overdue)
+
+
+def _abort(
+    shard: TransactionShard,
+    transactional_id: str,
+    transaction: Transaction,
+    decision: Decision,
+    draw_producer_id: Callable[[], int],
+) -> None:
+    try:
+        abort_by_broker(shard, transactional_id, transaction, decision, draw_producer_id)
+    except KafkaError as error:
         decision.note(
-            "a transaction timed out and is aborted",
+            "a transaction that timed out is not aborted yet",
             transactional_id=transactional_id,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            timeout_ms=transaction.timeout_ms,
+            reason=str(error),
         )
+        return
+    decision.transactions_timed_out += 1
+    decision.note(
+        "a transaction timed out and is aborted",
+        transactional_id=transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        timeout_ms=transaction.timeout_ms,
+    )
 
 
-def _is_timed_out(transaction: Transaction, now_ms: int) -> bool:
+def _is_timed_out(shard: TransactionShard, transactional_id: str, now_ms: int) -> bool:
     """Not yet at the very millisecond of its time-out, as in Kafka."""
+    if transactional_id not in shard.ongoing:
+        return False
+    transaction = shard.transactions[transactional_id]
     if transaction.timeout_ms == NO_TIMEOUT_MS:
         return False
     return transaction.start_ms + transaction.timeout_ms < now_ms

@@ -153,14 +153,14 @@ async def test_a_log_that_takes_nothing_costs_no_member_and_lets_nobody_in() -> 
         (group,) = (await node.calls.ConsumerGroupDescribe(asked)).groups
         assert "a" in [member.member_id for member in group.members]
         node.clock.advance(3_600_000)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         log.fail_with = None
         await until_writing(node)
         assert (await node.calls.ConsumerGroupHeartbeat(entry(epoch=2))).error_code == ErrorCode.none
         # What was under way when the log refused has landed; its member may come again.
         assert (await node.calls.ConsumerGroupHeartbeat(entry("b"))).error_code == ErrorCode.none
         node.clock.advance(44_999)
-        node.coordinator.partitions.on_time()
+        await node.coordinator.partitions.on_time()
         (group,) = (await node.calls.ConsumerGroupDescribe(asked)).groups
         assert [member.member_id for member in group.members] == ["a", "b"]
 
