@@ -221,12 +221,17 @@ class TransactionNode:
     """One process with a coordinator of transactions, which knows the ids a, b and so on of one partition."""
 
     def __init__(
-        self, name: str, world: World, log: LogInMemory, config: CoordinatorConfig | None = None
+        self,
+        name: str,
+        world: World,
+        log: LogInMemory,
+        config: CoordinatorConfig | None = None,
+        post: FakePost | None = None,
     ) -> None:
         self.clock = ManualClock()
         environment = seeded_environment(clock=self.clock)
         self.registry = environment.registry
-        self.post = FakePost()
+        self.post = post or FakePost()
         self.producer_ids = FakeProducerIds()
         metrics = TransactionMetrics(self.registry, RuntimeMetrics(self.registry))
         self.coordinator = TransactionCoordinator(

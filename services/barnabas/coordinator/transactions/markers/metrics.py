@@ -13,6 +13,7 @@ _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 _RESULTS: Final = {
     Reaction.TOLD: "told",
+    Reaction.OVERTAKEN: "overtaken",
     Reaction.AGAIN: "again",
     Reaction.GIVE_UP: "given_up",
     None: "failed",

@@ -16,16 +16,21 @@ class Reaction(enum.Enum):
     """It has the marker, or will never need one."""
     AGAIN = "again"
     """It is told again, soon: it moves, opens, lacks replicas, or is slow."""
+    OVERTAKEN = "overtaken"
+    """It has heard of a newer epoch of the producer, from a newer coordinator or an administrator. Nothing is open
+    there that this marker could ever end, so it counts as told. Should this coordinator be none any more, it cannot
+    write that the transaction is complete. (Kafka gives up, and one marker of an administrator's leaves the id stuck.)
+    """
     GIVE_UP = "give up"
-    """Somebody newer has spoken for this transactional id: this coordinator may be none any more, and tells nobody of
-    the transaction for a while."""
+    """A newer coordinator has spoken for this transactional id: this one may be none any more, and tells nobody of the
+    transaction for a while."""
 
 
 REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
     ErrorCode.none: Reaction.TOLD,
     ErrorCode.unsupported_for_message_format: Reaction.TOLD,
     ErrorCode.unsupported_version: Reaction.TOLD,
-    ErrorCode.invalid_producer_epoch: Reaction.GIVE_UP,
+    ErrorCode.invalid_producer_epoch: Reaction.OVERTAKEN,
     ErrorCode.transaction_coordinator_fenced: Reaction.GIVE_UP,
     ErrorCode.unknown_topic_or_partition: Reaction.AGAIN,
     ErrorCode.unknown_topic_id: Reaction.AGAIN,

@@ -199,8 +199,8 @@ class MarkerSender:
             self._on_complete(ended.transactional_id)
 
     def _give_up(self, marking: _Marking, partition: TopicPartition, code: ErrorCode) -> None:
-        """Leave the transaction alone for a while: it is somebody else's by now, as we will hear; or a partition has
-        news from a coordinator that nobody knows, and somebody has to look."""
+        """Leave the transaction alone for a while: it is somebody else's by now, as we will hear; or an administrator
+        wrote a marker in the name of a coordinator that is still to come, and somebody has to look."""
         log.warning(
             "a transaction's end is refused as old: nobody is told of it for now",
             transactional_id=marking.ended.transactional_id,
@@ -334,14 +334,21 @@ class MarkerSender:
             code = codes[partition]
             reaction = REACTIONS.get(code)
             self._counts.on_answer(reaction)
-            if reaction is Reaction.TOLD:
+            if reaction is Reaction.TOLD or reaction is Reaction.OVERTAKEN:
                 told.append(partition)
+                if reaction is Reaction.OVERTAKEN:
+                    self._say(
+                        "a partition has heard of a newer epoch than a transaction's end has",
+                        partition,
+                        parcel,
+                        code,
+                    )
                 continue
             again[partition] = None
             if reaction is Reaction.GIVE_UP:
                 refused = partition
             elif reaction is None or parcel.pause_ms >= limits.MARKER_RETRY_MS_MAX:
-                self._say(partition, parcel, code)
+                self._say("a partition is not told yet how a transaction ended", partition, parcel, code)
         if again:
             waiting = self._open(marking, again, parcel.place, parcel.pause_ms)
             if refused is None:
@@ -350,10 +357,10 @@ class MarkerSender:
                 self._give_up(marking, refused, codes[refused])
         self._told(marking, told)
 
-    def _say(self, partition: TopicPartition, parcel: _Parcel, code: ErrorCode) -> None:
+    def _say(self, what: str, partition: TopicPartition, parcel: _Parcel, code: ErrorCode) -> None:
         name = f"{partition.topic}-{partition.partition}"
         self._lines.warning(
-            "a partition is not told yet how a transaction ended",
+            what,
             name,
             partition=name,
             transactional_id=parcel.marking.ended.transactional_id,

@@ -186,12 +186,25 @@ async def test_who_is_refused_as_old_tells_nobody_for_a_while(
         await until_complete(log, *DECIDED, *COMMITTED)
 
 
+async def test_a_partition_that_knows_a_newer_epoch_is_told_no_more(log: LogInMemory) -> None:
+    node = TransactionNode("a", a_world(), log)
+    node.post.codes["t-0"] = [ErrorCode.invalid_producer_epoch]
+    async with running(node):
+        await node.open("t-0", "t-1")
+        await node.end()
+        await until_complete(log)
+        assert list(node.coordinator.markers.waiting()) == []
+        counts = generate_latest(node.registry)
+        for result in (b"overtaken", b"told"):
+            assert b'barnabas_coordinator_markers_total{result="%b"} 1.0' % result in counts
+
+
 async def test_what_was_given_up_is_tried_again_some_time(
     log: LogInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.coordinator.limits.MARKER_GIVEN_UP_MS", 0)
     node = TransactionNode("a", a_world(), log)
-    node.post.codes["t-0"] = [ErrorCode.invalid_producer_epoch]
+    node.post.codes["t-0"] = [ErrorCode.transaction_coordinator_fenced]
     async with running(node):
         await node.open("t-0", "t-1")
         await node.end()
@@ -350,7 +363,7 @@ async def test_what_is_tried_again_is_given_up_no_longer(
 ) -> None:
     monkeypatch.setattr("barnabas.coordinator.limits.MARKER_GIVEN_UP_MS", 0)
     node = TransactionNode("a", a_world(), log)
-    node.post.codes["t-0"] = [ErrorCode.invalid_producer_epoch]
+    node.post.codes["t-0"] = [ErrorCode.transaction_coordinator_fenced]
     async with running(node):
         await node.open("t-0")
         await node.end()
