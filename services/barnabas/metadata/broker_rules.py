@@ -92,7 +92,9 @@ def _check_classes(values: Mapping[str, str]) -> None:
 
 
 def check_static_settings(values: Mapping[str, str]) -> None:
-    """Check what a configuration file sets. Raises KafkaError INVALID_CONFIG for an unknown name or a bad value."""
+    """Check what a configuration file sets. Raises KafkaError INVALID_CONFIG for an unknown name or a bad value, and
+    for an authorizer: whoever names one believes that somebody is kept out.
+    """
     for name, text in values.items():
         definition = broker_setting(name)
         if definition.type is ConfigType.UNKNOWN:
@@ -101,6 +103,11 @@ def check_static_settings(values: Mapping[str, str]) -> None:
                 f"Unknown broker setting {name}" + (f": did you mean {nearest}?" if nearest else ".")
             )
         definition.parse(text)
+    if values.get("authorizer.class.name"):
+        raise _invalid(
+            "authorizer.class.name: there are no ACLs, everybody may do everything. Leave it out, and keep the cluster "
+            "on a network that you trust."
+        )
     check_together(values)
 
 

@@ -96,6 +96,7 @@ def test_every_default_may_stand_in_a_file(name: str) -> None:
         ("num.partitions", "0", "at least 1"),
         ("log.retention.hours", "0", "at least 1"),
         ("log.roll.ms", "0", "log.roll.ms=0: it must be at least 1"),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "no ACLs"),
         ("log.flush.scheduler.interval.ms", "-1", "at least 0"),
         ("group.consumer.migration.policy", "sideways", "one of disabled, downgrade, upgrade, bidirectional"),
     ],
