@@ -202,7 +202,6 @@ class StorageNode:
             if await _started(self._recover(), self._context) is None:
                 return
         async with contextlib.AsyncExitStack() as serving:
-            serving.push_async_callback(self.verification.questions.close)
             address = await serving.enter_async_context(self._serving())
             subscription = MetadataSubscription(
                 self._context.environment.network,
@@ -239,6 +238,7 @@ class StorageNode:
                     await self.appends.wait_until_unasked()
                 # Before the controller is left: gateways wait no longer for a node that has gone.
                 await serving.aclose()
+                await self.verification.questions.close()
                 for task in background:
                     task.cancel()
         if self._refusal is not None:
