@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from coordinator_node import Node, running, until, until_writing
@@ -15,7 +16,7 @@ from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.codec import encode_record
 from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetRecord
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.records.batch import HEADER_SIZE
@@ -383,3 +384,20 @@ async def test_what_keeps_many_partitions_from_loading_is_told_now_and_then(
     await asyncio.gather(serving, return_exceptions=True)
     told = [record.levelname for record in caplog.records if record.message == "partition is not served"]
     assert told == ["INFO", "WARNING"]
+
+
+async def test_the_loop_has_a_turn_between_partitions_that_have_something_to_do(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node("a", log)
+    node.see("a", partitions=3)
+    turns: list[object] = []
+
+    def on_time(runtime: PartitionRuntime[Any, Any, Any]) -> bool:
+        turns.append(runtime.partition)
+        return runtime.partition != 1
+
+    monkeypatch.setattr(PartitionRuntime, "on_time", on_time)
+    asyncio.get_running_loop().call_soon(turns.append, "others")
+    await node.coordinator.partitions.on_time()
+    assert turns == [0, "others", 1, 2]
