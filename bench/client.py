@@ -31,15 +31,29 @@ def _run(what: str, arguments: dict[str, Any]) -> dict[str, float]:
     if what == "consume_latencies":
         from clients.latency import consume_latencies
 
-        return consume_latencies(**arguments, announce=lambda: print("reading", flush=True))
-    if what in ("long_polls", "group_members"):
-        from clients import crowds
+        return consume_latencies(**arguments, announce=_announce)
+    if what == "long_polls":
+        from clients.crowds import long_polls
 
-        measure: Callable[..., dict[str, float]] = getattr(crowds, what)
-        return measure(**arguments)
+        return long_polls(**arguments)
+    if what in ("group_members", "consumer_group_members"):
+        from clients import groups
+
+        form: Callable[..., dict[str, float]] = getattr(groups, what)
+        return form(**arguments)
+    if what in ("transactions", "copy_in_transactions"):
+        from clients import transactions
+
+        if what == "copy_in_transactions":
+            return transactions.copy_in_transactions(**arguments, announce=_announce)
+        return transactions.transactions(**arguments)
     from clients import librdkafka
 
     return {"seconds": getattr(librdkafka, what)(**arguments)}
+
+
+def _announce() -> None:
+    print("reading", flush=True)
 
 
 if __name__ == "__main__":

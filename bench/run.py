@@ -22,13 +22,14 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parent))
 
 import report
+from coordinator_workloads import COORDINATOR_WORKLOADS
 from machine import describe_machine
 from replicated_workloads import REPLICATED_WORKLOADS, wait_for_brokers
 from systems import REPOSITORY, Starting, System, barnabas, kafka, kafka_version, separate
 from three_brokers import barnabas_of_three, kafka_of_three
 from workloads import WORKLOADS, Workload, throughput
 
-ALL: Final = (*WORKLOADS, *REPLICATED_WORKLOADS)
+ALL: Final = (*WORKLOADS, *COORDINATOR_WORKLOADS, *REPLICATED_WORKLOADS)
 RUNS, QUICK_RUNS = 3, 1
 SECONDS, QUICK_SECONDS = 4.0, 2.0
 WARM_UP_SECONDS: Final = 3.0

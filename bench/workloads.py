@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -202,7 +202,7 @@ def small_requests(system: System, topic: str, seconds: float) -> Figures:
     delete_topic(system, topic)
     return {
         "requests_s": answer["requests"] / answer["seconds"],
-        **_percentiles(answer),
+        **percentiles(answer),
         "request_cpu": cost.server_seconds / answer["requests"] * 1e6,
         "client_cpu_percent": 100 * cost.client_seconds / answer["seconds"],
         **{f"{name} µs": spent / answer["requests"] * 1e6 for name, spent in cost.by_service.items()},
@@ -242,7 +242,7 @@ def latency(per_second: int, system: System, topic: str, seconds: float, *, repl
         answer = finish_json(consumer, cost)
     delete_topic(system, topic)
     return {
-        **_percentiles(answer),
+        **percentiles(answer),
         "server_cpu_percent": 100 * cost.server_seconds / total_seconds,
         "client_cpu_percent": 100 * cost.client_seconds / total_seconds,
         "producer_behind_s": sent["behind_seconds"],
@@ -321,9 +321,16 @@ def wait_for_leaders(system: System, topics: list[str]) -> None:
 
 def large_group(members: int, system: System, topic: str, seconds: float) -> Figures:
     """A classic group of members that only beat: formed, left alone, and rebalanced because one more came."""
-    arguments = {"host": "127.0.0.1", "port": system.port, "group_id": topic, "members": members}
+    return form_group("group_members", system, topic, seconds, {"members": members})
+
+
+def form_group(
+    what: str, system: System, group_id: str, seconds: float, arguments: Mapping[str, Any]
+) -> Figures:
+    """What the forming of a group, its idling and the coming of one member take, by the client `what`."""
+    arguments = {"host": "127.0.0.1", "port": system.port, "group_id": group_id, **arguments}
     with measured(system) as forming:
-        client = start_client("group_members", **arguments, seconds=seconds)
+        client = start_client(what, **arguments, seconds=seconds)
         assert client.stdout is not None
         assert client.stdout.readline() == "formed\n"
     with measured(system) as idle:
@@ -334,11 +341,12 @@ def large_group(members: int, system: System, topic: str, seconds: float) -> Fig
         "formed_s": answer["formed_seconds"],
         "joined_s": answer["joined_seconds"],
         "forming_cpu_s": forming.server_seconds,
+        "joining_cpu_s": joining.server_seconds,
         "server_cpu_percent": 100 * idle.server_seconds / seconds,
     }
 
 
-def _percentiles(answer: dict[str, float]) -> Figures:
+def percentiles(answer: dict[str, float]) -> Figures:
     return {"p50_ms": answer["p50"], "p99_ms": answer["p99"], "p999_ms": answer["p99.9"]}
 
 
