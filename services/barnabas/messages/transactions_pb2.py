@@ -22,51 +22,52 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from barnabas.messages import calls_pb2 as barnabas_dot_messages_dot_calls__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$barnabas/messages/transactions.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\x98\x01\n\x15InitProducerIdRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x1e\n\x16transaction_timeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x12\x18\n\x10two_phase_commit\x18\x05 \x01(\x08\"Y\n\x16InitProducerIdResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"Y\n\x19\x41\x64\x64PartitionsToTxnRequest\x12<\n\x0ctransactions\x18\x01 \x03(\x0b\x32&.barnabas.rpc.v1.TransactionPartitions\"\xd4\x01\n\x15TransactionPartitions\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x13\n\x0bverify_only\x18\x04 \x01(\x08\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\x12\x31\n\x06topics\x18\x06 \x03(\x0b\x32!.barnabas.rpc.v1.TransactionTopic\x12\x0f\n\x07wait_ms\x18\x07 \x01(\r\"4\n\x10TransactionTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"`\n\x1a\x41\x64\x64PartitionsToTxnResponse\x12\x42\n\x0ctransactions\x18\x01 \x03(\x0b\x32,.barnabas.rpc.v1.TransactionPartitionsResult\"2\n\x1bTransactionPartitionsResult\x12\x13\n\x0b\x65rror_codes\x18\x01 \x03(\x05\"\x86\x01\n\rEndTxnRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x11\n\tcommitted\x18\x04 \x01(\x08\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\"Q\n\x0e\x45ndTxnResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"K\n\x1b\x44\x65scribeTransactionsRequest\x12\x19\n\x11transactional_ids\x18\x01 \x03(\t\x12\x11\n\tbytes_max\x18\x02 \x01(\x03\"]\n\x1c\x44\x65scribeTransactionsResponse\x12=\n\x0ctransactions\x18\x01 \x03(\x0b\x32\'.barnabas.rpc.v1.TransactionDescription\"\xf8\x01\n\x16TransactionDescription\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10transactional_id\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x1e\n\x16transaction_timeout_ms\x18\x04 \x01(\x05\x12!\n\x19transaction_start_time_ms\x18\x05 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x06 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x07 \x01(\x05\x12\x31\n\x06topics\x18\x08 \x03(\x0b\x32!.barnabas.rpc.v1.TransactionTopic\"\x98\x01\n\x17ListTransactionsRequest\x12\x0e\n\x06states\x18\x01 \x03(\t\x12\x14\n\x0cproducer_ids\x18\x02 \x03(\x03\x12\x13\n\x0b\x64uration_ms\x18\x03 \x01(\x03\x12%\n\x18transactional_id_pattern\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1b\n\x19_transactional_id_pattern\"\x80\x01\n\x18ListTransactionsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x16\n\x0eunknown_states\x18\x02 \x03(\t\x12\x38\n\x0ctransactions\x18\x03 \x03(\x0b\x32\".barnabas.rpc.v1.ListedTransaction\"Q\n\x11ListedTransaction\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05state\x18\x03 \x01(\t\"M\n\x16WriteTxnMarkersRequest\x12\x33\n\x07markers\x18\x01 \x03(\x0b\x32\".barnabas.rpc.v1.TransactionMarker\"\xbe\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x11\n\tcommitted\x18\x03 \x01(\x08\x12\x19\n\x11\x63oordinator_epoch\x18\x04 \x01(\x05\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\x12\x31\n\x06topics\x18\x06 \x03(\x0b\x32!.barnabas.rpc.v1.TransactionTopic\"X\n\x17WriteTxnMarkersResponse\x12=\n\x07markers\x18\x01 \x03(\x0b\x32,.barnabas.rpc.v1.TransactionPartitionsResult2\xf9\x04\n\x16TransactionCoordinator\x12\x61\n\x0eInitProducerId\x12&.barnabas.rpc.v1.InitProducerIdRequest\x1a\'.barnabas.rpc.v1.InitProducerIdResponse\x12m\n\x12\x41\x64\x64PartitionsToTxn\x12*.barnabas.rpc.v1.AddPartitionsToTxnRequest\x1a+.barnabas.rpc.v1.AddPartitionsToTxnResponse\x12I\n\x06\x45ndTxn\x12\x1e.barnabas.rpc.v1.EndTxnRequest\x1a\x1f.barnabas.rpc.v1.EndTxnResponse\x12s\n\x14\x44\x65scribeTransactions\x12,.barnabas.rpc.v1.DescribeTransactionsRequest\x1a-.barnabas.rpc.v1.DescribeTransactionsResponse\x12g\n\x10ListTransactions\x12(.barnabas.rpc.v1.ListTransactionsRequest\x1a).barnabas.rpc.v1.ListTransactionsResponse\x12\x64\n\x0fWriteTxnMarkers\x12\'.barnabas.rpc.v1.WriteTxnMarkersRequest\x1a(.barnabas.rpc.v1.WriteTxnMarkersResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$barnabas/messages/transactions.proto\x12\x0f\x62\x61rnabas.rpc.v1\x1a\x1d\x62\x61rnabas/messages/calls.proto\"\x98\x01\n\x15InitProducerIdRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x1e\n\x16transaction_timeout_ms\x18\x02 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x04 \x01(\x05\x12\x18\n\x10two_phase_commit\x18\x05 \x01(\x08\"Y\n\x16InitProducerIdResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"Y\n\x19\x41\x64\x64PartitionsToTxnRequest\x12<\n\x0ctransactions\x18\x01 \x03(\x0b\x32&.barnabas.rpc.v1.TransactionPartitions\"\xd4\x01\n\x15TransactionPartitions\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x13\n\x0bverify_only\x18\x04 \x01(\x08\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\x12\x31\n\x06topics\x18\x06 \x03(\x0b\x32!.barnabas.rpc.v1.TransactionTopic\x12\x0f\n\x07wait_ms\x18\x07 \x01(\r\"4\n\x10TransactionTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"`\n\x1a\x41\x64\x64PartitionsToTxnResponse\x12\x42\n\x0ctransactions\x18\x01 \x03(\x0b\x32,.barnabas.rpc.v1.TransactionPartitionsResult\"2\n\x1bTransactionPartitionsResult\x12\x13\n\x0b\x65rror_codes\x18\x01 \x03(\x05\"\x86\x01\n\rEndTxnRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\x12\x11\n\tcommitted\x18\x04 \x01(\x08\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\"Q\n\x0e\x45ndTxnResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"K\n\x1b\x44\x65scribeTransactionsRequest\x12\x19\n\x11transactional_ids\x18\x01 \x03(\t\x12\x11\n\tbytes_max\x18\x02 \x01(\x03\"]\n\x1c\x44\x65scribeTransactionsResponse\x12=\n\x0ctransactions\x18\x01 \x03(\x0b\x32\'.barnabas.rpc.v1.TransactionDescription\"\xf8\x01\n\x16TransactionDescription\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x18\n\x10transactional_id\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x1e\n\x16transaction_timeout_ms\x18\x04 \x01(\x05\x12!\n\x19transaction_start_time_ms\x18\x05 \x01(\x03\x12\x13\n\x0bproducer_id\x18\x06 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x07 \x01(\x05\x12\x31\n\x06topics\x18\x08 \x03(\x0b\x32!.barnabas.rpc.v1.TransactionTopic\"\x98\x01\n\x17ListTransactionsRequest\x12\x0e\n\x06states\x18\x01 \x03(\t\x12\x14\n\x0cproducer_ids\x18\x02 \x03(\x03\x12\x13\n\x0b\x64uration_ms\x18\x03 \x01(\x03\x12%\n\x18transactional_id_pattern\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1b\n\x19_transactional_id_pattern\"\x80\x01\n\x18ListTransactionsResponse\x12\x12\n\nerror_code\x18\x01 \x01(\x05\x12\x16\n\x0eunknown_states\x18\x02 \x03(\t\x12\x38\n\x0ctransactions\x18\x03 \x03(\x0b\x32\".barnabas.rpc.v1.ListedTransaction\"Q\n\x11ListedTransaction\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\r\n\x05state\x18\x03 \x01(\t\"M\n\x16WriteTxnMarkersRequest\x12\x33\n\x07markers\x18\x01 \x03(\x0b\x32\".barnabas.rpc.v1.TransactionMarker\"\xbe\x01\n\x11TransactionMarker\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x11\n\tcommitted\x18\x03 \x01(\x08\x12\x19\n\x11\x63oordinator_epoch\x18\x04 \x01(\x05\x12\x1b\n\x13transaction_version\x18\x05 \x01(\x05\x12\x31\n\x06topics\x18\x06 \x03(\x0b\x32!.barnabas.rpc.v1.TransactionTopic\"X\n\x17WriteTxnMarkersResponse\x12=\n\x07markers\x18\x01 \x03(\x0b\x32,.barnabas.rpc.v1.TransactionPartitionsResult2\xc4\x05\n\x16TransactionCoordinator\x12I\n\x05\x43\x61lls\x12\x1a.barnabas.rpc.v1.CallFrame\x1a .barnabas.rpc.v1.CallResultFrame(\x01\x30\x01\x12\x61\n\x0eInitProducerId\x12&.barnabas.rpc.v1.InitProducerIdRequest\x1a\'.barnabas.rpc.v1.InitProducerIdResponse\x12m\n\x12\x41\x64\x64PartitionsToTxn\x12*.barnabas.rpc.v1.AddPartitionsToTxnRequest\x1a+.barnabas.rpc.v1.AddPartitionsToTxnResponse\x12I\n\x06\x45ndTxn\x12\x1e.barnabas.rpc.v1.EndTxnRequest\x1a\x1f.barnabas.rpc.v1.EndTxnResponse\x12s\n\x14\x44\x65scribeTransactions\x12,.barnabas.rpc.v1.DescribeTransactionsRequest\x1a-.barnabas.rpc.v1.DescribeTransactionsResponse\x12g\n\x10ListTransactions\x12(.barnabas.rpc.v1.ListTransactionsRequest\x1a).barnabas.rpc.v1.ListTransactionsResponse\x12\x64\n\x0fWriteTxnMarkers\x12\'.barnabas.rpc.v1.WriteTxnMarkersRequest\x1a(.barnabas.rpc.v1.WriteTxnMarkersResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'barnabas.messages.transactions_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INITPRODUCERIDREQUEST']._serialized_start=58
-  _globals['_INITPRODUCERIDREQUEST']._serialized_end=210
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=212
-  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=301
-  _globals['_ADDPARTITIONSTOTXNREQUEST']._serialized_start=303
-  _globals['_ADDPARTITIONSTOTXNREQUEST']._serialized_end=392
-  _globals['_TRANSACTIONPARTITIONS']._serialized_start=395
-  _globals['_TRANSACTIONPARTITIONS']._serialized_end=607
-  _globals['_TRANSACTIONTOPIC']._serialized_start=609
-  _globals['_TRANSACTIONTOPIC']._serialized_end=661
-  _globals['_ADDPARTITIONSTOTXNRESPONSE']._serialized_start=663
-  _globals['_ADDPARTITIONSTOTXNRESPONSE']._serialized_end=759
-  _globals['_TRANSACTIONPARTITIONSRESULT']._serialized_start=761
-  _globals['_TRANSACTIONPARTITIONSRESULT']._serialized_end=811
-  _globals['_ENDTXNREQUEST']._serialized_start=814
-  _globals['_ENDTXNREQUEST']._serialized_end=948
-  _globals['_ENDTXNRESPONSE']._serialized_start=950
-  _globals['_ENDTXNRESPONSE']._serialized_end=1031
-  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_start=1033
-  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_end=1108
-  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_start=1110
-  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_end=1203
-  _globals['_TRANSACTIONDESCRIPTION']._serialized_start=1206
-  _globals['_TRANSACTIONDESCRIPTION']._serialized_end=1454
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1457
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1609
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1612
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1740
-  _globals['_LISTEDTRANSACTION']._serialized_start=1742
-  _globals['_LISTEDTRANSACTION']._serialized_end=1823
-  _globals['_WRITETXNMARKERSREQUEST']._serialized_start=1825
-  _globals['_WRITETXNMARKERSREQUEST']._serialized_end=1902
-  _globals['_TRANSACTIONMARKER']._serialized_start=1905
-  _globals['_TRANSACTIONMARKER']._serialized_end=2095
-  _globals['_WRITETXNMARKERSRESPONSE']._serialized_start=2097
-  _globals['_WRITETXNMARKERSRESPONSE']._serialized_end=2185
-  _globals['_TRANSACTIONCOORDINATOR']._serialized_start=2188
-  _globals['_TRANSACTIONCOORDINATOR']._serialized_end=2821
+  _globals['_INITPRODUCERIDREQUEST']._serialized_start=89
+  _globals['_INITPRODUCERIDREQUEST']._serialized_end=241
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_start=243
+  _globals['_INITPRODUCERIDRESPONSE']._serialized_end=332
+  _globals['_ADDPARTITIONSTOTXNREQUEST']._serialized_start=334
+  _globals['_ADDPARTITIONSTOTXNREQUEST']._serialized_end=423
+  _globals['_TRANSACTIONPARTITIONS']._serialized_start=426
+  _globals['_TRANSACTIONPARTITIONS']._serialized_end=638
+  _globals['_TRANSACTIONTOPIC']._serialized_start=640
+  _globals['_TRANSACTIONTOPIC']._serialized_end=692
+  _globals['_ADDPARTITIONSTOTXNRESPONSE']._serialized_start=694
+  _globals['_ADDPARTITIONSTOTXNRESPONSE']._serialized_end=790
+  _globals['_TRANSACTIONPARTITIONSRESULT']._serialized_start=792
+  _globals['_TRANSACTIONPARTITIONSRESULT']._serialized_end=842
+  _globals['_ENDTXNREQUEST']._serialized_start=845
+  _globals['_ENDTXNREQUEST']._serialized_end=979
+  _globals['_ENDTXNRESPONSE']._serialized_start=981
+  _globals['_ENDTXNRESPONSE']._serialized_end=1062
+  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_start=1064
+  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_end=1139
+  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_start=1141
+  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_end=1234
+  _globals['_TRANSACTIONDESCRIPTION']._serialized_start=1237
+  _globals['_TRANSACTIONDESCRIPTION']._serialized_end=1485
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=1488
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1640
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1643
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1771
+  _globals['_LISTEDTRANSACTION']._serialized_start=1773
+  _globals['_LISTEDTRANSACTION']._serialized_end=1854
+  _globals['_WRITETXNMARKERSREQUEST']._serialized_start=1856
+  _globals['_WRITETXNMARKERSREQUEST']._serialized_end=1933
+  _globals['_TRANSACTIONMARKER']._serialized_start=1936
+  _globals['_TRANSACTIONMARKER']._serialized_end=2126
+  _globals['_WRITETXNMARKERSRESPONSE']._serialized_start=2128
+  _globals['_WRITETXNMARKERSRESPONSE']._serialized_end=2216
+  _globals['_TRANSACTIONCOORDINATOR']._serialized_start=2219
+  _globals['_TRANSACTIONCOORDINATOR']._serialized_end=2927
 # @@protoc_insertion_point(module_scope)

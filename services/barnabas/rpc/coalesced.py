@@ -28,10 +28,20 @@ import grpc.aio
 
 from barnabas.kernel.logs import get_logger
 from barnabas.links.deadlines import Deadlines
-from barnabas.links.errors import DeadlinePassed, NotSentInTime, OutcomeUnknown, Unreachable
+from barnabas.links.errors import (
+    ConnectionRefused,
+    DeadlinePassed,
+    LinkError,
+    NotSentInTime,
+    OutcomeUnknown,
+    Refusal,
+    Refused,
+    Unreachable,
+)
 from barnabas.links.limits import UNANSWERED_BYTES_MAX
 from barnabas.links.stream_counts import StreamCounts
 from barnabas.rpc import limits
+from barnabas.rpc.status_codes import error_of
 
 log = get_logger("rpc.coalesced")
 
@@ -77,12 +87,14 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         name: str,
         counts: StreamCounts | None = None,
         unanswered_bytes_max: int = UNANSWERED_BYTES_MAX,
+        bounds_in_flight: bool = True,
         is_ordered: bool = False,
         on_results: Callable[[Sequence[ResultT]], Awaitable[None]] | None = None,
     ) -> None:
-        """`counts` are those of all streams of its kind. `is_ordered`: what is behind a request that cannot be sent in
-        time is not sent either, so that the peer never has a later one without it. `on_results` is given
-        each message's and returns when there is room for those of another.
+        """`counts` are those of all streams of its kind. `bounds_in_flight`: so much that is not answered is
+        written and no more; not where a request's answer waits for other requests. `is_ordered`: what is behind
+        a request that cannot be sent in time is not sent either, so that the peer never has a later one without
+        it. `on_results` is given each message's and returns when there is room for those of another.
         """
         self._on_results = on_results
         self._is_ordered = is_ordered
@@ -93,6 +105,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self._results_of = results_of
         self._name = name
         self._unanswered_bytes_max = unanswered_bytes_max
+        self._bounds_in_flight = bounds_in_flight
         self._next_correlation_id = 1
         self._waiting: dict[int, _Entry[RequestT, ResultT]] = {}
         self._queue: deque[_Entry[RequestT, ResultT]] = deque()
@@ -198,7 +211,7 @@ class CoalescedStream(Generic[RequestT, ResultT]):
     async def _run(self) -> None:
         """Serve one life of the stream: from the first request to the break."""
         call = self._open_call()
-        error: Exception = OutcomeUnknown(f"{self._name}: closed")
+        error: LinkError = OutcomeUnknown(f"{self._name}: closed")
         try:
             # wait_for_connection ends the wait early when the peer refuses; keepalive ends it when it is silent.
             await call.wait_for_connection()
@@ -217,16 +230,22 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             call.cancel()
             self._fail_all(error)
 
-    def _break_error(self, cause: Exception) -> Exception:
-        details = cause.details() if isinstance(cause, grpc.aio.AioRpcError) else cause
+    def _break_error(self, cause: Exception) -> LinkError:
+        details: object = cause
+        failed: LinkError | None = None
+        if isinstance(cause, grpc.aio.AioRpcError):
+            details, failed = cause.details(), error_of(cause)
+        if isinstance(failed, Refused) and failed.why is Refusal.UNKNOWN_CALL:
+            return failed  # to gRPC's client it was open for a moment
         if self._connected:
             log.warning("stream broke", stream=self._name, reason=details)
             self._counts.breaks += 1
             return OutcomeUnknown(f"{self._name}: {details}")
         log.debug("cannot connect", stream=self._name, reason=details)
-        return Unreachable(f"{self._name}: {details}")
+        kind = ConnectionRefused if isinstance(failed, ConnectionRefused) else Unreachable
+        return kind(f"{self._name}: {details}")
 
-    def _fail_all(self, error: Exception) -> None:
+    def _fail_all(self, error: LinkError) -> None:
         waiting, self._waiting = self._waiting, {}
         self._queue.clear()
         self._hurried.clear()
@@ -236,7 +255,8 @@ class CoalescedStream(Generic[RequestT, ResultT]):
         self.is_silent = False
         for entry in waiting.values():
             if not entry.future.done():
-                entry.future.set_exception(error if entry.is_written else Unreachable(str(error)))
+                is_its_own = entry.is_written or not isinstance(error, OutcomeUnknown)
+                entry.future.set_exception(error if is_its_own else Unreachable(str(error)))
                 entry.future.exception()  # whoever gave up waiting need not hear of it
 
     def _forget(self, key: int, entry: _Entry[RequestT, ResultT]) -> None:
@@ -332,10 +352,8 @@ class CoalescedStream(Generic[RequestT, ResultT]):
                 size_bytes = entry.size_bytes
                 if requests and frame_bytes + size_bytes > limits.FRAME_BYTES_TARGET:
                     break
-                if (
-                    self._written_bytes
-                    and self._written_bytes + size_bytes > limits.STREAM_IN_FLIGHT_BYTES_MAX
-                ):
+                in_flight_bytes = self._written_bytes if self._bounds_in_flight else 0
+                if in_flight_bytes and in_flight_bytes + size_bytes > limits.STREAM_IN_FLIGHT_BYTES_MAX:
                     break
                 requests.append(request)
                 frame_bytes += size_bytes

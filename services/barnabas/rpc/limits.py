@@ -53,3 +53,15 @@ LAST_ANSWERS_SECONDS: Final = 0.1
 
 LAST_RESULTS_SECONDS_MAX: Final = 1.0
 """How long results are still read from a peer that takes no more requests, because it has ended the stream."""
+
+CALL_BYTES: Final = 64
+"""What a coalesced call or its result counts besides its message."""
+
+CALL_BYTES_MAX: Final = 256 * 1024
+"""A larger request travels alone, and nothing waits behind it."""
+
+CALL_ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Results of one stream of calls that may wait to be written before its next frame is taken."""
+
+EARLIER_PEER_SECONDS: Final = 60.0
+"""How long calls travel alone to a peer that knows no stream for them: it may be of a later version then."""

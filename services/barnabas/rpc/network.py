@@ -56,16 +56,18 @@ class GrpcNetwork:
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
         from barnabas.messages.coordinator_pb2 import DESCRIPTOR
+        from barnabas.rpc.coalesced_calls import CoalescedCalls
 
-        calls = ServiceCalls(self._open_channel(address), DESCRIPTOR.services_by_name["GroupCoordinator"])
+        contract = DESCRIPTOR.services_by_name["GroupCoordinator"]
+        calls = CoalescedCalls(self._open_channel(address), contract, f"calls of groups to {address}")
         return cast("CoordinatorLink", calls)
 
     def connect_transactions(self, address: str) -> TransactionsLink:
         from barnabas.messages.transactions_pb2 import DESCRIPTOR
+        from barnabas.rpc.coalesced_calls import CoalescedCalls
 
-        calls = ServiceCalls(
-            self._open_channel(address), DESCRIPTOR.services_by_name["TransactionCoordinator"]
-        )
+        contract = DESCRIPTOR.services_by_name["TransactionCoordinator"]
+        calls = CoalescedCalls(self._open_channel(address), contract, f"calls of transactions to {address}")
         return cast("TransactionsLink", calls)
 
     def connect_controller(self, address: str) -> ControllerLink:

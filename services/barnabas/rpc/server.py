@@ -50,11 +50,14 @@ class RpcServer:
         self, groups: CoordinatorService, transactions: TransactionsService | None = None
     ) -> None:
         from barnabas.messages import coordinator_pb2, transactions_pb2
+        from barnabas.rpc.call_handlers import calls_handler
+        from barnabas.rpc.coalesced_calls import CALLS
 
         if transactions is not None:
             contract = transactions_pb2.DESCRIPTOR.services_by_name["TransactionCoordinator"]
-            self._add(contract, transactions)
-        await self._serve(coordinator_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"], groups)
+            self._add(contract, transactions, {CALLS: calls_handler(contract, transactions, self._ending)})
+        contract = coordinator_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
+        await self._serve(contract, groups, {CALLS: calls_handler(contract, groups, self._ending)})
 
     async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
         """`counts` are those of the node's end of its streams."""

@@ -23,7 +23,9 @@ from barnabas.links.errors import (
     OutcomeUnknown,
     Refusal,
     Refused,
+    Unreachable,
 )
+from barnabas.messages.calls_pb2 import CallFailure
 
 _STATUS: Final[Mapping[Refusal, grpc.StatusCode]] = MappingProxyType(
     {
@@ -37,6 +39,8 @@ _STATUS: Final[Mapping[Refusal, grpc.StatusCode]] = MappingProxyType(
     }
 )
 _REFUSALS: Final = MappingProxyType({status: why for why, status in _STATUS.items()})
+
+_REFUSAL_OF_NUMBER: Final = MappingProxyType({status.value[0]: why for why, status in _STATUS.items()})
 
 REFUSED_KEY: Final = "barnabas-refused"
 """Marks a refusal; the value is Kafka's error code, 0 where there is none."""
@@ -93,6 +97,24 @@ def error_of(failed: grpc.aio.AioRpcError) -> LinkError:
     if is_refused and metadata.get(FAILED_KEY) is None:
         return ConnectionRefused(reason)
     return OutcomeUnknown(reason)
+
+
+def failure_of(error: LinkError) -> CallFailure:
+    """What a coalesced call's result says of it, where `ending_of` ends a call of its own."""
+    status, reason, ((key, mark),) = ending_of(error)
+    failure = CallFailure(status=status.value[0], reason=reason)
+    if key == REFUSED_KEY:
+        failure.refused_code = int(mark)
+    failure.is_untouched = isinstance(error, Unreachable)
+    return failure
+
+
+def error_of_failure(failure: CallFailure) -> LinkError:
+    """What the caller of a coalesced call is told."""
+    why = _REFUSAL_OF_NUMBER.get(failure.status)
+    if why is not None:
+        return Refused(why, failure.reason, _kafka_code(str(failure.refused_code)))
+    return (Unreachable if failure.is_untouched else OutcomeUnknown)(failure.reason)
 
 
 def _kafka_code(mark: str | bytes | None) -> ErrorCode | None:
