@@ -142,13 +142,7 @@ def test_idempotent_producers_survive_a_stop_in_order(
 ) -> None:
     """Each has several requests under way, of a record each, and all wait for a sync: there is much to be answered."""
     cluster = make_cluster(flags=flags)
-    # Where all brokers are away, librdkafka 2.16 begins anew by default, and may then wait for ever (its issue 5511).
-    settings = {
-        "linger_ms": 0,
-        "batch_num_messages": 1,
-        "retry_backoff_ms": 50,
-        "metadata_recovery_strategy": "none",
-    }
+    settings = {"linger_ms": 0, "batch_num_messages": 1, "retry_backoff_ms": 50}
     topics = [make_topic(cluster, f"stopped-{number}", **{"flush.messages": "1"}) for number in range(2)]
     with contextlib.ExitStack() as stack:
         producers = [

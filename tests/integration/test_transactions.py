@@ -276,9 +276,6 @@ class Copying:
     def _copy(self) -> None:
         settings = {
             "bootstrap.servers": self._bootstrap,
-            # Where all brokers are away librdkafka (2.16) forgets its coordinators, and its call that sends offsets
-            # may wait for one of them for ever (its issue 5511).
-            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
         producer = Producer({**settings, "transactional.id": "copying", "transaction.timeout.ms": 20_000})

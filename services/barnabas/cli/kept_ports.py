@@ -7,13 +7,12 @@ ports refuse while the service is down for longer, as ports do behind which ther
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 
-from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept
+from barnabas.kernel.kept_sockets import KEPT_SOCKETS, describe_kept, refuse_until_listened
 
 
 class KeptPorts:
@@ -68,8 +67,7 @@ class KeptPorts:
         if not all(ports._is_left for ports in group):
             return
         for sock in (sock for ports in group for sock in ports._sockets.values()):
-            with contextlib.suppress(OSError):  # none has listened yet
-                sock.shutdown(socket.SHUT_RDWR)
+            refuse_until_listened(sock)
 
     def close(self) -> None:
         for sock in self._sockets.values():

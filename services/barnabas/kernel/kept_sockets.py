@@ -35,6 +35,16 @@ def kept_addresses() -> AbstractSet[tuple[str, int]]:
     return _kept().keys()
 
 
+def refuse_until_listened(sock: socket.socket) -> None:
+    """Have the port refuse, also who waits there already, until somebody listens at it again.
+
+    What nobody listens at refuses by itself and is left alone: Linux would remember that it was shut down, and each
+    connection that it took ever after would be at its end from the start. Nobody else may do this to it meanwhile.
+    """
+    if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
 def _kept() -> Mapping[tuple[str, int], int]:
     """The descriptors by (host, port)."""
     descriptors = {}

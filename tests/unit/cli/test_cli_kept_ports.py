@@ -105,6 +105,17 @@ async def test_a_service_that_is_held_down_refuses_until_it_is_released(sockets:
         assert await who_serves(connect(port)) == service.pid
 
 
+async def test_a_service_that_is_held_down_twice_serves_when_it_is_released(sockets: Path) -> None:
+    """Its process may also end before it has listened: then, too, nobody listens at what is to refuse."""
+    port = free_ports(1)
+    async with supervised(sockets, port) as (service, _):
+        await service.hold(signal.SIGKILL)
+        await service.hold(signal.SIGKILL)
+        service.release()
+        await service.wait_ready()
+        assert await who_serves(connect(port)) == service.pid
+
+
 async def test_a_service_that_is_started_again_much_later_refuses_meanwhile(sockets: Path) -> None:
     port = free_ports(1)
     async with supervised(sockets, port, first_pause=1.5) as (service, _):

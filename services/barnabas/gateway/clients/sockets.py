@@ -23,7 +23,7 @@ from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.plain_fetch import PlainFetches
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.request import Client
-from barnabas.kernel.kept_sockets import kept_addresses, kept_socket
+from barnabas.kernel.kept_sockets import kept_addresses, kept_socket, refuse_until_listened
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 from barnabas.kernel.tracing import is_tracing
@@ -64,6 +64,8 @@ class Sockets:
         """The position of the port of each, in the order in which they came."""
         self._all_lost = asyncio.Event()
         """Set whenever the last connection goes."""
+        self._refusing: asyncio.TimerHandle | None = None
+        """When ports that were kept bound refuse, if nobody can be served by then."""
         self._connection_ids = itertools.count(1)
         parts.clock.on_jump(self._on_jump)
         self._budget = parts.budget
@@ -107,7 +109,9 @@ class Sockets:
         if self._parts.config.own_position_only >= 0:
             self._leave(self._servers.keys() - wanted)
         if not image.nodes:
-            asyncio.get_running_loop().call_later(limits.KEPT_UNSERVED_SECONDS_MAX, self._refuse_unserved)
+            if self._refusing is None:
+                wait_seconds = limits.KEPT_UNSERVED_SECONDS_MAX
+                self._refusing = asyncio.get_running_loop().call_later(wait_seconds, self._refuse_unserved)
             return
         for (name, position), server in self._servers.items():
             if not server.is_serving():
@@ -128,8 +132,8 @@ class Sockets:
         for (name, position), server in self._servers.items():
             kept = None if server.is_serving() else kept_socket(*self._address(name, position))
             if kept is not None:
-                with kept, contextlib.suppress(OSError):  # nobody has listened at it
-                    kept.shutdown(socket.SHUT_RDWR)
+                with kept:
+                    refuse_until_listened(kept)
 
     def _address(self, name: str, position: int) -> tuple[str, int]:
         listener = next(each for each in self._listeners if each.name == name)
@@ -253,6 +257,8 @@ class Sockets:
 
         What is not within STOP_ANSWERS_SECONDS_MAX is cut off.
         """
+        if self._refusing is not None:
+            self._refusing.cancel()  # who comes to a kept port from now on is the next process's
         for server in self._servers.values():
             server.close()
         with contextlib.suppress(TimeoutError):
