@@ -276,6 +276,10 @@ class Copying:
     def _copy(self) -> None:
         settings = {
             "bootstrap.servers": self._bootstrap,
+            # Where all brokers are away librdkafka (2.16) throws them away and begins anew. Its call that sends offsets
+            # then waits for ever for the group's coordinator of before, and asks nobody for the one of now (its issue
+            # 5511). It does so where Apache Kafka's only broker is started again, too.
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
         producer = Producer({**settings, "transactional.id": "copying", "transaction.timeout.ms": 20_000})
