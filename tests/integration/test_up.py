@@ -100,6 +100,22 @@ def test_a_taken_port_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     cluster.wait_ready()
 
 
+def test_ports_are_taken_while_none_of_the_gateways_that_share_them_listens(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """A second cluster would share them, and each have a part of the other's clients."""
+    cluster = make_cluster(flags=("--separate", "--gateways", "2"))
+    for gateway in ("gateway-1", "gateway-2"):
+        cluster.stop_service(gateway)
+    shared = ("--separate", "--gateways", "2", "--port", str(cluster.port), "--http-port", str(free_ports(1)))
+    refused = up("--data-dir", str(tmp_path / "new"), *shared)
+    assert refused.returncode != 0
+    assert refused.stderr == (
+        f"barnabas: port {cluster.port} on 127.0.0.1 is taken: stop what listens there, or choose another --port\n"
+    )
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_killed_service_comes_back(make_cluster: Callable[..., Cluster], name: str) -> None:
     cluster = make_cluster()

@@ -1,10 +1,19 @@
-"""Whether the ports that a cluster needs are free, asked before anything starts."""
+"""The ports that a cluster needs: whether they are free, asked before anything starts, and the claim on them.
+
+Gateways share their port (SO_REUSEPORT), and the kernel would let those of another cluster share it, too, if only that
+looks while none of them listens. So `barnabas up` claims its ports for as long as it lives, by names in Linux's
+abstract socket space: they need no file and end with the process. Elsewhere only the look remains.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import re
 import socket
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from barnabas.cli.options import UpOptions, UpRefused
@@ -12,12 +21,20 @@ from barnabas.cli.options import UpOptions, UpRefused
 ANSWER_SECONDS_MAX: Final = 1.0
 """How long one address may take to be connected to."""
 
+SOCKETS_OF_ALL: Final = Path("/proc/net/unix")
+"""All names of sockets, an "@" before those that are no files."""
 
-def check_ports(options: UpOptions) -> None:
-    """Raise UpRefused for the first port that cannot be bound, with the flag that moves it."""
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
+
+
+def take_ports(options: UpOptions, claims: contextlib.ExitStack) -> None:
+    """Claim all ports until `claims` are closed, and look whether they can be bound.
+
+    Raises UpRefused for the first that is claimed by another `up` or cannot, with the flag that moves it.
+    """
     for port in options.kafka_ports:
-        _check(options.host, port, "--port")
-    _check(options.host, options.http_port, "--http-port")
+        _take(options.host, port, "--port", claims)
+    _take(options.host, options.http_port, "--http-port", claims)
 
 
 def any_answers(endpoints: Iterable[str]) -> bool:
@@ -36,22 +53,36 @@ def any_answers(endpoints: Iterable[str]) -> bool:
     return False
 
 
-def _check(host: str, port: int, flag: str) -> None:
+def _take(host: str, port: int, flag: str, claims: contextlib.ExitStack) -> None:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as error:
         raise UpRefused(f"--host {host} is no address of this machine ({error.strerror})") from error
-    with socket.socket(family, kind, protocol) as sock:
-        # Connections of an earlier cluster that are still closing do not hold a port; a listener does, because
-        # SO_REUSEPORT is not set here.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        if sys.platform == "linux":
+            _claim(str(address[0]), port, claims)
+        with socket.socket(family, kind, protocol) as sock:
+            # Connections of an earlier cluster that are still closing do not hold a port; a listener does, because
+            # SO_REUSEPORT is not set here.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind(address)
             sock.listen(1)
-        except OSError as error:
-            raise UpRefused(_advice(error, host, port, flag)) from error
+    except OSError as error:
+        raise UpRefused(_advice(error, host, port, flag)) from error
+
+
+def _claim(address: str, port: int, claims: contextlib.ExitStack) -> None:
+    """Raises OSError (EADDRINUSE) where it is claimed; who claims a port of all addresses has it of each."""
+    claim = claims.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    claim.bind(f"\0barnabas-up-{port}-{address}")
+    names = ""
+    with contextlib.suppress(OSError):  # where it may not be read
+        names = SOCKETS_OF_ALL.read_text(encoding="utf-8", errors="replace")
+    others = set(re.findall(rf"@barnabas-up-{port}-(\S+)", names)) - {address}
+    if others and not ANY_ADDRESS.isdisjoint(others | {address}):
+        raise OSError(errno.EADDRINUSE, "claimed by another cluster")
 
 
 def _advice(error: OSError, host: str, port: int, flag: str) -> str:

@@ -23,7 +23,7 @@ from barnabas.cli.forked import fork_services
 from barnabas.cli.kept_ports import KeptPorts
 from barnabas.cli.options import WILDCARD_HOSTS, UpOptions, UpRefused, bracketed, describe_ports
 from barnabas.cli.plan import clock_file, plan_cluster
-from barnabas.cli.ports import any_answers, check_ports
+from barnabas.cli.ports import any_answers, take_ports
 from barnabas.cli.supervisor import Supervisor, Surroundings
 from barnabas.kernel.clock import SystemClock
 from barnabas.kernel.config import ConfigError
@@ -42,13 +42,15 @@ def run_up(options: UpOptions, *, started: float) -> int:
     `started` is when the command began, by time.monotonic().
     """
     directory = DataDirectory(options.data_dir)
-    if directory.is_new:
-        check_ports(options)  # nothing is left behind then
-    # The lock comes first: once it is free, every process of an earlier cluster, and its ports, are gone.
-    directory.open(options.nodes)
     resources = contextlib.ExitStack()
     try:
-        check_ports(options)
+        if directory.is_new:
+            take_ports(options, resources)  # before anything is written: nothing is left behind then
+            directory.open(options.nodes)
+        else:
+            # The lock comes first: once it is free, every process of an earlier cluster, and its ports, are gone.
+            directory.open(options.nodes)
+            take_ports(options, resources)
         if options.etcd and not any_answers(options.etcd_endpoints):
             _say(
                 f"waiting for etcd: nobody listens at {', '.join(options.etcd_endpoints)}. Start it, or stop this "

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.options import Advertise, UpOptions, UpRefused
-from barnabas.cli.ports import check_ports
 from barnabas.cli.up import ready_line
 from barnabas.kernel.service import EXIT_USER_ERROR
 
@@ -65,68 +63,6 @@ def test_etcd_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         with_etcd.check()
     assert refusal.value.status == EXIT_USER_ERROR
     options().check()
-
-
-def reserved(port: int = 0) -> socket.socket:
-    """A socket that keeps `port` (0: any) for this test: bound but not listening, so that it still counts as free.
-
-    Both it and the check set SO_REUSEADDR, which lets two sockets share a port while neither of them listens; the
-    kernel gives such a port to no other process that asks for any. Raises OSError when the port is in use.
-    """
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind(("127.0.0.1", port))
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def free_port_before_a_taken_one() -> tuple[socket.socket, socket.socket]:
-    """Two sockets at successive ports, the first reserved, the second listening.
-
-    The port before one that the kernel chose may be another process's: such a pair is given back and another taken.
-    """
-    while True:
-        taken = socket.create_server(("127.0.0.1", 0))
-        try:
-            return reserved(taken.getsockname()[1] - 1), taken
-        except OSError:
-            taken.close()
-
-
-@pytest.mark.parametrize("offset", [0, 1])
-def test_a_taken_port_is_named_with_its_flag(offset: int) -> None:
-    free, taken = free_port_before_a_taken_one()
-    with free, taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UpRefused, match=f"port {port} on 127.0.0.1 is taken.*--port"):
-            check_ports(options(port=port - offset, nodes=2))
-
-
-def test_a_taken_http_port_is_named_with_its_flag() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, reserved() as free:
-        port = taken.getsockname()[1]
-        with pytest.raises(UpRefused, match=f"port {port} .*--http-port"):
-            check_ports(options(port=free.getsockname()[1], http_port=port))
-
-
-def test_a_refusal_has_the_status_of_a_service_that_refuses() -> None:
-    assert UpRefused("no").status == EXIT_USER_ERROR
-
-
-def test_a_listener_that_shares_its_port_still_holds_it() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken,
-        pytest.raises(UpRefused, match="is taken"),
-    ):
-        check_ports(options(port=taken.getsockname()[1]))
-
-
-def test_a_host_that_is_not_this_machine_is_refused() -> None:
-    with pytest.raises(UpRefused, match=r"--host 203.0.113.7 is no address of this machine"):
-        check_ports(options(host="203.0.113.7"))
 
 
 @pytest.mark.parametrize(
