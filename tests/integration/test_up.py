@@ -19,6 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from raw_client import API_VERSIONS, RawConnection
 from running_cluster import Cluster, free_ports
 
+from barnabas.gateway.limits import KEPT_UNSERVED_SECONDS_MAX
+
 SERVICES = ("controller", "broker-1", "coordinator-1")
 SEPARATE = ("controller", "storage-1", "coordinator-1", "gateway-1")
 
@@ -140,6 +142,23 @@ def test_no_client_is_refused_while_a_broker_is_started_again(
         answer = client.ask(API_VERSIONS, 0, {})
     assert answer.error_code == 0
     assert cluster.service("broker-1").pid != pid
+
+
+def test_clients_are_served_again_after_gateways_that_heard_of_no_node_for_long(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The port refuses meanwhile, whether a process has listened at it before or not."""
+    cluster = make_cluster(flags=("--separate",))
+    with cluster.down("controller"):
+        for _ in range(2):
+            killed = cluster.kill("gateway-1")
+            while cluster.service("gateway-1").pid in (killed, None):
+                time.sleep(0.02)
+            time.sleep(KEPT_UNSERVED_SECONDS_MAX + 1.0)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", cluster.port))
+    with RawConnection(cluster.port) as client:
+        assert client.ask(API_VERSIONS, 0, {}).error_code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
