@@ -198,6 +198,7 @@ class ConsumerGroup:
         before = self.members.get(member_id)
         if before is not None:
             self._count(before.metadata, -1)
+            self._forget_instance(before)
         self._count(metadata, 1)
         self.members[member_id] = (
             Member(member_id, metadata) if before is None else replace(before, metadata=metadata)
@@ -212,9 +213,7 @@ class ConsumerGroup:
             return
         self._count(member.metadata, -1)
         self._let_go(member)
-        instance_id = member.metadata.instance_id
-        if instance_id is not None and self.static_members.get(instance_id) == member_id:
-            del self.static_members[instance_id]
+        self._forget_instance(member)
 
     def put_current(self, member_id: str, current: CurrentAssignment) -> None:
         """A member holds something else."""
@@ -248,6 +247,12 @@ class ConsumerGroup:
                         del holders[partition]
                 if not holders:
                     self._holders.pop(topic_id, None)
+
+    def _forget_instance(self, member: Member) -> None:
+        """The instance id is the member's no more; it may be another's already."""
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
 
     def _count(self, metadata: MemberMetadata, change: int) -> None:
         _add(self.topic_names, dict.fromkeys(metadata.topic_names, change))
