@@ -20,3 +20,9 @@ class Decision(decision.Decision[GroupLogRecord]):
     """Those of transactions among them."""
     transactional_offsets_committed: int = 0
     offsets_expired: int = 0
+
+    def refuse(self) -> None:
+        """Forget what was decided so far, but for answers: the request is refused."""
+        self.records.clear()
+        self.notes.clear()
+        self.rebalances_completed = 0

@@ -280,6 +280,21 @@ def test_who_joins_and_does_not_ask_for_its_assignment_is_out(driver: MigrationD
     assert reply.member_id not in driver.shard.consumers.groups["g"].members
 
 
+def test_who_speaks_the_newer_protocol_now_owes_no_step_of_the_other(driver: MigrationDriver) -> None:
+    a, b = driver.classic_group(a=assignment({"t": [0, 1]}), b=assignment({"t": [2, 3]}))
+    driver.enter("new")
+    assert driver.beaten(a, 1) == "rebalance_in_progress"  # has to join in time
+    driver.rejoin(b, {"t": [2, 3]})  # has to ask for its assignment in time
+    for member in (a, b):
+        driver.enter(member)
+    driver.settle(a, b, "new")
+    for _ in range(2):
+        driver.advance(40_000)
+        for member in (a, b, "new"):
+            driver.beat(member)
+    assert set(driver.shard.consumers.groups["g"].members) == {a, b, "new"}
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -119,3 +119,35 @@ def test_a_new_coordinator_does_not_time_out_who_went_while_it_should_give_up(dr
     driver.reload()
     driver.advance(20_000)
     assert "a" in driver.shard.consumers.groups["g"].members
+
+
+def test_who_changes_its_instance_id_gives_the_old_one_up(driver: ConsumerDriver) -> None:
+    driver.enter("a", instance="j")
+    driver.beat("a", instance="i")
+    assert driver.said()[-2:] == ["a <- epoch 3 [t0,1]", "a <- UNKNOWN_MEMBER_ID"]
+    driver.enter("c", instance="i")
+    assert driver.said()[-1] == "c <- epoch 4 []"
+    driver.beat("a", -1, instance="j")
+    driver.reload()
+    for instance in ("i", "j"):
+        driver.beat("a", -1, instance=instance)
+    assert driver.said()[-2:] == ["a <- FENCED_INSTANCE_ID", "a <- UNKNOWN_MEMBER_ID"]
+
+
+def test_a_member_is_not_put_in_the_place_of_another(driver: ConsumerDriver) -> None:
+    away(driver)
+    driver.enter("b", instance="i")
+    assert driver.said() == ["b <- INVALID_REQUEST"]
+    driver.enter("a2", instance="i")
+    assert driver.said()[-1] == "a2 <- epoch 3 [t0,1]"
+
+
+@pytest.mark.parametrize("member", ["a", "a2"])
+def test_who_is_refused_when_it_comes_back_is_still_away(driver: ConsumerDriver, member: str) -> None:
+    away(driver)
+    driver.enter(member, topics=None, regex="(", instance="i")
+    driver.advance(44_999)
+    driver.beat("b")
+    assert driver.said() == [f"{member} <- INVALID_REGULAR_EXPRESSION", "b <- epoch 3"]
+    driver.advance(1)
+    assert driver.said() == ["log current a gone", "log target a gone", "log member a gone", "log epoch 4"]

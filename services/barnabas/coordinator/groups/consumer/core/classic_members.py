@@ -47,10 +47,10 @@ from barnabas.coordinator.groups.consumer.core.steps import (
 )
 from barnabas.coordinator.groups.consumer.core.timers import (
     join_of,
-    rebalance_of,
     rebalance_timeout_ms,
     start_session,
     sync_of,
+    take_deadlines_over,
 )
 from barnabas.coordinator.groups.consumer.core.topics import Topics
 from barnabas.coordinator.groups.core.answers import join_error, sync_error
@@ -80,7 +80,7 @@ def join_consumer_group(
     try:
         response = _join(shard, group, request, decision)
     except KafkaError as error:
-        decision.records.clear()
+        decision.refuse()
         response = join_error(error.code)
     decision.reply(waiter, response)
 
@@ -101,7 +101,7 @@ def _join(
     elif request.member_id:
         before = known_member(group, member_id, instance_id)
     else:
-        before = replaced_member(shard, group, member_id, instance_id, decision, is_classic=True)
+        before = replaced_member(group, member_id, instance_id, decision, is_classic=True)
     after = replace(before, metadata=_metadata(before.metadata, request, subscription))
     is_last = old is not None and not old.is_classic and may_downgrade(shard, group, (old,), added=1)
     if is_last and old is not None:
@@ -174,8 +174,8 @@ def _join_and_stay(
 ) -> Member:
     joined = update_member(shard, group, before, after, owned, decision)
     group_id, member_id = group.group_id, joined.member_id
+    take_deadlines_over(shard, group, joined)
     shard.timers.cancel(join_of(group_id, member_id))
-    shard.timers.cancel(rebalance_of(group_id, member_id))
     start_session(shard, group_id, joined, decision)
     at_ms = decision.monotonic_ms + rebalance_timeout_ms(joined)
     shard.timers.schedule(sync_of(group_id, member_id), at_ms)

@@ -30,7 +30,11 @@ from barnabas.coordinator.groups.consumer.core.records import (
     MemberMetadata,
 )
 from barnabas.coordinator.groups.consumer.core.steps import update_member
-from barnabas.coordinator.groups.consumer.core.timers import rebalance_of, start_session
+from barnabas.coordinator.groups.consumer.core.timers import (
+    rebalance_of,
+    start_session,
+    take_deadlines_over,
+)
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -52,7 +56,7 @@ def handle_consumer_heartbeat(
         answer = _leave if request.member_epoch < JOINS else _stay
         response = answer(shard, request, decision)
     except KafkaError as error:
-        decision.records.clear()
+        decision.refuse()
         response = refused_heartbeat(error)
     decision.reply(waiter, response)
 
@@ -116,12 +120,13 @@ def _stay(
         before = dynamic_member(group, member_id, may_be_new=joins)
         check_epoch(before, request.member_epoch, owned)
     elif joins:
-        before = replaced_member(shard, group, member_id, request.instance_id, decision)
+        before = replaced_member(group, member_id, request.instance_id, decision)
     else:
         before = known_member(group, member_id, request.instance_id)
         check_epoch(before, request.member_epoch, owned)
     after = replace(before, metadata=_metadata(before.metadata, request))
     after = update_member(shard, group, before, after, owned, decision)
+    take_deadlines_over(shard, group, after)
     classic = shard.groups.get(group.group_id)
     if classic is not None:
         dissolve(shard, classic, group, decision)

@@ -12,7 +12,6 @@ from barnabas.coordinator.groups.consumer.core.records import (
     MemberRecord,
     TargetRecord,
 )
-from barnabas.coordinator.groups.consumer.core.timers import cancel_timers
 from barnabas.coordinator.groups.consumer.core.tombstones import member_tombstones
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -81,7 +80,6 @@ def _is_part(owned: Assignment | None, assigned: HeldPartitions) -> bool:
 
 
 def replaced_member(
-    shard: GroupShard,
     group: ConsumerGroup,
     member_id: str,
     instance_id: str,
@@ -89,10 +87,11 @@ def replaced_member(
     *,
     is_classic: bool = False,
 ) -> Member:
-    """A static member that joins: new, or in the place of who had its instance id, with what that one had.
+    """A static member that joins: new, or in the place of who had its instance id, with what that one had. Whose
+    deadlines go on until the join is not refused any more (`take_deadlines_over`).
 
     Raises UNRELEASED_INSTANCE_ID where that one has not said that it went; members of the classic protocol do not say
-    so.
+    so. INVALID_REQUEST for somebody who is in the group as another already, and would lose what he has there.
     """
     old = group.static_member(instance_id)
     if old is None:
@@ -103,6 +102,11 @@ def replaced_member(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
             f"is owned by {old.member_id} member.",
         )
+    if member_id != old.member_id and member_id in group.members:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            f"Member {member_id} is in the group already, and cannot take the instance id {instance_id} over.",
+        )
     new = Member(member_id, old.metadata, replace(old.current, epoch=0, previous_epoch=0))
     group_id = group.group_id
     decision.records += [
@@ -111,7 +115,6 @@ def replaced_member(
         TargetRecord(group_id, member_id, group.target_of(old.member_id)),
         CurrentRecord(group_id, member_id, new.current),
     ]
-    cancel_timers(shard, group_id, old.member_id)
     decision.note(
         "static member replaced",
         group_id=group_id,

@@ -47,7 +47,9 @@ def update_member(
     """Take in what `before` says of itself now, and bring it a step towards its target; returns what it is then."""
     group_epoch, has_changed = update_subscription(shard, group, before, after, decision)
     target = _target(shard, group, group_epoch, before, after, decision)
-    return reconcile(shard, group, after, target.epoch, target.assignment, has_changed, owned, decision)
+    after = reconcile(shard, group, after, target.epoch, target.assignment, has_changed, owned, decision)
+    group.needs_refresh = False  # only now: a member that is refused has not had the topics looked at
+    return after
 
 
 def update_subscription(
@@ -73,7 +75,6 @@ def _refresh(
     is_there = before.member_id in group.members or before.metadata.instance_id in group.static_members
     topics = group.subscribed_topics(without=(before,) if is_there else (), with_member=after)
     metadata_hash = shard.consumers.topics.hash_of(topics)
-    group.needs_refresh = False
     epoch = group.epoch
     if bumps or metadata_hash != group.metadata_hash:
         epoch += 1

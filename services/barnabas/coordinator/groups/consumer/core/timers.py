@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.groups.consumer.core.group import Member
+from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup, Member
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind
@@ -52,6 +52,20 @@ def start_session(shard: GroupShard, group_id: str, member: Member, decision: De
     """Give the member its session timeout from now on."""
     at_ms = decision.monotonic_ms + session_timeout_ms(shard, group_id, member)
     shard.timers.schedule(session_of(group_id, member.member_id), at_ms)
+
+
+def take_deadlines_over(shard: GroupShard, group: ConsumerGroup, member: Member) -> None:
+    """The member is in, as it is now, and the group not replayed yet: nobody waits any more for who had its instance
+    id, or for steps of a protocol that it does not speak."""
+    group_id, instance_id = group.group_id, member.metadata.instance_id
+    replaced_id = None if instance_id is None else group.static_members.get(instance_id)
+    if replaced_id is not None and replaced_id != member.member_id:
+        cancel_timers(shard, group_id, replaced_id)
+    if member.is_classic:
+        shard.timers.cancel(rebalance_of(group_id, member.member_id))
+    else:
+        shard.timers.cancel(join_of(group_id, member.member_id))
+        shard.timers.cancel(sync_of(group_id, member.member_id))
 
 
 def cancel_timers(shard: GroupShard, group_id: str, member_id: str) -> None:
