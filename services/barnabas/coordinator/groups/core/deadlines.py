@@ -9,6 +9,7 @@ from barnabas.coordinator.groups.consumer.core.deadlines import (
     anew_at_ms,
     bring_to_life,
     on_consumer_deadlines,
+    spare,
 )
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.expiry import on_expiration_deadline, schedule_expiry
@@ -86,7 +87,8 @@ def on_time(shard: GroupShard, decision: Decision) -> None:
 
 
 def on_resumed(shard: GroupShard, decision: Decision) -> None:
-    """The log takes writes again: what was due while it took none starts anew from now.
+    """The log takes writes again: what was due while it took none starts anew from now, and what is due soon waits for
+    members to come again.
 
     Nothing was decided in that time, and members that wanted to join or commit were sent away, so that their silence is
     none of their fault.
@@ -107,6 +109,8 @@ def on_resumed(shard: GroupShard, decision: Decision) -> None:
         if group is not None:
             again_in_ms = _time_anew_ms(shard, group, deadline)
             shard.timers.schedule(deadline, decision.monotonic_ms + again_in_ms)
+    for consumer_group in shard.consumers.groups.values():
+        spare(shard, consumer_group, decision)
 
 
 def _time_anew_ms(shard: GroupShard, group: Group, deadline: Deadline) -> int:

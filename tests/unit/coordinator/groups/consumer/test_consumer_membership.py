@@ -307,6 +307,24 @@ def test_a_member_in_a_state_of_a_newer_coordinator_starts_anew(driver: Consumer
     ]
 
 
+def test_who_is_fenced_has_not_had_the_topics_looked_at(driver: ConsumerDriver) -> None:
+    driver.enter("a")
+    current = driver.shard.consumers.groups["g"].members["a"].current
+    driver.shard.replay(CurrentRecord("g", "a", replace(current, state=MemberState.UNKNOWN)))
+    driver.create_topic("t", 5)
+    driver.said()
+    driver.beat("a")
+    driver.enter("a")
+    assert driver.said() == [
+        "a <- FENCED_MEMBER_EPOCH",
+        "log epoch 3",
+        "log target a [t0,1,2,3,4]",
+        "log target 3",
+        "log current a 3 stable [t0,1,2,3,4]",
+        "a <- epoch 3 [t0,1,2,3,4]",
+    ]
+
+
 def test_a_log_without_the_record_that_gave_a_partition_up_says_who_has_it_now(
     driver: ConsumerDriver,
 ) -> None:
@@ -367,3 +385,19 @@ def test_time_begins_anew_where_the_log_took_no_writes(driver: ConsumerDriver) -
     assert list(members) == ["b"]  # a did not give up what it should
     driver.advance(1_001)
     assert not members
+
+
+def test_who_was_sent_away_while_the_log_took_no_writes_can_come_again(driver: ConsumerDriver) -> None:
+    driver.enter("a")
+    driver.enter("b", None, regex="t", timeout=46_000)
+    driver.advance(1)
+    driver.beat("a")
+    driver.beat("b")
+    driver.clock.advance(44_999)  # nothing is decided meanwhile, and nothing due
+    driver.take(lambda decision: on_resumed(driver.shard, decision))
+    driver.said()
+    driver.advance(9_999)
+    assert driver.said() == []
+    driver.beat("b")
+    driver.advance(1)
+    assert list(driver.shard.consumers.groups["g"].members) == ["b"]

@@ -15,10 +15,13 @@ from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup, Membe
 from barnabas.coordinator.groups.consumer.core.records import MemberState
 from barnabas.coordinator.groups.consumer.core.regexes import resolve_next
 from barnabas.coordinator.groups.consumer.core.timers import (
+    join_of,
     rebalance_of,
     rebalance_timeout_ms,
+    session_of,
     session_timeout_ms,
     start_session,
+    sync_of,
 )
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -33,6 +36,9 @@ CONSUMER_DEADLINES: Final = frozenset(
         DeadlineKind.REGEX,
     )
 )
+
+_HEARTBEATS_SPARED: Final = 2
+"""How many heartbeats a member can send, once the log takes writes again, before it is out for what was sent away."""
 
 _REASONS: Final = {
     DeadlineKind.CONSUMER_SESSION: "it was silent for its session timeout",
@@ -98,6 +104,19 @@ def _overdue(group: ConsumerGroup, deadline: Deadline) -> Member | None:
     if member is not None and deadline.kind is DeadlineKind.CONSUMER_REBALANCE and not is_revoking(member):
         return None
     return member
+
+
+def spare(shard: GroupShard, group: ConsumerGroup, decision: Decision) -> None:
+    """Heartbeats and joins were sent away for a while: who kept no deadline for that gets the time to keep it now. No
+    more than that, or else who is gone would never be out where the log stumbles again and again."""
+    interval_ms = shard.consumers.times_of(group.group_id).heartbeat_interval_ms
+    soonest_ms = decision.monotonic_ms + _HEARTBEATS_SPARED * interval_ms
+    for member_id in group.members:
+        for deadline_of in (session_of, rebalance_of, join_of, sync_of):
+            deadline = deadline_of(group.group_id, member_id)
+            at_ms = shard.timers.time_of(deadline)
+            if at_ms is not None and at_ms < soonest_ms:
+                shard.timers.schedule(deadline, soonest_ms)
 
 
 def anew_at_ms(shard: GroupShard, deadline: Deadline, decision: Decision) -> int | None:
