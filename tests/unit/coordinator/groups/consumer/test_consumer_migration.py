@@ -124,8 +124,14 @@ def test_who_waits_in_a_classic_group_is_to_join_again(driver: MigrationDriver, 
     assert any(line.startswith(f"{who} <- REBALANCE_IN_PROGRESS") for line in said)
     assert driver.unanswered() == set()
     assert len(driver.description().members) == (2 if state == "preparing" else 3)
-    epoch = 1 if state == "completing" else 0
-    assert driver.description().group_epoch == epoch + 1
+    assert driver.description().group_epoch == 2
+
+
+def test_nobody_is_told_epoch_0_where_the_group_had_no_generation_yet(driver: MigrationDriver) -> None:
+    driver.join("a", instance="i", known=False, metadata=subscription("t"))
+    assert driver.enter("b", instance="i").member_epoch == 1  # for what it subscribes to, nothing has changed
+    assert driver.enter("c", "").member_epoch == 1
+    driver.settle("b", "c")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from barnabas.coordinator.groups.consumer.core.embedded import (
     version_of,
     write_assignment,
 )
-from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.core.group import FIRST_EPOCH, ConsumerGroup
 from barnabas.coordinator.groups.consumer.core.group import Member as ConsumerMember
 from barnabas.coordinator.groups.consumer.core.groups import ConsumerGroups
 from barnabas.coordinator.groups.consumer.core.records import (
@@ -98,12 +98,13 @@ def _cannot_upgrade(group_id: str, reason: str) -> KafkaError:
 
 
 def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
-    """The records of what the group becomes. Members have what they were assigned last, in the last generation's epoch.
+    """The records of what the group becomes. Members have what they were assigned last, in the last generation's epoch;
+    where there was none yet, in the first one: epoch 0 says "join" to members of the newer protocol.
 
     Raises Malformed, and KafkaError where an assignor of the members' own has something to say that would be lost.
     """
-    group_id, epoch = classic.group_id, classic.generation
-    members = [_upgraded_member(classic, member, topics) for member in classic.members.values()]
+    group_id, epoch = classic.group_id, max(classic.generation, FIRST_EPOCH)
+    members = [_upgraded_member(classic, member, epoch, topics) for member in classic.members.values()]
     names = {name for member in members for name in member.metadata.topic_names}
     targets = {
         member.member_id: {topic_id: frozenset(some) for topic_id, some in member.current.assigned.items()}
@@ -118,7 +119,7 @@ def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
     ]
 
 
-def _upgraded_member(classic: Group, member: Member, topics: Topics) -> ConsumerMember:
+def _upgraded_member(classic: Group, member: Member, epoch: int, topics: Topics) -> ConsumerMember:
     protocol = classic.protocol or classic.select_protocol()
     subscription = read_subscription(member.metadata_for(protocol) or member.protocols[0][1])
     assigned: dict[bytes, dict[int, int]] = {}
@@ -129,7 +130,7 @@ def _upgraded_member(classic: Group, member: Member, topics: Topics) -> Consumer
         for name, numbers in partitions.items():
             topic = topics.get(name)
             if topic is not None and numbers:
-                assigned[topic.topic_id] = dict.fromkeys(sorted(numbers), classic.generation)
+                assigned[topic.topic_id] = dict.fromkeys(sorted(numbers), epoch)
     metadata = MemberMetadata(
         instance_id=member.group_instance_id,
         rack_id=subscription.rack_id,
@@ -139,7 +140,6 @@ def _upgraded_member(classic: Group, member: Member, topics: Topics) -> Consumer
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
     )
-    epoch = classic.generation
     return ConsumerMember(member.member_id, metadata, CurrentAssignment(epoch, epoch, assigned=assigned))
 
 

@@ -126,10 +126,10 @@ def _stay(
         check_epoch(before, request.member_epoch, owned)
     after = replace(before, metadata=_metadata(before.metadata, request))
     after = update_member(shard, group, before, after, owned, decision)
-    take_deadlines_over(shard, group, after)
     classic = shard.groups.get(group.group_id)
     if classic is not None:
         dissolve(shard, classic, group, decision)
+    take_deadlines_over(shard, group, after)
     start_session(shard, group.group_id, after, decision)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member_id,
