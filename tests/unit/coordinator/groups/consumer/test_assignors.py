@@ -166,6 +166,20 @@ def test_ranges_are_stretches_of_even_length(specification: GroupSpecification) 
         assert not lengths or max(lengths) - min(lengths) <= 1
 
 
+@pytest.mark.parametrize("name", ASSIGNORS)
+@pytest.mark.parametrize("others", [{TOPICS[0]}, {TOPICS[0], TOPICS[1]}])
+def test_what_a_topic_does_not_have_is_nobodys(name: str, others: set[bytes]) -> None:
+    """An assignor of classic members may have said anything."""
+    first = TOPICS[0]
+    members: dict[str, tuple[set[bytes], Assignment]] = {
+        "a": ({first}, {first: frozenset((7,))}),
+        "b": ({first}, {first: frozenset((-1, 0, 1, 2))}),
+        "c": (others, {}),
+    }
+    specification = group(members, {first: 3, TOPICS[1]: 1})
+    check_complete(specification, ASSIGNORS[name](specification))
+
+
 def test_ranges_of_equal_topics_are_the_same() -> None:
     one, two = TOPICS[:2]
     assigned = ASSIGNORS["range"](alike(3, {one: 7, two: 7}))

@@ -9,7 +9,12 @@ from consumer_driver import ConsumerDriver
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.consumer.core.fencing import fence_members
-from barnabas.coordinator.groups.consumer.core.records import CurrentRecord, MemberState
+from barnabas.coordinator.groups.consumer.core.records import (
+    CurrentRecord,
+    MemberState,
+    TargetEpoch,
+    TargetEpochRecord,
+)
 from barnabas.coordinator.groups.core.deadlines import on_resumed, start_afresh
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.kernel.errors import ErrorCode
@@ -216,6 +221,17 @@ def test_members_that_come_together_share_a_target() -> None:
     driver.set_times(assignment_interval_ms=0)
     driver.enter("late")
     assert "log target 13" in driver.said()
+
+
+def test_a_coordinator_whose_clock_is_behind_does_not_wait_for_the_last_ones() -> None:
+    driver = ConsumerDriver(interval=1_000, t=4)
+    driver.enter("a")
+    group = driver.shard.consumers.groups["g"]
+    made = TargetEpoch(group.target_epoch.epoch, group.target_epoch.timestamp_ms + 3_600_000)
+    driver.shard.replay(TargetEpochRecord("g", made))
+    driver.advance(1_000)
+    driver.enter("b")
+    assert driver.description().assignment_epoch == 3
 
 
 def test_without_an_interval_each_member_makes_a_target(driver: ConsumerDriver) -> None:

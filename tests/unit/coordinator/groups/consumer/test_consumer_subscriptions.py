@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from consumer_driver import ConsumerDriver
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.consumer.core.records import RegexRecord
 from barnabas.kernel.errors import ErrorCode
 
 
@@ -249,3 +252,14 @@ def test_a_new_coordinator_looks_again(driver: ConsumerDriver) -> None:
     driver.beat("a")
     assert driver.said() == ["a <- epoch 2"]
     assert driver.description().members[0].subscribed_topic_regex == "t"
+
+
+def test_a_coordinator_whose_clock_is_behind_looks_at_once(driver: ConsumerDriver) -> None:
+    driver.enter("a", None, regex="t|n.*")
+    found = driver.shard.consumers.groups["g"].resolved["t|n.*"]
+    later = replace(found, timestamp_ms=found.timestamp_ms + 3_600_000)
+    driver.shard.replay(RegexRecord("g", "t|n.*", later))
+    driver.create_topic("new", 1)
+    driver.advance(1)
+    driver.beat("a")
+    assert driver.shard.consumers.groups["g"].resolved["t|n.*"].topics == {"t", "new"}

@@ -57,7 +57,9 @@ def _assign_equally(group: GroupSpecification) -> dict[str, Assignment]:
 
 
 def _what_was(group: GroupSpecification) -> tuple[dict[str, _Partitions], dict[TopicId, set[int]]]:
-    """What each member had of the topics that it still subscribes to, and which partitions these are together."""
+    """What each member had of the topics that it still subscribes to, and which partitions these are together. What the
+    topic does not have is left out: where it came from an assignor of classic members, it would be somebody's for ever.
+    """
     kept: dict[str, _Partitions] = {}
     taken: dict[TopicId, set[int]] = {}
     for member_id, member in group.members.items():
@@ -67,6 +69,8 @@ def _what_was(group: GroupSpecification) -> tuple[dict[str, _Partitions], dict[T
                 continue
             others = taken.setdefault(topic_id, set())
             still = partitions.difference(others)
+            if still and not 0 <= min(still) <= max(still) < group.partition_counts[topic_id]:
+                still = still.intersection(range(group.partition_counts[topic_id]))
             if still:
                 mine[topic_id] = set(still)
                 others |= still

@@ -74,7 +74,8 @@ def _resolve_if_due(shard: GroupShard, group: ConsumerGroup, old: str, new: str,
     if group.resolution is not None or shard.timers.time_of(regex_of(group.group_id)) is not None:
         return
     last = next(iter(group.resolved.values()), None)
-    if last is not None and decision.now_ms <= last.timestamp_ms + limits.REGEX_PAUSE_MS:
+    # What another coordinator found, whose clock is ahead, is no reason to wait until then.
+    if last is not None and 0 <= decision.now_ms - last.timestamp_ms <= limits.REGEX_PAUSE_MS:
         return
     subscribed = dict(group.regexes)
     if old != new:

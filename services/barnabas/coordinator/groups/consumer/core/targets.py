@@ -21,9 +21,13 @@ from barnabas.coordinator.groups.consumer.core.topics import Topics
 
 
 def is_time_for_target(group: ConsumerGroup, interval_ms: int, now_ms: int) -> bool:
-    """Whether another target may be made: not too soon after the last one (KIP-1263)."""
+    """Whether another target may be made: not too soon after the last one (KIP-1263).
+
+    Other than in Kafka, a last one that was made in the future does not keep others away: it was another coordinator's,
+    whose clock is ahead, maybe by hours.
+    """
     last_ms = group.target_epoch.timestamp_ms
-    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
+    return not last_ms <= now_ms < last_ms + interval_ms
 
 
 def make_target(
