@@ -263,3 +263,12 @@ def test_a_coordinator_whose_clock_is_behind_looks_at_once(driver: ConsumerDrive
     driver.advance(1)
     driver.beat("a")
     assert driver.shard.consumers.groups["g"].resolved["t|n.*"].topics == {"t", "new"}
+
+
+def test_members_that_subscribe_alike_share_the_names(driver: ConsumerDriver) -> None:
+    for member, topics in (("a", "t u"), ("b", "u t"), ("c", "t")):
+        driver.enter(member, topics)
+    driver.beat("c", topics="t u")
+    driver.reload()
+    members = driver.shard.consumers.groups["g"].members
+    assert len({id(members[name].metadata.topic_names) for name in "abc"}) == 1

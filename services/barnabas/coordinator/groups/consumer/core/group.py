@@ -82,6 +82,14 @@ class Resolution:
     resolved: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Subscription:
+    """Topics that so many members subscribe to by their names."""
+
+    topic_names: frozenset[str]
+    members: int = 0
+
+
 class ConsumerGroup:
     """Owns what the log says of one group. Only replaying records changes it, but for `needs_refresh` and
     `resolution`, which a new coordinator starts afresh.
@@ -113,6 +121,7 @@ class ConsumerGroup:
         self.resolution: Resolution | None = None
         """The look for topics that match its regular expressions, while it is under way."""
         self._holders: dict[bytes, dict[int, str]] = {}
+        self._subscriptions: dict[frozenset[str], _Subscription] = {}
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -196,6 +205,7 @@ class ConsumerGroup:
     def put_metadata(self, member_id: str, metadata: MemberMetadata) -> None:
         """A member came, or says something else of itself."""
         before = self.members.get(member_id)
+        metadata = self._shared(metadata)
         if before is not None:
             self._count(before.metadata, -1)
             self._forget_instance(before)
@@ -248,6 +258,14 @@ class ConsumerGroup:
                 if not holders:
                     self._holders.pop(topic_id, None)
 
+    def _shared(self, metadata: MemberMetadata) -> MemberMetadata:
+        """The same, with the set of topics of a member that subscribes alike: a thousand members with a thousand topics
+        each would else have a million names."""
+        known = self._subscriptions.get(metadata.topic_names)
+        if known is None or known.topic_names is metadata.topic_names:
+            return metadata
+        return replace(metadata, topic_names=known.topic_names)
+
     def _forget_instance(self, member: Member) -> None:
         """The instance id is the member's no more; it may be another's already."""
         instance_id = member.metadata.instance_id
@@ -255,7 +273,12 @@ class ConsumerGroup:
             del self.static_members[instance_id]
 
     def _count(self, metadata: MemberMetadata, change: int) -> None:
-        _add(self.topic_names, dict.fromkeys(metadata.topic_names, change))
+        names = metadata.topic_names
+        _add(self.topic_names, dict.fromkeys(names, change))
+        subscription = self._subscriptions.setdefault(names, _Subscription(names))
+        subscription.members += change
+        if not subscription.members:
+            del self._subscriptions[names]
         if metadata.topic_regex:
             _add(self.regexes, {metadata.topic_regex: change})
         if metadata.server_assignor is not None:

@@ -58,7 +58,8 @@ def update_subscription(
     """The first steps: the group's epoch, and whether the member subscribes to something else than before."""
     if after.metadata != before.metadata or before.metadata == _SAID_NOTHING:
         decision.records.append(MemberRecord(group.group_id, after.member_id, after.metadata))
-    has_other_names = after.metadata.topic_names != before.metadata.topic_names
+    names, old_names = after.metadata.topic_names, before.metadata.topic_names
+    has_other_names = names is not old_names and names != old_names
     regex_change = update_regex(shard, group, before, after, decision)
     has_changed = has_other_names or regex_change is not RegexChange.NONE
     # A classic member has no regular expression; what it is without one is known at once.
