@@ -66,8 +66,11 @@ class MigrationDriver(ConsumerDriver):
         self.trace.clear()
         return ids
 
+    def call_sync_or_wait(self, request: pb.SyncGroupRequest) -> int:
+        return self.call(f"sync {request.member_id}", handle_sync, request)
+
     def call_sync(self, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
-        reply = self.replies[self.call(f"sync {request.member_id}", handle_sync, request)]
+        reply = self.replies[self.call_sync_or_wait(request)]
         assert isinstance(reply, pb.SyncGroupResponse)
         return reply
 

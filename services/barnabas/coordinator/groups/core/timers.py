@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import heapq
+from collections.abc import Collection
 from typing import NamedTuple
 
 
@@ -64,6 +65,10 @@ class Timers:
     def time_of(self, deadline: Deadline) -> int | None:
         """When `deadline` is due; None when it is not scheduled."""
         return self._times.get(deadline)
+
+    def scheduled(self) -> Collection[Deadline]:
+        """All that are to come."""
+        return self._times.keys()
 
     def spare(self, now_ms: int, jumped_ms: int, left_ms_max: int) -> None:
         """The clock jumped by `jumped_ms` to `now_ms`: keep what was left to each deadline, up to `left_ms_max`.
