@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.coordinator.config import CoordinatorConfig
@@ -116,8 +116,11 @@ class ShardDriver:
         rebalance: int = 60_000,
         known: bool = True,
         skips: bool = True,
-        metadata: bytes = b"",
+        metadata: bytes | Sequence[bytes] = b"",
     ) -> int:
+        """`metadata` of all protocols, or of each."""
+        names = [name for name in protocols.split(",") if name]
+        datas = [metadata] * len(names) if isinstance(metadata, bytes) else metadata
         request = pb.JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=session,
@@ -126,9 +129,8 @@ class ShardDriver:
             group_instance_id=instance,
             protocol_type=kind,
             protocols=[
-                pb.GroupProtocol(name=name, metadata=metadata or name.encode())
-                for name in protocols.split(",")
-                if name
+                pb.GroupProtocol(name=name, metadata=data or name.encode())
+                for name, data in zip(names, datas, strict=True)
             ],
             require_known_member_id=known,
             supports_skipping_assignment=skips,

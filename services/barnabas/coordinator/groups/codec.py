@@ -109,7 +109,7 @@ def decode_record(
             return GroupRecord(group_key.group, stored)
         if key_version in KEY_TYPES:
             return decode_consumer_record(key_version, key, value)
-    except (DecodeError, UnicodeDecodeError, KeyError, struct.error) as error:
+    except (DecodeError, ValueError, KeyError, struct.error) as error:
         raise UnreadableRecord(f"record with key version {key_version}: {error}") from error
     return None
 

@@ -119,8 +119,11 @@ def test_offsets_of_topics_that_nobody_reads(driver: ShardDriver) -> None:
     assert (driver.fetch("read"), driver.fetch("left")) == (1, -1)
 
 
-def test_a_subscription_that_cannot_be_read_protects_all_offsets(driver: ShardDriver) -> None:
-    (a,) = driver.stable_group("a", metadata=b"?")
+@pytest.mark.parametrize("metadata", [b"?", struct.pack(">hi", 1, -2)])
+def test_a_subscription_that_cannot_be_read_protects_all_offsets(
+    driver: ShardDriver, metadata: bytes
+) -> None:
+    (a,) = driver.stable_group("a", metadata=metadata)
     driver.commit(a, 1)
     assert delete_offsets(driver, "t") == [ErrorCode.group_subscribed_to_topic]
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
-from kio.serial import entity_reader
-from kio.serial.errors import DecodeError
-
+from barnabas.coordinator.groups.consumer.core.embedded import Malformed, read_topics
 from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.core.tombstones import group_tombstones
 from barnabas.coordinator.groups.core.decision import Decision
@@ -29,9 +26,6 @@ from barnabas.coordinator.groups.core.shard import EXPIRATION, GroupShard
 from barnabas.coordinator.groups.core.states import GroupState
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
-
-_VERSION_BYTES = 2
-_read_subscription = entity_reader(ConsumerProtocolSubscription)
 
 
 def schedule_expiry(shard: GroupShard, decision: Decision) -> None:
@@ -144,16 +138,11 @@ def _retention_start(group: Group) -> Callable[[OffsetAndMetadata], int] | None:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics that members of a consumer group subscribe to; None when some subscription cannot be read.
-
-    Version 0 of Kafka's ConsumerProtocolSubscription is a prefix of every later one.
-    """
+    """The topics that members of a consumer group subscribe to; None when some subscription cannot be read."""
     topics: set[str] = set()
     for member in group.members.values():
-        metadata = member.metadata_for(group.protocol)
         try:
-            subscription, _ = _read_subscription(metadata, _VERSION_BYTES)
-        except DecodeError:
+            topics.update(read_topics(member.metadata_for(group.protocol)))
+        except Malformed:
             return None
-        topics.update(subscription.topics)
     return frozenset(topics)

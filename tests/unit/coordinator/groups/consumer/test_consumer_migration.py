@@ -134,6 +134,18 @@ def test_nobody_is_told_epoch_0_where_the_group_had_no_generation_yet(driver: Mi
     driver.settle("b", "c")
 
 
+def test_a_protocol_that_nobody_had_to_read_is_read_when_its_member_asks(driver: MigrationDriver) -> None:
+    driver.join("a", known=False, protocols="other,range", metadata=[b"?", subscription("t")])
+    driver.join("b", known=False, metadata=subscription("t"))
+    driver.advance(driver.config.group_initial_rebalance_delay_ms * 2)
+    a = driver.shard.groups["g"].leader or ""
+    driver.sync(a, 1)
+    driver.enter("new", "")  # nothing is to move for it
+    assert driver.synced(a, 1) == "INCONSISTENT_GROUP_PROTOCOL"
+    assert driver.rejoin(a) == 1
+    assert driver.synced(a, 1) == ""
+
+
 @pytest.mark.parametrize(
     ("policy", "size", "metadata", "data", "kind"),
     [

@@ -251,13 +251,18 @@ def _sync(
     if group.target_epoch.epoch > member.epoch and not is_revoking:
         _ask_to_join(shard, group, member, decision)
         raise KafkaError(ErrorCode.rebalance_in_progress)
+    try:
+        version = version_of(subscription)
+    except Malformed as error:
+        # Of a member from when the group was a classic one, where nobody had to read its first protocol.
+        raise KafkaError(ErrorCode.inconsistent_group_protocol, str(error)) from error
     shard.timers.cancel(sync_of(group.group_id, member.member_id))
     start_session(shard, group.group_id, member, decision)
     partitions = named_partitions(without_epochs(member.current.assigned), shard.consumers.topics)
     return SyncGroupResponse(
         protocol_type=request.protocol_type if request.HasField("protocol_type") else None,
         protocol_name=request.protocol_name if request.HasField("protocol_name") else None,
-        assignment=write_assignment(partitions, version_of(subscription)),
+        assignment=write_assignment(partitions, version),
     )
 
 

@@ -45,7 +45,7 @@ def read_subscription(data: bytes) -> Subscription:
     try:
         reader = RecordReader(data)
         version = _version(reader)
-        topics = tuple(reader.string() for _ in range(reader.array_length()))
+        topics = tuple(reader.string() for _ in range(_count(reader)))
         _read_user_data(reader)
         owned = _read_partitions(reader) if version >= _OWNED_FROM else {}
         if version >= _GENERATION_FROM:
@@ -54,6 +54,16 @@ def read_subscription(data: bytes) -> Subscription:
     except UnreadableRecord as error:
         raise Malformed(f"a subscription: {error}") from error
     return Subscription(topics, owned, rack_id or None)
+
+
+def read_topics(data: bytes) -> tuple[str, ...]:
+    """The topics alone, whatever follows them. Raises Malformed."""
+    try:
+        reader = RecordReader(data)
+        _version(reader)
+        return tuple(reader.string() for _ in range(_count(reader)))
+    except UnreadableRecord as error:
+        raise Malformed(f"a subscription: {error}") from error
 
 
 def read_assignment(data: bytes) -> tuple[PartitionsByName, bytes]:
@@ -89,6 +99,13 @@ def _version(reader: RecordReader) -> int:
     if version < 0:
         raise UnreadableRecord(f"version {version}")
     return min(version, VERSION_MAX)
+
+
+def _count(reader: RecordReader) -> int:
+    (count,) = reader.unpack(_INT32)
+    if count < 0:
+        raise UnreadableRecord(f"{count} topics")
+    return int(count)
 
 
 def _read_partitions(reader: RecordReader) -> dict[str, frozenset[int]]:
