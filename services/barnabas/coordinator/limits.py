@@ -58,6 +58,13 @@ itself: four bytes each, in one record."""
 REGEX_PAUSE_MS: Final = 10_000
 """The topics that match a consumer group's regular expressions are not looked for again sooner."""
 
+REGEX_NAMES_AT_ONCE: Final = 5_000
+"""Topics that a regular expression is matched with before the event loop gets a turn: about 20 ms."""
+
+REGEX_TOPICS_BYTES_MAX: Final = 900 * 1024
+"""What the names of the topics that a regular expression matches may have together: they are in one record. Where they
+have more, the group goes on with the topics that it had."""
+
 TRANSACTION_RECORD_BYTES_MAX: Final = 1000 * 1024
 """The largest transaction that is written, for the same reason: what would make it larger is refused with
 TRANSACTION_ABORTABLE, so that the producer can abort and go on."""

@@ -72,6 +72,17 @@ class ConsumerDriver(ShardDriver):
             *(self._partition(name, index, replica) for index in range(first, partitions)),
         )
 
+    def create_topics(self, *names: str) -> None:
+        """Create topics without partitions, at once."""
+        first = len(self.ids) + 1_000
+        self.ids |= {name: number.to_bytes(16, "big") for number, name in enumerate(names, first)}
+        self.apply(
+            *(
+                MetadataRecord(key=topic_key(name), topic=TopicRecord(name=name, topic_id=self.ids[name]))
+                for name in names
+            )
+        )
+
     def move(self, name: str, index: int, replica: int, epoch: int = 0) -> None:
         self.apply(self._partition(name, index, replica, epoch))
 

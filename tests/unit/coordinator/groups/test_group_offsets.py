@@ -152,7 +152,9 @@ def test_a_stable_group_loses_only_what_it_no_longer_reads(driver: ShardDriver) 
     ]
 
 
-@pytest.mark.parametrize("metadata", [b"\x00", struct.pack(">hi", 1, -2), struct.pack(">hihB", 1, 1, 1, 0xFF)])
+@pytest.mark.parametrize(
+    "metadata", [b"\x00", struct.pack(">hi", 1, -2), struct.pack(">hihB", 1, 1, 1, 0xFF)]
+)
 def test_an_unreadable_subscription_keeps_offsets(driver: ShardDriver, metadata: bytes) -> None:
     (a,) = driver.stable_group("a", session=1_800_000, metadata=metadata)
     driver.commit(a, 1)

@@ -282,6 +282,7 @@ async def test_texts_that_no_record_can_have_are_refused(log: LogInMemory) -> No
     async with running(node):
         assert await node.commit(5) is ErrorCode.none
         for fields in (
+            {"member_id": long},
             {"group_instance_id": long},
             {"protocol_type": long},
             {"protocols": [pb.GroupProtocol(name="range"), pb.GroupProtocol(name=long)]},

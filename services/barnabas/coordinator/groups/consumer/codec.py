@@ -94,8 +94,8 @@ def encode_consumer_record(record: ConsumerRecord) -> tuple[bytes, bytes | None]
             writer.pack(_RESOLVED, resolved.version, resolved.timestamp_ms)
             writer.tagged()
     value = writer.finish()
-    if len(value) > limits.GROUP_RECORD_BYTES_MAX:
-        raise TooLarge(f"a record of {len(value)} bytes for the group {record.group_id}")
+    if len(key) + len(value) > limits.GROUP_RECORD_BYTES_MAX:
+        raise TooLarge(f"a record of {len(key) + len(value)} bytes for the group {record.group_id}")
     return key, value
 
 

@@ -30,10 +30,12 @@ async def _handle(coordinator: GroupCoordinator, request: JoinGroupRequest) -> J
 def _check_texts(request: JoinGroupRequest) -> None:
     """Raise INVALID_REQUEST for what the group's record could not have. A client's id has a shorter limit."""
     names = [protocol.name for protocol in request.protocols]
-    if not all(map(fits_record, (request.group_instance_id, request.protocol_type, *names))):
+    texts = (request.member_id, request.group_instance_id, request.protocol_type, *names)
+    if not all(map(fits_record, texts)):
         raise KafkaError(
             ErrorCode.invalid_request,
-            f"group.instance.id, protocol type and protocol names may have {STRING_BYTES_MAX} bytes each",
+            "the member's id, group.instance.id, protocol type and protocol names may have "
+            f"{STRING_BYTES_MAX} bytes each",
         )
 
 

@@ -160,6 +160,10 @@ def test_what_no_batch_could_have_is_not_written() -> None:
     topics = frozenset(f"{number:0>200}" for number in range(6000))
     with pytest.raises(TooLarge):
         encode_record(RegexRecord("g", ".*", ResolvedRegex(topics, 1, 1)))
+    fewer = ResolvedRegex(frozenset(f"{number:0>200}" for number in range(5_000)), 1, 1)
+    encode_record(RegexRecord("g", ".*", fewer))
+    with pytest.raises(TooLarge):
+        encode_record(RegexRecord("g" * 30_000, ".*", fewer))
 
 
 texts = st.text(max_size=200)

@@ -9,6 +9,7 @@ from consumer_driver import ConsumerDriver
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.consumer.core.records import RegexRecord
+from barnabas.coordinator.limits import REGEX_NAMES_AT_ONCE
 from barnabas.kernel.errors import ErrorCode
 
 
@@ -242,6 +243,34 @@ def test_a_group_of_several_finds_the_topics_of_all_and_writes_them_together(dri
     assert driver.said() == ["log regex u u", "log regex t t", "log epoch 3"]
     driver.settle("a", "b")
     assert (driver.has("a"), driver.has("b")) == ({"t": [0, 1]}, {"u": [0, 1]})
+
+
+def test_many_topics_are_looked_at_in_several_steps(driver: ConsumerDriver) -> None:
+    driver.create_topics(*(f"n{number}" for number in range(2 * REGEX_NAMES_AT_ONCE)))
+    driver.enter("a", None, regex="t|n[15].?|n9999")
+    driver.said()
+    driver.advance(1)
+    assert driver.said() == []
+    driver.advance(1)
+    assert driver.said()[-1] == "log epoch 2"
+    (resolved,) = driver.shard.consumers.groups["g"].resolved.values()
+    assert len(resolved.topics) == 24
+
+
+def test_what_matches_more_than_a_record_can_have_keeps_what_it_had(driver: ConsumerDriver) -> None:
+    driver.enter("a", None, regex=".*")
+    driver.settle("a")
+    driver.create_topics(*(f"n{number}{'-' * 240}" for number in range(4_000)))
+    driver.advance(10_001)
+    driver.beat("a")
+    driver.settle("a")
+    driver.said()
+    assert driver.has("a") == {"t": [0, 1], "u": [0, 1]}
+    # It is not looked for again at each heartbeat.
+    driver.advance(10_001)
+    driver.beat("a")
+    driver.advance(1)
+    assert driver.said() == ["a <- epoch 2"]
 
 
 def test_a_new_coordinator_looks_again(driver: ConsumerDriver) -> None:

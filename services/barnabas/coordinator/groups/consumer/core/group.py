@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -77,8 +77,15 @@ class Resolution:
     """Regular expressions on their way to topics."""
 
     version: int
-    """Of the metadata that were looked at first."""
+    """Of the metadata that `names` are from."""
+    names: Sequence[str]
+    """Of all topics."""
     pending: list[str]
+    """The last one is being matched."""
+    looked_at: int = 0
+    """How many of `names` it was matched with."""
+    matched: set[str] = field(default_factory=set)
+    """Those that it fits."""
     resolved: dict[str, frozenset[str]] = field(default_factory=dict)
 
 

@@ -1,7 +1,7 @@
 """Subscriptions by regular expression (RE2; the whole name of a topic must match).
 
-The topics are found apart from the heartbeat that asks for it: one regular expression a step, so that the event loop
-gets a turn in between; when all of the group's are through, the records are written together, and the group's epoch
+The topics are found apart from the heartbeat that asks for it: so many names a step, so that the event loop gets a turn
+in between; when all of the group's are through, the records are written together, and the group's epoch
 rises if there is anything new. That happens at a heartbeat, ten seconds after the last time at the soonest, when
 there are topics that were not there then, or a regular expression that was not.
 
@@ -10,7 +10,9 @@ Whoever may see a topic is in the group's own hands here: there is no authorizat
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from typing import Final
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup, Member, Resolution
@@ -21,11 +23,13 @@ from barnabas.coordinator.groups.consumer.core.records import (
     ResolvedRegex,
 )
 from barnabas.coordinator.groups.consumer.core.timers import regex_of
-from barnabas.coordinator.groups.consumer.core.topics import Topics
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.metadata.patterns import PatternRefused, compile_pattern
+
+_LENGTH_BYTES: Final = 2
+"""What the record has before each name at most."""
 
 
 class RegexChange(enum.Enum):
@@ -91,14 +95,13 @@ def _resolve_if_due(shard: GroupShard, group: ConsumerGroup, old: str, new: str,
 
 
 def resolve_next(shard: GroupShard, group: ConsumerGroup, decision: Decision) -> None:
-    """Find the topics of one more regular expression of the group; after the last one, write what was found."""
-    topics = shard.consumers.topics
+    """Find some more topics of the group's regular expressions; after the last ones, write what was found."""
+    image = shard.consumers.topics.image
     if group.resolution is None:
-        group.resolution = Resolution(topics.image.revision, sorted(group.regexes))
+        group.resolution = Resolution(image.revision, tuple(image.topics), sorted(group.regexes))
     resolution = group.resolution
     if resolution.pending:
-        regex = resolution.pending.pop()
-        resolution.resolved[regex] = _matching(topics, regex)
+        _match_some(resolution)
     if resolution.pending:
         # A moment later: what is due now is handled before anybody else gets a turn.
         shard.timers.schedule(regex_of(group.group_id), decision.monotonic_ms + 1)
@@ -107,12 +110,19 @@ def resolve_next(shard: GroupShard, group: ConsumerGroup, decision: Decision) ->
     _write(shard, group, resolution, decision)
 
 
-def _matching(topics: Topics, regex: str) -> frozenset[str]:
-    try:
+def _match_some(resolution: Resolution) -> None:
+    start, regex = resolution.looked_at, resolution.pending[-1]
+    resolution.looked_at += limits.REGEX_NAMES_AT_ONCE
+    # A coordinator before this one may have taken what this one does not know: then nothing matches.
+    with contextlib.suppress(PatternRefused):
         pattern = compile_pattern(regex)
-    except PatternRefused:
-        return frozenset()  # a coordinator before this one took it
-    return frozenset(name for name in topics.image.topics if pattern.fullmatch(name))
+        some = resolution.names[start : resolution.looked_at]
+        resolution.matched.update(name for name in some if pattern.fullmatch(name))
+    if resolution.looked_at >= len(resolution.names):
+        resolution.pending.pop()
+        resolution.resolved[regex] = frozenset(resolution.matched)
+        resolution.matched.clear()
+        resolution.looked_at = 0
 
 
 def _write(shard: GroupShard, group: ConsumerGroup, resolution: Resolution, decision: Decision) -> None:
@@ -121,8 +131,16 @@ def _write(shard: GroupShard, group: ConsumerGroup, resolution: Resolution, deci
     for regex, topics in resolution.resolved.items():
         if not group.regexes[regex]:
             continue  # nobody subscribes to it any more
-        known = group.resolved.get(regex)
-        has_changed |= topics != (frozenset() if known is None else known.topics)
+        known = group.resolved[regex].topics if regex in group.resolved else frozenset()
+        if sum(map(len, topics)) + _LENGTH_BYTES * len(topics) > limits.REGEX_TOPICS_BYTES_MAX:
+            decision.note(
+                "a regular expression matches too many topics: it keeps those that it had",
+                group_id=group.group_id,
+                matches=len(topics),
+                had=len(known),
+            )
+            topics = known
+        has_changed |= topics != known
         found[regex] = ResolvedRegex(topics, resolution.version, decision.now_ms)
         decision.records.append(RegexRecord(group.group_id, regex, found[regex]))
     subscribed = set(group.topic_names).union(
