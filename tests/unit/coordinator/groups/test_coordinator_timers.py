@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.coordinator.config import CoordinatorConfig
-from barnabas.coordinator.groups.core.timers import Deadline, DeadlineKind, Timers
+from barnabas.coordinator.groups.core import timers as timers_module
+from barnabas.coordinator.groups.core.timers import STALE_ENTRIES_MAX, Deadline, DeadlineKind, Timers
 from barnabas.kernel.config import ConfigError
 
 names = st.sampled_from("abc").map(lambda name: Deadline(DeadlineKind.SESSION, "g", name))
 
 
-@given(st.lists(st.tuples(names, st.none() | st.integers(0, 50), st.integers(0, 10))))
-def test_timers_agree_with_a_plain_dictionary(steps: list[tuple[Deadline, int | None, int]]) -> None:
+@given(
+    st.lists(st.tuples(names, st.none() | st.integers(0, 50), st.integers(0, 10))), st.sampled_from([0, 100])
+)
+def test_timers_agree_with_a_plain_dictionary(
+    steps: list[tuple[Deadline, int | None, int]], stale: int
+) -> None:
+    with patch.object(timers_module, "STALE_ENTRIES_MAX", stale):
+        check_timers(steps)
+
+
+def check_timers(steps: list[tuple[Deadline, int | None, int]]) -> None:
     timers, model, now = Timers(), dict[Deadline, int](), 0
     for deadline, at_ms, passing in steps:
         if at_ms is None:
@@ -33,6 +45,17 @@ def test_timers_agree_with_a_plain_dictionary(steps: list[tuple[Deadline, int | 
         assert popped == due
         next_ms = timers.next_ms()
         assert not model or (next_ms is not None and now < next_ms <= min(model.values()))
+
+
+def test_what_is_cancelled_is_forgotten_long_before_its_time() -> None:
+    timers = Timers()
+    for number in range(1_000):
+        deadline = Deadline(DeadlineKind.CONSUMER_SYNC, "g", str(number))
+        timers.schedule(deadline, 1_000_000 + number)
+        timers.cancel(deadline)
+    oldest_ms = timers.next_ms()
+    assert oldest_ms is not None
+    assert oldest_ms > 1_000_900 - STALE_ENTRIES_MAX
 
 
 SECOND = 1_000

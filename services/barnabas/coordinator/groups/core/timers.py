@@ -5,7 +5,11 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+
+STALE_ENTRIES_MAX: Final = 100
+"""Entries of deadlines that are cancelled or were moved, in a heap of which they are most."""
 
 
 class DeadlineKind(enum.IntEnum):
@@ -43,7 +47,7 @@ class Timers:
     """Owns the deadlines of one partition's groups. Times are monotonic milliseconds.
 
     A deadline that moves later, as a session does with every heartbeat, costs no heap operation: the old entry is
-    put back when it comes up.
+    put back when it comes up. Entries of cancelled deadlines, which may be weeks ahead, are never most of the heap.
     """
 
     def __init__(self) -> None:
@@ -109,5 +113,10 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def _push(self, deadline: Deadline, at_ms: int) -> None:
+        if len(self._heap) > STALE_ENTRIES_MAX + 2 * len(self._times):
+            self._heap = [(due_ms, each) for each, due_ms in self._times.items()]
+            heapq.heapify(self._heap)
+            self._queued = dict(self._times)  # with this one
+            return
         heapq.heappush(self._heap, (at_ms, deadline))
         self._queued[deadline] = at_ms

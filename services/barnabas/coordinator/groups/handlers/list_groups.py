@@ -12,7 +12,7 @@ from barnabas.messages.coordinator_pb2 import ListGroupsRequest, ListGroupsRespo
 
 
 async def _handle(coordinator: GroupCoordinator, request: ListGroupsRequest) -> ListGroupsResponse:
-    states = {state.lower() for state in request.states}
+    states = {state.strip().lower() for state in request.states}
     types = {kind.lower() for kind in request.types}
     response = ListGroupsResponse()
     runtimes = coordinator.partitions.runtimes()

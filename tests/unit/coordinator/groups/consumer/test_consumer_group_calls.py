@@ -106,6 +106,9 @@ async def test_a_member_joins_is_described_and_is_there_after_a_handover() -> No
         group, empty, missing = (await second.calls.ConsumerGroupDescribe(asked)).groups
         assert [(member.member_id, member.member_epoch) for member in group.members] == [("a", 2)]
         assert (group.state, group.assignor_name) == ("Stable", "uniform")
+        for states, types in ((["EMPTY", " sTable "], []), ([], ["Consumer", "?"])):
+            listed = await second.calls.ListGroups(pb.ListGroupsRequest(states=states, types=types))
+            assert [group.group_id for group in listed.groups] == ["g"]
         assert (empty.error_code, missing.error_code) == (
             ErrorCode.invalid_group_id,
             ErrorCode.group_id_not_found,
