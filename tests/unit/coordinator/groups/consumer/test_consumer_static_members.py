@@ -151,3 +151,15 @@ def test_who_is_refused_when_it_comes_back_is_still_away(driver: ConsumerDriver,
     assert driver.said() == [f"{member} <- INVALID_REGULAR_EXPRESSION", "b <- epoch 3"]
     driver.advance(1)
     assert driver.said() == ["log current a gone", "log target a gone", "log member a gone", "log epoch 4"]
+
+
+def test_who_comes_back_has_one_vote_for_an_assignor() -> None:
+    driver = ConsumerDriver(t=2, u=2)
+    driver.enter("a", instance="i", assignor="range")
+    for member in ("b", "c"):
+        driver.enter(member, "t u", assignor="uniform")
+    driver.settle("a", "b", "c")
+    driver.beat("a", -2, instance="i")
+    driver.enter("a2", "t u", instance="i", assignor="range")
+    driver.settle("a2", "b", "c")
+    assert all(driver.has(member) for member in ("a2", "b", "c"))  # of a range, one would have nothing

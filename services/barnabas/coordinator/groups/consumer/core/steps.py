@@ -73,8 +73,8 @@ def _refresh(
     shard: GroupShard, group: ConsumerGroup, before: Member, after: Member, decision: Decision, *, bumps: bool
 ) -> int:
     """Look at the topics that the group subscribes to; returns its epoch, which rises where there is anything new."""
-    is_there = before.member_id in group.members or before.metadata.instance_id in group.static_members
-    topics = group.subscribed_topics(without=(before,) if is_there else (), with_member=after)
+    without = (before,) if _is_counted(group, before) else ()
+    topics = group.subscribed_topics(without=without, with_member=after)
     metadata_hash = shard.consumers.topics.hash_of(topics)
     epoch = group.epoch
     if bumps or metadata_hash != group.metadata_hash:
@@ -83,6 +83,11 @@ def _refresh(
     if group.has_subscription_metadata:
         decision.records.append(SubscriptionMetadataRecord(group.group_id, None))
     return epoch
+
+
+def _is_counted(group: ConsumerGroup, before: Member) -> bool:
+    """Whether what the member said before is in what the group counts, maybe under another member's id."""
+    return before.member_id in group.members or before.metadata.instance_id in group.static_members
 
 
 def _target(
@@ -97,7 +102,7 @@ def _target(
     if group.target_epoch.epoch >= group_epoch or not is_time_for_target(group, interval_ms, decision.now_ms):
         return _Target(group.target_epoch.epoch, last_target(group, after))
     configured = shard.config.group_consumer_assignors
-    wanted = group.preferred_assignor(before if before.member_id in group.members else None, after)
+    wanted = group.preferred_assignor(before if _is_counted(group, before) else None, after)
     assignor = wanted if wanted in configured else configured[0]
     assignment, records = make_target(
         group, shard.consumers.topics, group_epoch, assignor, after, decision.now_ms
