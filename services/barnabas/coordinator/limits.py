@@ -47,6 +47,9 @@ FETCH_WAIT_MS: Final = 500
 LOAD_YIELD_RECORDS: Final = 2_000
 """While loading, the event loop gets a turn after this many records."""
 
+REBALANCE_PROLONGED_MS_MIN: Final = 1_000
+"""A rebalance that nobody joined goes on for so long at least, whatever rebalance timeout its members asked for."""
+
 MEMBER_ID_PREFIX_MAX: Final = 255
 """How many characters of a client id or group.instance.id a new member id starts with: the id must fit into a
 string of the record, whatever the client sends."""

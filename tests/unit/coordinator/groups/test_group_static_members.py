@@ -6,6 +6,7 @@ import pytest
 from coordinator_driver import ShardDriver
 
 from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.core.states import GroupState
 
 
 @pytest.fixture
@@ -142,3 +143,19 @@ def test_a_new_coordinator_knows_static_members(driver: ShardDriver) -> None:
     trace = driver.said()
     assert trace[:2] == ["heartbeat j-3 <- NONE", "sync j-3 <- assignment 1"]
     assert trace[2].startswith("log group g generation 2 [i-1=0,j-")
+
+
+@pytest.mark.parametrize("rebalance", [0, -1, 5])
+def test_a_rebalance_without_a_time_out_that_nobody_joins_goes_on_in_steps(rebalance: int) -> None:
+    driver = ShardDriver(CoordinatorConfig(group_initial_rebalance_delay_ms=0))
+    driver.join("a", instance="i")
+    driver.join("b", instance="j", rebalance=rebalance)
+    driver.join("a", "i-1", instance="i")
+    driver.sync("i-1", 2, "i-1=0,j-3=1", instance="i")
+    driver.sync("j-3", 2, instance="j")
+    driver.leave("i-1", instance="i")
+    decisions = driver.decisions
+    driver.advance(5_000)
+    assert driver.decisions - decisions <= 7
+    driver.advance(5_000)
+    assert driver.shard.groups["g"].state is GroupState.EMPTY  # at the end of its session

@@ -5,6 +5,7 @@ Eager and cooperative assignors look the same from here: what they exchange is o
 
 from __future__ import annotations
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.groups.core.answers import join_error, joined, sync_error
 from barnabas.coordinator.groups.core.decision import Decision
 from barnabas.coordinator.groups.core.group import Group, InitialRebalance
@@ -88,7 +89,9 @@ def complete_join(shard: GroupShard, group: Group, decision: Decision) -> None:
         decision.note("removed members that did not rejoin", group_id=group.group_id, members=absent)
     if group.members and not _elect_leader_who_joined(group):
         decision.note("rebalance prolonged, no member rejoined", group_id=group.group_id)
-        shard.timers.schedule(join_of(group), decision.monotonic_ms + group.rebalance_timeout_ms())
+        # A time-out of nothing, which a client may ask for, would be over in this very decision, again and again.
+        again_ms = max(group.rebalance_timeout_ms(), limits.REBALANCE_PROLONGED_MS_MIN)
+        shard.timers.schedule(join_of(group), decision.monotonic_ms + again_ms)
         return
     group.initial_rebalance = None
     group.generation += 1
