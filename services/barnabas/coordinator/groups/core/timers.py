@@ -7,7 +7,6 @@ import heapq
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-
 STALE_ENTRIES_MAX: Final = 100
 """Entries of deadlines that are cancelled or were moved, in a heap of which they are most."""
 
