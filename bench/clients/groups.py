@@ -175,7 +175,7 @@ def group_members(host: str, port: int, group_id: str, members: int, seconds: fl
 def consumer_group_members(
     host: str, port: int, group_id: str, topic: str, partitions: int, members: int, seconds: float
 ) -> dict[str, float]:
-    """The same of a group of the newer protocol: stable once all have one epoch, and each partition an owner."""
+    """The same of a group of the newer protocol: stable once all have one epoch and a fair share of the partitions."""
     made: list[ConsumerGroupMember] = []
 
     def make(connection: RawConnection, on_change: Callable[[], None]) -> Coroutine[Any, Any, None]:
@@ -183,8 +183,9 @@ def consumer_group_members(
         return made[-1].run()
 
     def is_stable(count: int) -> bool:
-        epochs = {each.epoch for each in made}
-        return len(made) == count and len(epochs) == 1 and sum(each.partitions for each in made) == partitions
+        shares = [each.partitions for each in made]
+        is_fair = len(made) == count and max(shares) - min(shares) <= 1
+        return is_fair and sum(shares) == partitions and len({each.epoch for each in made}) == 1
 
     return _form_and_join(host, port, group_id, members, seconds, make, is_stable)
 
