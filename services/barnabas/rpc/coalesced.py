@@ -207,6 +207,8 @@ class CoalescedStream(Generic[RequestT, ResultT]):
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+            # A task that is cancelled before its first step runs none of its own clean-up.
+            self._fail_all(OutcomeUnknown(f"{self._name}: closed"))
 
     async def _run(self) -> None:
         """Serve one life of the stream: from the first request to the break."""

@@ -193,6 +193,19 @@ async def test_a_peer_that_goes_away_ends_its_calls(link: CoordinatorLink, group
         await join(link)
 
 
+async def test_a_link_that_is_closed_before_its_stream_has_begun_leaves_no_call_waiting(
+    link: CoordinatorLink, groups: Groups
+) -> None:
+    call = join(link, timeout=None)
+    # Its turn comes before that of the stream's first step.
+    closing = asyncio.create_task(cast(Any, link.close()))
+    async with asyncio.timeout(10):
+        with pytest.raises(Unreachable):
+            await call
+    await closing
+    assert groups.asked == []
+
+
 async def test_nobody_at_the_address_is_a_refused_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
