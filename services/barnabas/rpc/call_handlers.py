@@ -122,14 +122,25 @@ class _Serving:
     async def _serve(self, call: Call, method: Method) -> None:
         try:
             response = await method(call)
+        except Refused as refused:
+            self._fail(call, refused)
         except LinkError as error:
-            self._fail(call, error)
+            # Of a link of the service's own: what the service did before it failed is not known here.
+            self._fail(call, OutcomeUnknown(str(error)))
         except Exception as error:
             log.exception("a call failed", method=call.method)
             self._fail(call, OutcomeUnknown(f"unexpected {type(error).__name__}"))
         else:
-            result = CallResult(correlation_id=call.correlation_id, response=response)
-            self._answers.put(result, len(response) + limits.CALL_BYTES)
+            self._answer(call, response)
+
+    def _answer(self, call: Call, response: bytes) -> None:
+        size_bytes = len(response) + limits.CALL_BYTES
+        if size_bytes > limits.MESSAGE_BYTES_MAX:
+            # gRPC would end the stream for it, and all other calls with that.
+            log.warning("an answer is too large", method=call.method, bytes=len(response))
+            self._fail(call, OutcomeUnknown(f"the answer has {len(response)} bytes, too many for a message"))
+            return
+        self._answers.put(CallResult(correlation_id=call.correlation_id, response=response), size_bytes)
 
     def _fail(self, call: Call, error: LinkError) -> None:
         result = CallResult(correlation_id=call.correlation_id, failure=failure_of(error))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import grpc
+import grpc.aio
 import pytest
 
 from barnabas.kernel.errors import ErrorCode
@@ -25,12 +26,13 @@ from barnabas.links.errors import (
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.messages.calls_pb2 import CallFrame
 from barnabas.rpc import limits
+from barnabas.rpc.connections import OPTIONS
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.server import RpcServer, make_server
 
 
 class Groups:
-    """JoinGroup fails with `failure`, or answers once `may_answer` is set; Heartbeat at once."""
+    """JoinGroup fails with `failure`, or answers once `may_answer` is set; the others at once."""
 
     def __init__(self) -> None:
         self.failure: Exception | None = None
@@ -52,6 +54,9 @@ class Groups:
     async def Heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         self.asked.append(request.group_id)
         return pb.HeartbeatResponse(error_code=request.generation_id)
+
+    async def SyncGroup(self, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
+        return pb.SyncGroupResponse(assignment=request.assignments[0].assignment)
 
 
 class Frames:
@@ -103,6 +108,11 @@ async def beat(link: CoordinatorLink, number: int = 0) -> int:
     return int((await link.Heartbeat(request, timeout=30)).error_code)
 
 
+async def sync(link: CoordinatorLink, assignment: bytes) -> bytes:
+    request = pb.SyncGroupRequest(group_id="g", assignments=[pb.SyncGroupAssignment(assignment=assignment)])
+    return (await link.SyncGroup(request, timeout=30)).assignment
+
+
 async def until(condition: Any) -> None:
     async with asyncio.timeout(10):
         while not condition():
@@ -142,7 +152,7 @@ async def test_every_refusal_arrives_as_itself(link: CoordinatorLink, groups: Gr
     ("failure", "told"),
     [
         (OutcomeUnknown("lost the leadership"), OutcomeUnknown),
-        (Unreachable("nobody there"), Unreachable),
+        (Unreachable("nobody there, half way"), OutcomeUnknown),
         (ZeroDivisionError("a mistake"), OutcomeUnknown),
     ],
 )
@@ -204,6 +214,27 @@ async def test_a_link_that_is_closed_before_its_stream_has_begun_leaves_no_call_
             await call
     await closing
     assert groups.asked == []
+
+
+async def test_an_answer_that_no_message_can_hold_fails_its_call_alone(
+    groups: Groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 1_000
+    monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", most)
+    options = (*OPTIONS, ("grpc.max_send_message_length", most))
+    server = RpcServer(f"unix:{tmp_path}/c", grpc.aio.server(options=options))
+    await server.serve_coordinator(cast(CoordinatorService, groups))
+    link = GrpcNetwork().connect_coordinator(server.address)
+    waiting = join(link)
+    await until(lambda: groups.asked == ["g"])
+    with pytest.raises(OutcomeUnknown):
+        await sync(link, b"a" * most)
+    largest = b"a" * (most - limits.CALL_BYTES - 3)
+    assert await sync(link, largest) == largest
+    groups.may_answer.set()
+    assert (await waiting).member_id == "member of g"
+    await link.close()
+    await server.stop(None)
 
 
 async def test_nobody_at_the_address_is_a_refused_connection() -> None:
