@@ -55,14 +55,15 @@ def any_answers(endpoints: Iterable[str]) -> bool:
 
 def _take(host: str, port: int, flag: str, claims: contextlib.ExitStack) -> None:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise UpRefused(f"--host {host} is no address of this machine ({error.strerror})") from error
     try:
         if sys.platform == "linux":
-            _claim(str(address[0]), port, claims)
+            # The gateways listen at each: `localhost` is an address of IPv6, too, on most machines.
+            for claimed in sorted({str(address[0]) for *_, address in found}):
+                _claim(claimed, port, claims)
+        family, kind, protocol, _, address = found[0]
         with socket.socket(family, kind, protocol) as sock:
             # Connections of an earlier cluster that are still closing do not hold a port; a listener does, because
             # SO_REUSEPORT is not set here.

@@ -126,3 +126,19 @@ def test_names_that_cannot_be_read_are_not_asked(monkeypatch: pytest.MonkeyPatch
     port = free_ports(2)
     with take(port=port, http_port=port + 1):
         pass
+
+
+def test_a_name_of_several_addresses_is_claimed_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateways listen at all of them, as they do for `localhost` on most machines."""
+    find, port = socket.getaddrinfo, free_ports(2)
+
+    def several(host: str, *args: object, **kinds: int) -> list[object]:
+        hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.2") if host == "several.test" else (host,)
+        return [each for name in hosts for each in find(name, *args, **kinds)]  # type: ignore[call-overload]
+
+    monkeypatch.setattr(socket, "getaddrinfo", several)
+    with take(host="several.test", port=port, http_port=port + 1):
+        for host in ("127.0.0.1", "127.0.0.2"):
+            with pytest.raises(UpRefused, match=f"port {port} on {host} is taken"):
+                take(host=host, port=port, http_port=port + 1)
+    take(host="127.0.0.2", port=port, http_port=port + 1).close()
