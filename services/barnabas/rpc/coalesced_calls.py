@@ -30,12 +30,19 @@ CALLS = "Calls"
 class CoalescedCalls:
     """Owns a channel, and the stream on it. Has a method for each call of the service, as `ServiceCalls` has.
 
-    A call travels alone where it is large, so that no other waits behind it, and for a while where the peer is of an
-    earlier version, which has no such stream.
+    A call travels alone where it is large, or its answer may be, so that no other waits behind it; and for a while
+    where the peer is of an earlier version, which has no such stream.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, service: ServiceDescriptor, name: str) -> None:
-        """`name` is the stream's, for logs."""
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        service: ServiceDescriptor,
+        name: str,
+        is_answer_large: Callable[[Any], bool],
+    ) -> None:
+        """`name` is the stream's, for logs. `is_answer_large` says of a request whether its answer may have many MB."""
+        self._is_answer_large = is_answer_large
         self._alone = ServiceCalls(channel, service)
         self._alone_until = 0.0
         """By the event loop's time."""
@@ -65,7 +72,8 @@ class CoalescedCalls:
         alone = getattr(self._alone, name)
 
         async def call(request: Any, *, timeout: float | None = None) -> Any:
-            if self._alone_until and asyncio.get_running_loop().time() < self._alone_until:
+            is_earlier_peer = self._alone_until and asyncio.get_running_loop().time() < self._alone_until
+            if is_earlier_peer or self._is_answer_large(request):
                 return await alone(request, timeout=timeout)
             encoded = request.SerializeToString()
             if len(encoded) > limits.CALL_BYTES_MAX:

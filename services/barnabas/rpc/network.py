@@ -55,19 +55,33 @@ class GrpcNetwork:
         return cast("RemoteStorageLink", connection)
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
-        from barnabas.messages.coordinator_pb2 import DESCRIPTOR
+        from barnabas.messages import coordinator_pb2 as pb
         from barnabas.rpc.coalesced_calls import CoalescedCalls
 
-        contract = DESCRIPTOR.services_by_name["GroupCoordinator"]
-        calls = CoalescedCalls(self._open_channel(address), contract, f"calls of groups to {address}")
+        lists = (pb.ListGroupsRequest, pb.DescribeGroupsRequest, pb.ConsumerGroupDescribeRequest)
+
+        def is_answer_large(request: object) -> bool:
+            if isinstance(request, pb.OffsetFetchRequest):
+                return request.all_topics
+            return isinstance(request, lists)
+
+        contract = pb.DESCRIPTOR.services_by_name["GroupCoordinator"]
+        name = f"calls of groups to {address}"
+        calls = CoalescedCalls(self._open_channel(address), contract, name, is_answer_large)
         return cast("CoordinatorLink", calls)
 
     def connect_transactions(self, address: str) -> TransactionsLink:
-        from barnabas.messages.transactions_pb2 import DESCRIPTOR
+        from barnabas.messages import transactions_pb2 as pb
         from barnabas.rpc.coalesced_calls import CoalescedCalls
 
-        contract = DESCRIPTOR.services_by_name["TransactionCoordinator"]
-        calls = CoalescedCalls(self._open_channel(address), contract, f"calls of transactions to {address}")
+        lists = (pb.ListTransactionsRequest, pb.DescribeTransactionsRequest)
+
+        def is_answer_large(request: object) -> bool:
+            return isinstance(request, lists)
+
+        contract = pb.DESCRIPTOR.services_by_name["TransactionCoordinator"]
+        name = f"calls of transactions to {address}"
+        calls = CoalescedCalls(self._open_channel(address), contract, name, is_answer_large)
         return cast("TransactionsLink", calls)
 
     def connect_controller(self, address: str) -> ControllerLink:

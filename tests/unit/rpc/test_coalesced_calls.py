@@ -58,6 +58,13 @@ class Groups:
     async def SyncGroup(self, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
         return pb.SyncGroupResponse(assignment=request.assignments[0].assignment)
 
+    async def OffsetFetch(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+        topics = [pb.OffsetFetchTopicResult(name="all")] if request.all_topics else []
+        return pb.OffsetFetchResponse(topics=topics)
+
+    async def ListGroups(self, _: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
+        return pb.ListGroupsResponse()
+
 
 class Frames:
     """Counts the messages that a server takes."""
@@ -168,7 +175,7 @@ async def test_other_failures_arrive_as_what_they_mean(
 
 async def test_a_call_that_the_service_lacks(link: CoordinatorLink) -> None:
     with pytest.raises(Refused) as refused:
-        await link.ListGroups(pb.ListGroupsRequest())
+        await link.DeleteGroups(pb.DeleteGroupsRequest())
     assert refused.value.why is Refusal.UNKNOWN_CALL
 
 
@@ -279,6 +286,15 @@ async def test_a_large_request_travels_alone(link: CoordinatorLink, groups: Grou
     assert frames.calls == []
 
 
+async def test_what_may_have_a_large_answer_travels_alone(link: CoordinatorLink, frames: Frames) -> None:
+    all_offsets = pb.OffsetFetchRequest(group_id="g", all_topics=True)
+    assert (await link.OffsetFetch(all_offsets, timeout=30)).topics[0].name == "all"
+    assert not (await link.ListGroups(pb.ListGroupsRequest(), timeout=30)).groups
+    assert frames.calls == []
+    assert not (await link.OffsetFetch(pb.OffsetFetchRequest(group_id="g"), timeout=30)).topics
+    assert frames.calls == [1]
+
+
 async def test_a_peer_of_an_earlier_version_is_asked_call_by_call(
     groups: Groups, frames: Frames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,7 +308,7 @@ async def test_a_peer_of_an_earlier_version_is_asked_call_by_call(
     assert await beat(link, 5) == 5
     assert await asyncio.gather(*(beat(link, number) for number in range(3))) == [0, 1, 2]
     with pytest.raises(Refused) as refused:
-        await link.ListGroups(pb.ListGroupsRequest())
+        await link.DeleteGroups(pb.DeleteGroupsRequest())
     assert refused.value.why is Refusal.UNKNOWN_CALL
     groups.failure = Refused(Refusal.TOO_BUSY, "later")
     with pytest.raises(Refused, match="later"):
