@@ -132,9 +132,9 @@ def test_a_name_of_several_addresses_is_claimed_at_each(monkeypatch: pytest.Monk
     """The gateways listen at all of them, as they do for `localhost` on most machines."""
     find, port = socket.getaddrinfo, free_ports(2)
 
-    def several(host: str, *args: object, **kinds: int) -> list[object]:
+    def several(host: str, port: int, **hints: int) -> list[object]:
         hosts = ("127.0.0.1", "127.0.0.2", "127.0.0.2") if host == "several.test" else (host,)
-        return [each for name in hosts for each in find(name, *args, **kinds)]  # type: ignore[call-overload]
+        return [each for name in hosts for each in find(name, port, **hints)]
 
     monkeypatch.setattr(socket, "getaddrinfo", several)
     with take(host="several.test", port=port, http_port=port + 1):

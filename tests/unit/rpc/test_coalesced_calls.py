@@ -143,6 +143,20 @@ async def test_a_call_that_waits_holds_up_no_other(link: CoordinatorLink, groups
     assert (await waiting).member_id == "member of g"
 
 
+async def test_calls_that_wait_for_one_another_are_all_sent_however_large_they_are(
+    link: CoordinatorLink, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "STREAM_IN_FLIGHT_BYTES_MAX", 1)
+    waiting = [join(link, name) for name in ("first", "second")]
+    assert await beat(link, 7) == 7
+    await until(lambda: len(groups.asked) == 3)
+    groups.may_answer.set()
+    assert [each.member_id for each in await asyncio.gather(*waiting)] == [
+        "member of first",
+        "member of second",
+    ]
+
+
 @pytest.mark.parametrize("why", Refusal)
 async def test_every_refusal_arrives_as_itself(link: CoordinatorLink, groups: Groups, why: Refusal) -> None:
     groups.failure = Refused(why, "the reason", ErrorCode.policy_violation)
@@ -260,7 +274,7 @@ async def test_a_service_that_is_stopped_answers_what_it_has_begun_and_begins_no
     await until(lambda: groups.asked == ["g"])
     stopping = asyncio.create_task(server.stop(30))
     await asyncio.sleep(0)
-    with pytest.raises(LinkError):
+    with pytest.raises(Unreachable, match="being stopped"):
         await join(link, "late")
     groups.may_answer.set()
     assert (await begun).member_id == "member of g"
