@@ -145,8 +145,7 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 
 .PHONY: jars
 jars: .setup/programs
-	@deploy/jars/fetch.sh spark-kafka build/jars/spark-kafka
-	@deploy/jars/fetch.sh kafka-tools build/jars/kafka-tools
+	@for name in spark-kafka kafka-tools kafka-streams; do deploy/jars/fetch.sh $$name build/jars/$$name; done
 
 check-protos: .setup/dev
 	@rm -rf build/protos && mkdir -p build/protos

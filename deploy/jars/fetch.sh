@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetch the jars that deploy/jars/NAME/pom.xml lists into OUTDIR, with the machine's own Maven.
 #
-#   fetch.sh NAME OUTDIR     NAME is spark-kafka or kafka-tools
+#   fetch.sh NAME OUTDIR     NAME is a folder beside this file
 #
 # Does nothing when OUTDIR already holds what NAME lists (a stamp keeps the checksum of its files). The new
 # jars are complete in a folder beside OUTDIR before they replace it, so an interrupted run leaves no half set.

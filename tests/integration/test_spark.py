@@ -272,6 +272,50 @@ def test_a_stream_starts_at_a_time(spark: Any, cluster: Any, tmp_path: Path) -> 
     assert finish(stream(frame, tmp_path, "out")) == 4
 
 
+def test_a_stream_of_committed_records_is_given_no_others(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """It also gets past the markers: they have offsets, and no records at them."""
+    topic = make_topic(cluster, "spark-committed", 2)
+    frame = source(
+        spark.readStream,
+        cluster,
+        subscribe=topic,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="20",
+        **{"kafka.isolation.level": "read_committed"},
+    )
+    producer = producer_of(cluster, transactional_id="spark-committed")
+    producer.init_transactions(WAIT_SECONDS)
+    for number in range(6):
+        transaction(producer, topic, number * 10, commits=number % 3 != 1)
+    committed = [number * 10 + n for number in (0, 2, 3, 5) for n in range(4)]
+    assert finish(stream(frame, tmp_path, "out")) == len(committed)
+    # Each partition ends with what was aborted; then with what is still open, which nobody may see.
+    transaction(producer, topic, 60, commits=True)
+    transaction(producer, topic, 70, commits=False)
+    producer.begin_transaction()
+    producer.produce(topic, "80", partition=0)
+    assert producer.flush(WAIT_SECONDS) == 0
+    assert finish(stream(frame, tmp_path, "out")) == 4
+    producer.commit_transaction(WAIT_SECONDS)
+    assert finish(stream(frame, tmp_path, "out")) == 1
+    got = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(numbers(got)) == [*committed, 60, 61, 62, 63, 80]
+    everything = read(spark, cluster, subscribe=topic)
+    assert len(everything) == len(got) + 3 * 4, "the aborted ones are there for who wants them"
+
+
+def transaction(producer: Any, topic: str, first: int, *, commits: bool) -> None:
+    """Four records in two partitions, written before the transaction ends either way."""
+    producer.begin_transaction()
+    for number in range(first, first + 4):
+        producer.produce(topic, str(number), partition=number % 2)
+    assert producer.flush(WAIT_SECONDS) == 0
+    if commits:
+        producer.commit_transaction(WAIT_SECONDS)
+    else:
+        producer.abort_transaction(WAIT_SECONDS)
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_records_that_were_deleted_fail_a_stream_or_are_skipped(
     spark: Any, cluster: Any, tmp_path: Path, *, fails: bool
