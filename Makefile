@@ -145,7 +145,7 @@ clean: ## Remove what verbs made: .venv, .setup, build, caches (never a data dir
 
 .PHONY: jars
 jars: .setup/programs
-	@for name in spark-kafka kafka-tools kafka-streams; do deploy/jars/fetch.sh $$name build/jars/$$name; done
+	@for name in spark-kafka kafka-tools kafka-streams flink-kafka; do deploy/jars/fetch.sh $$name build/jars/$$name; done
 
 check-protos: .setup/dev
 	@rm -rf build/protos && mkdir -p build/protos

@@ -64,10 +64,6 @@ class JavaProgram:
         self._process.terminate()
         return self._process.wait(STOP_SECONDS_MAX)
 
-    def wait(self, seconds: float) -> int:
-        """Wait for its own end, and return its status."""
-        return self._process.wait(seconds)
-
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> None:
         """Return when the condition holds; fails when the program ends before that, or with the time."""
         deadline = time.monotonic() + seconds
