@@ -326,7 +326,7 @@ OWNER_KNOWS_LESS: Final = "owns the group and knows that"
 
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
-    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 83),
+    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 234),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 19
@@ -342,7 +342,7 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionLog,
         "end_offset_for_epoch",
         lambda _: lambda self, leader_epoch: (leader_epoch, self.log_end_offset),
-        1,
+        5,
         3,
     ),
     "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 253, 3),
@@ -378,10 +378,10 @@ PLANTED: Final[dict[str, Plant]] = {
         ),
     ),
     "acknowledge-what-others-decided": Plant(
-        Replica, "_fail_appends", _still_wait, 16, 3, finds="was acknowledged to"
+        Replica, "_fail_appends", _still_wait, 5, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
-    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 16, 3),
+    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 10, 3),
     "ignore-the-coordinator-epoch": Plant(
         CoordinatorClaim, "check_owner", _of_any_epoch, 14, finds="is refused with unknown_server_error"
     ),
@@ -402,7 +402,7 @@ PLANTED: Final[dict[str, Plant]] = {
         CoordinatorClaim,
         "check_owner",
         _never_refused,
-        46,
+        49,
         finds=OWNER_KNOWS_LESS,
         also=((CoordinatorClaim, "check_log_end", _never_refused),),
     ),
@@ -411,7 +411,7 @@ PLANTED: Final[dict[str, Plant]] = {
         SequenceGaps,
         "is_behind",
         lambda _: lambda _self, _produce, _refused=(), **_: False,
-        47,
+        43,
         3,
         # What is not refused at once is told to the leader, which would refuse it.
         also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
@@ -419,7 +419,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "gateway-hands-out-producer-ids-twice": Plant(ProducerIds, "allocate", _the_first_again, 0, 1),
     "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 37, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 55, 3
     ),
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 13, 3

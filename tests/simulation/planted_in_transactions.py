@@ -234,7 +234,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 36, 3),
     "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
     "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 15, 3),
-    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 3, 3),
+    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 0, 3),
 }
 """As `planted_faults.Plant` has them."""
 
