@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol
 
 from fault_plan import Plan
-from group_history import GroupHistory
-from groups import GROUP
 from history import History, Place
 from log_checks import Log, check_agreement, check_log
 from machines import CoordinatorMachine, NodeMachine
 from world import World
 
+from barnabas.coordinator.groups.core.uncommitted import GroupOffsets
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import crc_is_valid, iterate_headers
@@ -21,6 +21,13 @@ from barnabas.records.record import decode_records
 from barnabas.storage.replica.replica import Replica
 
 LOOK_SECONDS: Final = 0.01
+
+
+class KnowsCommits(Protocol):
+    """What members of a group were told."""
+
+    def on_known(self, owner: str, offset_of: Callable[[Place], int]) -> None:
+        """What the coordinator that owns the group would tell now whoever asks."""
 
 
 class Watch:
@@ -31,13 +38,13 @@ class Watch:
         world: World,
         nodes: Sequence[NodeMachine],
         coordinators: Mapping[str, CoordinatorMachine],
-        group_history: GroupHistory,
+        group_histories: Mapping[str, KnowsCommits],
     ) -> None:
-        """`coordinators` by their ids."""
+        """`coordinators` by their ids, and `group_histories` by those of groups."""
         self._world = world
         self._nodes = nodes
         self._coordinators = coordinators
-        self._group_history = group_history
+        self._group_histories = group_histories
         self._leaders: dict[tuple[bytes, int, int], str] = {}
         self._starts: dict[Replica, int] = {}
 
@@ -76,7 +83,7 @@ class Watch:
                     )
 
     def _look_at_group(self) -> None:
-        """Who owns the group, by the newest metadata that a node has, alone writes of it, and so knows every commit."""
+        """Who owns the groups, by the newest metadata that a node has, alone writes of them, and so knows every commit."""
         replicas = (
             each for node in self._nodes if node.replicas for each in node.replicas.by_partition.values()
         )
@@ -88,13 +95,13 @@ class Watch:
         runtime = owner.coordinator.partitions.runtime(record.partition)
         if runtime is None or not runtime.is_loaded or runtime.coordinator_epoch != record.coordinator_epoch:
             return
-        committed = runtime.shard.committed_offsets(GROUP)
+        for group, history in self._group_histories.items():
+            history.on_known(owner.name, partial(_offset_of, runtime.shard.committed_offsets(group)))
 
-        def offset_of(place: Place) -> int:
-            found = committed.get(place.topic, {}).get(place.partition)
-            return 0 if found is None else found.offset
 
-        self._group_history.on_known(owner.name, offset_of)
+def _offset_of(committed: GroupOffsets, place: Place) -> int:
+    found = committed.get(place.topic, {}).get(place.partition)
+    return 0 if found is None else found.offset
 
 
 def describe_replicas(nodes: Sequence[NodeMachine]) -> Iterable[str]:

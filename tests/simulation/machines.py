@@ -210,6 +210,11 @@ NODE_PORT: Final = 9091
 KAFKA_PORT: Final = 9092
 """Of the first node; those of the others follow it."""
 COORDINATOR_PORT: Final = 9089
+
+SESSION_MS: Final = 1_500
+"""Of members of consumer groups (KIP-848)."""
+HEARTBEAT_MS: Final = 200
+ASSIGNMENT_INTERVAL_MS: Final = 200
 STORE: Final = "store"
 
 LOG_DIRECTORIES: Final = ("/data/log", "/more/log")
@@ -403,6 +408,11 @@ class CoordinatorMachine(Machine):
             http_address="",
             group_initial_rebalance_delay_ms=100,
             group_min_session_timeout_ms=500,
+            group_consumer_session_timeout_ms=SESSION_MS,
+            group_consumer_min_session_timeout_ms=SESSION_MS,
+            group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+            group_consumer_min_heartbeat_interval_ms=HEARTBEAT_MS,
+            group_consumer_assignment_interval_ms=ASSIGNMENT_INTERVAL_MS,
             transaction_abort_timed_out_transaction_cleanup_interval_ms=250,
         )
         await coordinator_service.serve(

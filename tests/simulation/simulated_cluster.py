@@ -11,15 +11,18 @@ from typing import Any, Final
 
 from administrator import Administrator, leftovers
 from brief_topic import BRIEF, BriefTopic
-from checks import Watch, check_logs, check_terms, describe_replicas, image_of
+from checks import KnowsCommits, Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import VERSIONS, Producer
 from compacted_topic import COMPACTED, CompactedTopic
+from consumer_group_lives import MIGRATING
+from consumer_group_plan import make_consumer_group_plan
+from consumer_groups import MigratingGroup
 from consumers import Consumer, Reader, SessionConsumer
 from fault_kinds import FAULTS_SECONDS, Fault
 from fault_plan import Plan, make_plan
 from faults import Faults
 from group_history import GroupHistory
-from groups import Member
+from groups import GROUP, Member
 from history import TOPIC, History, Place
 from kafka_client import KafkaClient, create_topic
 from machines import (
@@ -131,6 +134,10 @@ class SimulatedCluster:
         self.transactions = (
             None if transaction_plan is None else Transactions(world, transaction_plan, self._bootstrap)
         )
+        group_plan = make_consumer_group_plan(world.seed)
+        self.migrating_group = (
+            None if group_plan is None else MigratingGroup(world, group_plan, self._bootstrap, self.coordinators)
+        )
         self._readers: list[Reader] = []
         self._members: list[Member] = []
         self._is_calm = asyncio.Event()
@@ -150,7 +157,10 @@ class SimulatedCluster:
         for machine in self.machines.values():
             machine.start()
         coordinators = {each.name: each for each in self.coordinators}
-        watching = Watch(world, self.nodes, coordinators, self.group_history).run()
+        histories: dict[str, KnowsCommits] = {GROUP: self.group_history}
+        if self.migrating_group is not None:
+            histories[MIGRATING] = self.migrating_group.history
+        watching = Watch(world, self.nodes, coordinators, histories).run()
         watch = world.loop.create_task(watching, name="watch")
         try:
             async with asyncio.timeout(START_SECONDS_MAX):
@@ -166,6 +176,9 @@ class SimulatedCluster:
         if self.transactions is not None:
             disturb = self.transactions.disturb(self.machines, begins_at)
             disturbing.append(world.loop.create_task(disturb, name="faults of transactions"))
+        if self.migrating_group is not None:
+            disturb = self.migrating_group.disturb(self.machines, begins_at)
+            disturbing.append(world.loop.create_task(disturb, name="faults of the migrating group"))
         try:
             async with asyncio.timeout(LAST_FAULT_SECONDS_MAX):
                 await faults.run(list(self.plan.faults), begins_at)
@@ -236,6 +249,8 @@ class SimulatedCluster:
             unmet += self._unread(topic.history, topic.readers)
         if self.transactions is not None:
             unmet += self.transactions.unmet(self.nodes, {each.name: each for each in self.coordinators})
+        if self.migrating_group is not None:
+            unmet += self.migrating_group.unmet()
         return unmet
 
     def _unread(self, history: History, readers: Iterable[Reader]) -> list[str]:
@@ -269,6 +284,9 @@ class SimulatedCluster:
                 tasks.create_task(self.compacted_topic.run(until), name="compacted topic")
             if self.transactions is not None:
                 tasks.create_task(self.transactions.run(self._new_topic(), until), name="transactions")
+            if self.migrating_group is not None:
+                working = self.migrating_group.run(self._new_topic(), until, self._is_calm)
+                tasks.create_task(working, name="migrating group")
             self._topics_are_there.set()
 
     def _client(self, name: str, tasks: asyncio.TaskGroup) -> KafkaClient:

@@ -1,0 +1,187 @@
+"""What the members of a group that changes its protocol were told: who owns what, in which epoch, and what is committed.
+
+A member owns a partition from when it is told so until it has given it up: it says so, it is fenced, or it was not
+heard of for its session timeout by its own clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from history import Place
+from machines import SESSION_MS
+from world import World
+
+SESSION_SECONDS: Final = SESSION_MS / 1000
+
+
+@dataclass(eq=False, slots=True)
+class Membership:
+    """One member, from its first request until it leaves or is told that it is none."""
+
+    member_id: str
+    seat: str
+    epoch: int = 0
+    owned: set[Place] = field(default_factory=set)
+    until: float = 0.0
+    """When its session ends by its own clock."""
+    unanswered: int = 0
+    """Requests since the last answer, of which nobody knows what became."""
+    is_over: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.member_id} in epoch {self.epoch}"
+
+    def is_alive(self, now: float) -> bool:
+        return not self.is_over and now < self.until
+
+
+@dataclass(eq=False, slots=True)
+class Commit:
+    """One of them, as it was sent."""
+
+    member: Membership
+    offsets: dict[Place, int]
+
+
+@dataclass(slots=True)
+class _Committed:
+    """What is known of one partition."""
+
+    offset: int = 0
+    """The one that counts: the highest that was acknowledged, or what came behind it."""
+    unknown: dict[int, Membership] = field(default_factory=dict)
+    """Offsets whose commits were not acknowledged, and whose they are: each may be there now, or may come yet, while
+    that member owns the partition."""
+
+
+class ConsumerGroupHistory:
+    """Owner of what the members of one group were told. Gives `Watch` what a coordinator has to know."""
+
+    def __init__(self, world: World, count_coordinators: Callable[[], int]) -> None:
+        """`count_coordinators` says how many take themselves for the group's at the moment."""
+        self._world = world
+        self._count_coordinators = count_coordinators
+        self._members: list[Membership] = []
+        self._owners: dict[Place, Membership] = {}
+        self._committed: dict[Place, _Committed] = {}
+        self.commits = 0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a former coordinator may answer. What it says of a member whom it knows is no word of the group's,
+        and prolongs nothing, as in Kafka.
+        """
+        return self._count_coordinators() > 1
+
+    def alive(self) -> list[Membership]:
+        self._members = [each for each in self._members if not each.is_over]
+        return [each for each in self._members if each.is_alive(self._world.now)]
+
+    # -- membership ---------------------------------------------------------------------------------------------
+
+    def begin(self, member_id: str, seat: str) -> Membership:
+        """Somebody is about to join."""
+        member = Membership(member_id, seat)
+        self._members.append(member)
+        return member
+
+    def end(self, member: Membership) -> None:
+        """It left, or was told that it is none."""
+        member.is_over = True
+        member.owned = set()
+
+    def on_answer(self, member: Membership, sent_at: float, epoch: int, *, was_doubtful: bool) -> None:
+        """It was told that it is a member, in that epoch."""
+        now = self._world.now
+        if epoch < member.epoch and not was_doubtful:
+            self._world.violate(f"{member} was told that it is in epoch {epoch}")
+        if member.epoch == 0 and not was_doubtful:
+            newest = max((each.epoch for each in self.alive() if each is not member), default=0)
+            if epoch < newest:
+                self._world.violate(f"{member} joined in epoch {epoch}, others are in {newest} already")
+        member.epoch = epoch
+        member.unanswered = 0
+        if was_doubtful:
+            return
+        member.until = sent_at + SESSION_SECONDS
+        if member.is_alive(now):
+            for place in sorted(member.owned):
+                self._own(member, place)
+
+    def is_deserved(self, member: Membership, *, was_doubtful: bool) -> bool:
+        """Whether it may be told that it is no member, or not in this epoch."""
+        return was_doubtful or member.unanswered > 0 or self._world.now >= member.until
+
+    def on_assigned(self, member: Membership, places: Iterable[Place]) -> None:
+        """It was told that these are its own, beside what it has not given up yet."""
+        for place in places:
+            if place not in member.owned:
+                member.owned.add(place)
+                if member.is_alive(self._world.now):
+                    self._own(member, place)
+
+    def on_given_up(self, member: Membership, places: Iterable[Place]) -> None:
+        """It reads them no more."""
+        member.owned.difference_update(places)
+
+    def _own(self, member: Membership, place: Place) -> None:
+        owner = self._owners.get(place)
+        if owner is not None and owner is not member:
+            if owner.is_alive(self._world.now) and place in owner.owned:
+                self._world.violate(f"TWO OWNERS: {place} is {member}'s, and {owner}'s still")
+        self._owners[place] = member
+
+    # -- offsets ------------------------------------------------------------------------------------------------
+
+    def on_commit(self, member: Membership, offsets: Mapping[Place, int]) -> Commit:
+        """A commit is on its way."""
+        for place, offset in offsets.items():
+            self._of(place).unknown[offset] = member
+        return Commit(member, dict(offsets))
+
+    def on_committed(self, commit: Commit, *, was_doubtful: bool) -> None:
+        """It is acknowledged."""
+        self.commits += 1
+        for place, offset in commit.offsets.items():
+            owner = self._owners.get(place)
+            # Who owns it now was told so before this one was sent, or it was not the owner when it was told.
+            if owner is not None and owner is not commit.member and owner.is_alive(self._world.now):
+                if place in owner.owned and place not in commit.member.owned and not was_doubtful:
+                    self._world.violate(f"{commit.member} committed {offset} of {place}, which is {owner}'s")
+            known = self._of(place)
+            known.unknown.pop(offset, None)
+            known.offset = max(known.offset, offset)
+
+    def ask(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Somebody asks what is committed: what is known by now."""
+        return {place: self._of(place).offset for place in places}
+
+    def on_told(self, asked: Mapping[Place, int], told: Mapping[Place, int], member: Membership) -> None:
+        """That is the answer."""
+        for place, offset in told.items():
+            known, acknowledged = self._of(place), asked[place]
+            if offset < acknowledged and offset not in known.unknown:
+                self._world.violate(
+                    f"LOST: {member} was told that {offset} is committed of {place}, {acknowledged} was acknowledged"
+                )
+            if self._owners.get(place) is member and member.is_alive(self._world.now):
+                # What a former owner sent and has not come by now is refused.
+                known.unknown = {each: owner for each, owner in known.unknown.items() if owner is member}
+                if known.offset == acknowledged:
+                    known.offset = offset
+
+    def on_known(self, owner: str, offset_of: Callable[[Place], int]) -> None:
+        """What the coordinator that owns the group would tell now whoever asks."""
+        for place, known in self._committed.items():
+            offset = offset_of(place)
+            if offset < known.offset and offset not in known.unknown:
+                self._world.violate(
+                    f"LOST: {owner} owns the group and knows that {offset} is committed of {place}, {known.offset} "
+                    f"was acknowledged"
+                )
+
+    def _of(self, place: Place) -> _Committed:
+        return self._committed.setdefault(place, _Committed())
