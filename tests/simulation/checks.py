@@ -83,7 +83,7 @@ class Watch:
                     )
 
     def _look_at_group(self) -> None:
-        """Who owns the groups, by the newest metadata that a node has, alone writes of them, and so knows every commit."""
+        """Who owns the groups, by the newest metadata that a node has, alone writes of them, and knows every commit."""
         replicas = (
             each for node in self._nodes if node.replicas for each in node.replicas.by_partition.values()
         )

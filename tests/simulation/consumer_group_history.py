@@ -1,4 +1,4 @@
-"""What the members of a group that changes its protocol were told: who owns what, in which epoch, and what is committed.
+"""What members of a group that changes its protocol were told: who owns what, in which epoch, and what is committed.
 
 A member owns a partition from when it is told so until it has given it up: it says so, it is fenced, or it was not
 heard of for its session timeout by its own clock.
@@ -44,6 +44,8 @@ class Commit:
 
     member: Membership
     offsets: dict[Place, int]
+    owners: dict[Place, Membership]
+    """Who owned them then, where that is another member."""
 
 
 @dataclass(slots=True)
@@ -76,10 +78,6 @@ class ConsumerGroupHistory:
         """
         return self._count_coordinators() > 1
 
-    def alive(self) -> list[Membership]:
-        self._members = [each for each in self._members if not each.is_over]
-        return [each for each in self._members if each.is_alive(self._world.now)]
-
     # -- membership ---------------------------------------------------------------------------------------------
 
     def begin(self, member_id: str, seat: str) -> Membership:
@@ -98,10 +96,6 @@ class ConsumerGroupHistory:
         now = self._world.now
         if epoch < member.epoch and not was_doubtful:
             self._world.violate(f"{member} was told that it is in epoch {epoch}")
-        if member.epoch == 0 and not was_doubtful:
-            newest = max((each.epoch for each in self.alive() if each is not member), default=0)
-            if epoch < newest:
-                self._world.violate(f"{member} joined in epoch {epoch}, others are in {newest} already")
         member.epoch = epoch
         member.unanswered = 0
         if was_doubtful:
@@ -110,6 +104,16 @@ class ConsumerGroupHistory:
         if member.is_alive(now):
             for place in sorted(member.owned):
                 self._own(member, place)
+
+    def newest_epoch(self) -> int:
+        """Of all that are members now: the group has come so far."""
+        return max((each.epoch for each in self._alive()), default=0)
+
+    def on_joined(self, member: Membership, newest: int) -> None:
+        """It has joined, when others were in `newest`. Not for the classic protocol: who takes the last one's place in
+        a group that is about to be rebalanced is told generation 0, as in Kafka."""
+        if member.epoch < newest:
+            self._world.violate(f"{member} has joined, others were in {newest} before")
 
     def is_deserved(self, member: Membership, *, was_doubtful: bool) -> bool:
         """Whether it may be told that it is no member, or not in this epoch."""
@@ -127,12 +131,20 @@ class ConsumerGroupHistory:
         """It reads them no more."""
         member.owned.difference_update(places)
 
+    def _alive(self) -> list[Membership]:
+        self._members = [each for each in self._members if not each.is_over]
+        return [each for each in self._members if each.is_alive(self._world.now)]
+
     def _own(self, member: Membership, place: Place) -> None:
-        owner = self._owners.get(place)
+        owner = self._owner(place)
         if owner is not None and owner is not member:
-            if owner.is_alive(self._world.now) and place in owner.owned:
-                self._world.violate(f"TWO OWNERS: {place} is {member}'s, and {owner}'s still")
+            self._world.violate(f"TWO OWNERS: {place} is {member}'s, and {owner}'s still")
         self._owners[place] = member
+
+    def _owner(self, place: Place) -> Membership | None:
+        owner = self._owners.get(place)
+        owns = owner is not None and place in owner.owned and owner.is_alive(self._world.now)
+        return owner if owns else None
 
     # -- offsets ------------------------------------------------------------------------------------------------
 
@@ -140,17 +152,17 @@ class ConsumerGroupHistory:
         """A commit is on its way."""
         for place, offset in offsets.items():
             self._of(place).unknown[offset] = member
-        return Commit(member, dict(offsets))
+        owners = {place: owner for place in offsets if (owner := self._owner(place)) not in (None, member)}
+        return Commit(member, dict(offsets), owners)
 
     def on_committed(self, commit: Commit, *, was_doubtful: bool) -> None:
         """It is acknowledged."""
         self.commits += 1
         for place, offset in commit.offsets.items():
-            owner = self._owners.get(place)
-            # Who owns it now was told so before this one was sent, or it was not the owner when it was told.
-            if owner is not None and owner is not commit.member and owner.is_alive(self._world.now):
-                if place in owner.owned and place not in commit.member.owned and not was_doubtful:
-                    self._world.violate(f"{commit.member} committed {offset} of {place}, which is {owner}'s")
+            if place in commit.owners and not was_doubtful:
+                self._world.violate(
+                    f"{commit.member} committed {offset} of {place}, {commit.owners[place]} owned it"
+                )
             known = self._of(place)
             known.unknown.pop(offset, None)
             known.offset = max(known.offset, offset)
@@ -167,7 +179,7 @@ class ConsumerGroupHistory:
                 self._world.violate(
                     f"LOST: {member} was told that {offset} is committed of {place}, {acknowledged} was acknowledged"
                 )
-            if self._owners.get(place) is member and member.is_alive(self._world.now):
+            if self._owner(place) is member:
                 # What a former owner sent and has not come by now is refused.
                 known.unknown = {each: owner for each, owner in known.unknown.items() if owner is member}
                 if known.offset == acknowledged:

@@ -9,7 +9,7 @@ from typing import Final
 from fault_kinds import FAULTS_SECONDS
 
 MIGRATING_SEEDS: Final = 3
-"""Of seven: in the others nobody is in such a group. Few of the seeds that are recorded for planted faults are in it."""
+"""Of seven: in the others nobody is in such a group. Few of the seeds recorded for planted faults are among them."""
 
 SHELVES: Final = "shelves"
 """The topic that the group reads."""

@@ -1,4 +1,4 @@
-"""A group whose members go over from the classic protocol to that of KIP-848 and back, one by one, while things fail."""
+"""A group whose members go over from the classic protocol to that of KIP-848 and back, one by one, as things fail."""
 
 from __future__ import annotations
 
@@ -149,7 +149,9 @@ class MigratingGroup:
     def _count_coordinators(self) -> int:
         """How many take themselves for the group's."""
         runtimes = (
-            each.coordinator.partitions.runtime(0) for each in self._coordinators if each.coordinator is not None
+            each.coordinator.partitions.runtime(0)
+            for each in self._coordinators
+            if each.coordinator is not None
         )
         return sum(1 for each in runtimes if each is not None and each.is_loaded)
 

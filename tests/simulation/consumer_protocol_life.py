@@ -42,7 +42,10 @@ class ConsumerLife(Life):
 
     async def join(self) -> None:
         self._find_topic()
+        newest, doubtful = self._history.newest_epoch(), self._history.is_doubtful
         await self._heartbeat(JOINS, set(), is_full=True)
+        if not doubtful:
+            self._history.on_joined(self.member, newest)
         self.is_in = True
 
     async def beat(self) -> None:

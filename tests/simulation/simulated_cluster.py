@@ -136,7 +136,9 @@ class SimulatedCluster:
         )
         group_plan = make_consumer_group_plan(world.seed)
         self.migrating_group = (
-            None if group_plan is None else MigratingGroup(world, group_plan, self._bootstrap, self.coordinators)
+            None
+            if group_plan is None
+            else MigratingGroup(world, group_plan, self._bootstrap, self.coordinators)
         )
         self._readers: list[Reader] = []
         self._members: list[Member] = []

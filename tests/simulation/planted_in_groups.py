@@ -1,0 +1,77 @@
+"""Faults to be planted into groups of KIP-848: see `planted_faults`, which has them all."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.coordinator.groups.consumer.core import conversion, deadlines
+from barnabas.coordinator.groups.consumer.core.current_assignment import Reconciliation
+from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.core.records import CurrentAssignment, MemberState
+from barnabas.coordinator.groups.core import commit
+from barnabas.coordinator.groups.core import deadlines as all_deadlines
+from barnabas.coordinator.groups.core.timers import DeadlineKind
+from barnabas.kernel.errors import ErrorCode
+
+
+def nobody(_: Any) -> Any:
+    """What the target says is a member's is free for it."""
+    return lambda _self, _topic_id, _partition: None
+
+
+def given_up_when_told(_: Any) -> Any:
+    """Whoever was told to give something up has done so, one might think."""
+    return lambda _self, _held: False
+
+
+def as_if_new(bring_to_life: Any) -> Any:
+    """Members begin anew with a coordinator that has read the log."""
+
+    def instead(shard: Any, group: ConsumerGroup, decision: Any) -> None:
+        for member_id, member in list(group.members.items()):
+            if not member.has_left_for_a_while:
+                group.put_current(
+                    member_id, CurrentAssignment(0, 0, MemberState.STABLE, member.current.assigned)
+                )
+        bring_to_life(shard, group, decision)
+
+    return instead
+
+
+def from_anybody(_: Any) -> Any:
+    """A commit is a commit, whoever sent it and in which epoch."""
+    return lambda _group, _request: ErrorCode.none
+
+
+def nothing_yet(_: Any) -> Any:
+    """Members of the classic protocol will be told what they have."""
+    return lambda _data: ({}, b"")
+
+
+def nothing_to_do(_: Any) -> Any:
+    """Who is left goes on with what he has."""
+    return lambda *_: None
+
+
+def nobody_is_silent(overdue: Any) -> Any:
+    """Members leave when they go."""
+
+    def instead(group: ConsumerGroup, deadline: Any) -> Any:
+        return None if deadline.kind is DeadlineKind.CONSUMER_SESSION else overdue(group, deadline)
+
+    return instead
+
+
+IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
+    "give-what-another-still-has": (ConsumerGroup, "holder_of", nobody, 3, 1, "TWO OWNERS"),
+    "take-revoked-for-given-up": (Reconciliation, "_owns_some_of", given_up_when_told, 3, 1, "TWO OWNERS"),
+    "forget-member-epochs-at-failover": (
+        *(all_deadlines, "bring_to_life", as_if_new, 3, 1),
+        "has not deserved it",
+    ),
+    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 3, 1, "owned it"),
+    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 3, 1, "TWO OWNERS"),
+    "downgrade-without-a-rebalance": (conversion, "prepare_rebalance", nothing_to_do, 3, 1, "migrating has"),
+    "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 3, 1, "migrating"),
+}
+"""As `planted_faults.Plant` has them."""
