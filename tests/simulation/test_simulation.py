@@ -11,6 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from consumer_group_lives import MIGRATING
+from consumer_group_plan import (
+    ASSIGNORS,
+    CLASSIC,
+    CONSUMER,
+    GONE_OWNER,
+    LATE_DECISION,
+    LOST_DECISION,
+    make_consumer_group_plan,
+)
 from fault_plan import make_plan
 from planted_faults import PLANTED, planted
 from run import Job, command
@@ -20,6 +30,9 @@ HERE = Path(__file__).resolve().parent
 
 SEEDS = (*range(12), 15, 16, 35, 46)
 """Those that are always run: with every kind of fault, and such as have shown more than others."""
+
+GOES_BOTH_WAYS = 3
+"""One of them, in which a group goes over to KIP-848 and back."""
 
 FAILED_ONCE = (
     (17, 1),
@@ -83,6 +96,30 @@ def test_every_kind_of_fault_happens_under_them() -> None:
     assert kinds(SEEDS) == kinds(range(300))
 
 
+def test_every_kind_of_member_and_of_migration_is_in_the_groups_that_change_their_protocol() -> None:
+    plans = [plan for seed in range(200) if (plan := make_consumer_group_plan(seed)) is not None]
+    seats = [seat for plan in plans for seat in plan.seats]
+    assert {(seat.is_static, seat.has_regex, seat.assignor) for seat in seats} == {
+        *itertools.product((False, True), (False, True), ASSIGNORS)
+    }
+    assert {tuple(protocol for _, protocol in seat.switches) for seat in seats} >= {
+        (CLASSIC, CONSUMER, CLASSIC),
+        (CONSUMER, CLASSIC, CONSUMER),
+    }
+    assert {fault.kind for plan in plans for fault in plan.faults} == {
+        GONE_OWNER,
+        LOST_DECISION,
+        LATE_DECISION,
+    }
+
+
+def test_a_group_with_members_changes_its_protocol_both_ways() -> None:
+    assert make_consumer_group_plan(GOES_BOTH_WAYS) is not None
+    lines = run_seed(GOES_BOTH_WAYS, keeps_trace=True).trace.lines
+    for change in ("classic group becomes a consumer group", "consumer group becomes a classic group"):
+        assert any(change in line and f"group_id={MIGRATING}" in line for line in lines), change
+
+
 def digest(seed: int, replication_factor: int, hash_seed: str) -> str:
     done = subprocess.run(
         [
@@ -97,7 +134,7 @@ def digest(seed: int, replication_factor: int, hash_seed: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("seed", "replication_factor"), [(4, 1), (12, 1), (1, 3), (2, 3)])
+@pytest.mark.parametrize(("seed", "replication_factor"), [(4, 1), (12, 1), (1, 3), (2, 3), (3, 3)])
 def test_a_seed_replays_exactly(seed: int, replication_factor: int) -> None:
     assert digest(seed, replication_factor, "1") == digest(seed, replication_factor, "2")
 
