@@ -1,11 +1,12 @@
 """What members of a group that changes its protocol were told: who owns what, in which epoch, and what is committed.
 
-A member owns a partition from when it is told so until it has given it up: it says so, it is fenced, or it was not
-heard of for its session timeout by its own clock.
+A member owns a partition from when it is told so until it reads it no more, it is told that it is no member, or by its
+own clock it was not heard of for its session timeout, or kept what it was to give up for its rebalance timeout.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +27,9 @@ class Membership:
     epoch: int = 0
     owned: set[Place] = field(default_factory=set)
     until: float = 0.0
-    """When its session ends by its own clock."""
+    """When its session ends by its own clock, or its time to give partitions up."""
+    gives_up_by: float = math.inf
+    """When it is out unless it has been heard to have given up what it was asked for."""
     unanswered: int = 0
     """Requests since the last answer, of which nobody knows what became."""
     is_over: bool = False
@@ -100,7 +103,7 @@ class ConsumerGroupHistory:
         member.unanswered = 0
         if was_doubtful:
             return
-        member.until = sent_at + SESSION_SECONDS
+        member.until = min(sent_at + SESSION_SECONDS, member.gives_up_by)
         if member.is_alive(now):
             for place in sorted(member.owned):
                 self._own(member, place)
@@ -126,6 +129,11 @@ class ConsumerGroupHistory:
                 member.owned.add(place)
                 if member.is_alive(self._world.now):
                     self._own(member, place)
+
+    def on_asked_for(self, member: Membership, by: float) -> None:
+        """It is to give something up, and to be heard of that until then."""
+        member.gives_up_by = min(member.gives_up_by, by)
+        member.until = min(member.until, member.gives_up_by)
 
     def on_given_up(self, member: Membership, places: Iterable[Place]) -> None:
         """It reads them no more."""

@@ -58,6 +58,7 @@ class Life:
     ) -> None:
         self.member: Membership = history.begin(member_id, client.name)
         self.is_in = False
+        self.commits = COMMITS
         self.has_looked = False
         """Whether it was told what is committed since nothing fails any more."""
         self.is_released = True
@@ -98,7 +99,7 @@ class Life:
         """Raises Disconnected, ConnectionError, Interrupted, Expelled."""
         if not self.is_in:
             await self.join()
-        elif self._chance.random() < COMMITS and self._offsets:
+        elif self._chance.random() < self.commits and self._offsets:
             await self._commit()
         else:
             await self.beat()

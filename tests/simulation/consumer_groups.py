@@ -42,6 +42,9 @@ SILENT: Final = 0.2
 at once.
 """
 
+COMMITS_AFTER_SILENCE: Final = 0.8
+"""It has read all that was there meanwhile."""
+
 WAIT_SECONDS_MAX: Final = 1.0
 """For something to be sent."""
 
@@ -119,7 +122,8 @@ class SeatTaker:
             self._is_released = await life.leave()
         elif kind < LEAVES + SILENT and life.is_in:
             life.say("is silent")
-            await asyncio.sleep(self._chance.uniform(0.8, 1.5) * SESSION_SECONDS)
+            await asyncio.sleep(self._chance.uniform(0.8, 2.0) * SESSION_SECONDS)
+            life.commits = COMMITS_AFTER_SILENCE
             await self._live(life, self._world.now + 0.5, asyncio.Event())
             life.say(f"is gone, {protocol}")
         else:

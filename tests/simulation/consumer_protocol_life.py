@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from consumer_group_lives import LOST, MIGRATING, REBALANCE_MS, Life
@@ -35,6 +36,8 @@ class ConsumerLife(Life):
         self._to_give_up: set[Place] = set()
         self._said: set[Place] | None = set()
         """What it said last that it owns, and was heard; None where nobody knows."""
+        self._asked_since = 0.0
+        """When it sent the first of the heartbeats of which one may have been answered with what it is to give up."""
 
     @property
     def is_settled(self) -> bool:
@@ -78,10 +81,14 @@ class ConsumerLife(Life):
         if is_said:
             self._said = None
         doubtful, sent_at = self._history.is_doubtful, self._world.now
+        if not self.member.unanswered:
+            self._asked_since = sent_at
         answer = await self._send(CONSUMER_GROUP_HEARTBEAT, 1, request)
         code = ErrorCode(answer.error_code)
         self._check(CONSUMER_GROUP_HEARTBEAT, code, doubtful, self._is_unreleased if epoch == JOINS else None)
         self._said = owned
+        if not self._to_give_up:
+            self.member.gives_up_by = math.inf
         before = self.member.epoch
         self._history.on_answer(self.member, sent_at, answer.member_epoch, was_doubtful=doubtful)
         if answer.assignment is not None:
@@ -107,6 +114,8 @@ class ConsumerLife(Life):
         self._to_give_up = self.member.owned - wanted
         new = sorted(wanted - self.member.owned)
         self.say(f"is to have {sorted(each.partition for each in wanted)}")
+        if self._to_give_up:
+            self._history.on_asked_for(self.member, self._asked_since + REBALANCE_MS / 1000)
         self._history.on_assigned(self.member, new)
 
     def _identity(self, epoch: int) -> dict[str, Any]:

@@ -48,9 +48,15 @@ def nothing_yet(_: Any) -> Any:
     return lambda _data: ({}, b"")
 
 
-def nothing_to_do(_: Any) -> Any:
-    """Who is left goes on with what he has."""
-    return lambda *_: None
+def from_the_first_generation(downgraded: Any) -> Any:
+    """A classic group that has just been made has had no generation."""
+
+    def instead(*arguments: Any) -> Any:
+        group = downgraded(*arguments)
+        group.generation = 0
+        return group
+
+    return instead
 
 
 def nobody_is_silent(overdue: Any) -> Any:
@@ -64,14 +70,17 @@ def nobody_is_silent(overdue: Any) -> Any:
 
 IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
     "give-what-another-still-has": (ConsumerGroup, "holder_of", nobody, 3, 1, "TWO OWNERS"),
-    "take-revoked-for-given-up": (Reconciliation, "_owns_some_of", given_up_when_told, 3, 1, "TWO OWNERS"),
+    "take-revoked-for-given-up": (Reconciliation, "_owns_some_of", given_up_when_told, 17, 1, "TWO OWNERS"),
     "forget-member-epochs-at-failover": (
         *(all_deadlines, "bring_to_life", as_if_new, 3, 1),
         "has not deserved it",
     ),
-    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 3, 1, "owned it"),
+    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 31, 1, "owned it"),
     "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 3, 1, "TWO OWNERS"),
-    "downgrade-without-a-rebalance": (conversion, "prepare_rebalance", nothing_to_do, 3, 1, "migrating has"),
+    "downgrade-to-the-first-generation": (
+        *(conversion, "_downgraded", from_the_first_generation, 17, 1),
+        "was told that it is in epoch",
+    ),
     "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 3, 1, "migrating"),
 }
 """As `planted_faults.Plant` has them."""
