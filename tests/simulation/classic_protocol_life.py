@@ -58,7 +58,8 @@ class ClassicLife(Life):
             raise Interrupted("has an id")
         self._check(JOIN_GROUP, code, doubtful)
         self.member.member_id = joined.member_id
-        self._history.on_answer(self.member, sent_at, joined.generation_id, was_doubtful=doubtful)
+        generation = joined.generation_id
+        self._history.on_answer(self.member, sent_at, generation, was_doubtful=doubtful, is_sure=False)
         members = [each.member_id for each in joined.members]
         await self._sync(members if joined.leader == joined.member_id else [])
 

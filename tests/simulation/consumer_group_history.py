@@ -25,6 +25,8 @@ class Membership:
     member_id: str
     seat: str
     epoch: int = 0
+    sure_epoch: int = 0
+    """The newest that the log has: a generation of the classic protocol is written when it has its assignments."""
     owned: set[Place] = field(default_factory=set)
     until: float = 0.0
     """When its session ends by its own clock, or its time to give partitions up."""
@@ -94,12 +96,16 @@ class ConsumerGroupHistory:
         member.is_over = True
         member.owned = set()
 
-    def on_answer(self, member: Membership, sent_at: float, epoch: int, *, was_doubtful: bool) -> None:
+    def on_answer(
+        self, member: Membership, sent_at: float, epoch: int, *, was_doubtful: bool, is_sure: bool = True
+    ) -> None:
         """It was told that it is a member, in that epoch."""
         now = self._world.now
-        if epoch < member.epoch and not was_doubtful:
+        if epoch < member.sure_epoch and not was_doubtful:
             self._world.violate(f"{member} was told that it is in epoch {epoch}")
         member.epoch = epoch
+        if is_sure:
+            member.sure_epoch = epoch
         member.unanswered = 0
         if was_doubtful:
             return
@@ -110,7 +116,7 @@ class ConsumerGroupHistory:
 
     def newest_epoch(self) -> int:
         """Of all that are members now: the group has come so far."""
-        return max((each.epoch for each in self._alive()), default=0)
+        return max((each.sure_epoch for each in self._alive()), default=0)
 
     def on_joined(self, member: Membership, newest: int) -> None:
         """It has joined, when others were in `newest`. Not for the classic protocol: who takes the last one's place in

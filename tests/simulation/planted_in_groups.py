@@ -76,7 +76,7 @@ IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
         "has not deserved it",
     ),
     "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 31, 1, "owned it"),
-    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 3, 1, "TWO OWNERS"),
+    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 31, 1, "TWO OWNERS"),
     "downgrade-to-the-first-generation": (
         *(conversion, "_downgraded", from_the_first_generation, 17, 1),
         "was told that it is in epoch",
