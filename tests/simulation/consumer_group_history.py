@@ -67,10 +67,10 @@ class _Committed:
 class ConsumerGroupHistory:
     """Owner of what the members of one group were told. Gives `Watch` what a coordinator has to know."""
 
-    def __init__(self, world: World, count_coordinators: Callable[[], int]) -> None:
-        """`count_coordinators` says how many take themselves for the group's at the moment."""
+    def __init__(self, world: World, coordinators: Callable[[], tuple[object, ...]]) -> None:
+        """`coordinators` says which take themselves for the group's at the moment, and have read its log."""
+        self.coordinators = coordinators
         self._world = world
-        self._count_coordinators = count_coordinators
         self._members: list[Membership] = []
         self._owners: dict[Place, Membership] = {}
         self._committed: dict[Place, _Committed] = {}
@@ -81,7 +81,7 @@ class ConsumerGroupHistory:
         """Whether a former coordinator may answer. What it says of a member whom it knows is no word of the group's,
         and prolongs nothing, as in Kafka.
         """
-        return self._count_coordinators() > 1
+        return len(self.coordinators()) > 1
 
     # -- membership ---------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def make_consumer_group_plan(seed: int) -> ConsumerGroupPlan | None:
     seats = tuple(
         Seat(
             chance.choice(ASSIGNORS),
-            chance.random() < 0.4,
+            chance.random() < 0.5,
             chance.random() < 0.3,
             _switches(chance, waves, number),
         )

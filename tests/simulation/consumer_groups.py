@@ -33,11 +33,11 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC
 STEP_SECONDS: Final = 0.12
 """Between two requests of a member, at most."""
 
-TENURE_SECONDS: Final = 3.0
+TENURE_SECONDS: Final = 2.0
 """How long somebody is a member before he leaves, or is gone, on average."""
 
-LEAVES: Final = 0.6
-SILENT: Final = 0.2
+LEAVES: Final = 0.7
+SILENT: Final = 0.15
 """How often a member that ends leaves, or is not heard of for longer than its session and then goes on. Else it is gone
 at once.
 """
@@ -141,7 +141,7 @@ class MigratingGroup:
         bootstrap: Sequence[str],
         coordinators: Sequence[CoordinatorMachine],
     ) -> None:
-        self.history = ConsumerGroupHistory(world, self._count_coordinators)
+        self.history = ConsumerGroupHistory(world, self._loaded)
         self._world = world
         self._plan = plan
         self._bootstrap = bootstrap
@@ -150,14 +150,14 @@ class MigratingGroup:
         self._seats: list[SeatTaker] = []
         self._chance = world.chance_of("faults of the migrating group")
 
-    def _count_coordinators(self) -> int:
-        """How many take themselves for the group's."""
+    def _loaded(self) -> tuple[object, ...]:
+        """Those that take themselves for the group's, and have read its log."""
         runtimes = (
             each.coordinator.partitions.runtime(0)
             for each in self._coordinators
             if each.coordinator is not None
         )
-        return sum(1 for each in runtimes if each is not None and each.is_loaded)
+        return tuple(each for each in runtimes if each is not None and each.is_loaded)
 
     # -- in the clients' process --------------------------------------------------------------------------------
 
