@@ -69,18 +69,18 @@ def nobody_is_silent(overdue: Any) -> Any:
 
 
 IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
-    "give-what-another-still-has": (ConsumerGroup, "holder_of", nobody, 3, 1, "TWO OWNERS"),
+    "give-what-another-still-has": (ConsumerGroup, "holder_of", nobody, 17, 1, "TWO OWNERS"),
     "take-revoked-for-given-up": (Reconciliation, "_owns_some_of", given_up_when_told, 17, 1, "TWO OWNERS"),
     "forget-member-epochs-at-failover": (
-        *(all_deadlines, "bring_to_life", as_if_new, 3, 1),
+        *(all_deadlines, "bring_to_life", as_if_new, 17, 1),
         "has not deserved it",
     ),
-    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 31, 1, "owned it"),
-    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 31, 1, "TWO OWNERS"),
+    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 17, 1, "owned it"),
+    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 17, 1, "TWO OWNERS"),
     "downgrade-to-the-first-generation": (
         *(conversion, "_downgraded", from_the_first_generation, 17, 1),
         "was told that it is in epoch",
     ),
-    "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 3, 1, "migrating"),
+    "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 17, 1, "migrating"),
 }
 """As `planted_faults.Plant` has them."""
