@@ -78,7 +78,7 @@ IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
     "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 17, 1, "owned it"),
     "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 17, 1, "TWO OWNERS"),
     "downgrade-to-the-first-generation": (
-        *(conversion, "_downgraded", from_the_first_generation, 17, 1),
+        *(conversion, "_downgraded", from_the_first_generation, 101, 1),
         "was told that it is in epoch",
     ),
     "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 17, 1, "migrating"),
