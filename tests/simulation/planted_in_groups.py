@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from barnabas.coordinator.groups.consumer.core import conversion, deadlines
 from barnabas.coordinator.groups.consumer.core.current_assignment import Reconciliation
-from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
+from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup, Member
 from barnabas.coordinator.groups.consumer.core.records import CurrentAssignment, MemberState
 from barnabas.coordinator.groups.core import commit
 from barnabas.coordinator.groups.core import deadlines as all_deadlines
@@ -68,6 +68,11 @@ def nobody_is_silent(overdue: Any) -> Any:
     return instead
 
 
+def still_there(_: Any) -> Any:
+    """Whoever has an instance id keeps it until his session is over."""
+    return property(lambda _self: False)
+
+
 IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
     "give-what-another-still-has": (ConsumerGroup, "holder_of", nobody, 17, 1, "TWO OWNERS"),
     "take-revoked-for-given-up": (Reconciliation, "_owns_some_of", given_up_when_told, 17, 1, "TWO OWNERS"),
@@ -80,6 +85,10 @@ IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
     "downgrade-to-the-first-generation": (
         *(conversion, "_downgraded", from_the_first_generation, 101, 1),
         "was told that it is in epoch",
+    ),
+    "keep-the-id-of-an-instance-that-left": (
+        *(Member, "has_left_for_a_while", still_there, 17, 1),
+        "who had it has left",
     ),
     "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 17, 1, "migrating"),
 }
