@@ -327,7 +327,7 @@ OWNER_KNOWS_LESS: Final = "owns the group and knows that"
 
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
-    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 234),
+    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 403),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 19
@@ -382,7 +382,7 @@ PLANTED: Final[dict[str, Plant]] = {
         Replica, "_fail_appends", _still_wait, 5, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
-    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 10, 3),
+    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 18, 3),
     "ignore-the-coordinator-epoch": Plant(
         CoordinatorClaim, "check_owner", _of_any_epoch, 14, finds="is refused with unknown_server_error"
     ),
