@@ -100,9 +100,9 @@ class CallFailure(_message.Message):
     reason: _builtins.str
     """In words."""
     refused_code: _builtins.int
-    """Set when the service refuses: Kafka's error code, 0 where there is none. Else it may have been carried out."""
+    """Set when the service refuses, and did nothing: Kafka's error code, 0 where there is none."""
     is_untouched: _builtins.bool
-    """Whether the call was not begun."""
+    """Without a refusal: whether the call was not begun. Else it may have been carried out."""
     def __init__(
         self,
         *,

@@ -10,8 +10,9 @@ carried out. A request whose time is over fails in the same two ways (`DeadlineP
 peer does.
 
 A peer that does not answer is not written to for ever: only so many unanswered bytes are on their way to it, gRPC's
-own buffers among them, and a stream that takes no byte for STALLED_WRITE_SECONDS_MAX is given up. (The connection's
-keep-alive does not notice that: its probe waits behind the bytes that nobody takes.)
+own buffers among them (but for streams on which answers wait for later requests, `bounds_in_flight`), and a stream that
+takes no byte for STALLED_WRITE_SECONDS_MAX is given up. (The connection's keep-alive does not notice that: its probe
+waits behind the bytes that nobody takes.)
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ HTTP2_FRAME_BYTES_MAX: Final = 1024 * 1024
 A probe waits behind one frame at most."""
 
 FRAME_BYTES_TARGET: Final = 1024 * 1024
-"""A coalesced frame is closed once it holds this many bytes of record batches."""
+"""A coalesced frame is closed once it holds this many bytes of record batches, or of calls."""
 
 FRAME_ITEMS_MAX: Final = 512
 """A coalesced frame is closed once it holds this many requests or results."""
