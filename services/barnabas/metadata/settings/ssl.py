@@ -25,7 +25,7 @@ SETTINGS: Final[tuple[Row, ...]] = (
     ("security.providers", STRING, None, None, LOW, FIXED,
      "Classes that make providers of security algorithms."),
     ("authorizer.class.name", STRING, "", None, LOW, FIXED,
-     "The class that decides who may do what; empty allows everything."),
+     "The class that decides who may do what; there is none here, and a file that names one is refused."),
     ("principal.builder.class", CLASS,
      "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", None, MEDIUM, PER_BROKER,
      "The class that says who a connection belongs to."),
