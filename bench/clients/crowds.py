@@ -1,4 +1,4 @@
-"""Many connections at once, each of which does little: long polls. And the connections of the members of a group.
+"""Many connections at once, each of which does little: long polls; and, for `groups`, the members of one group.
 
 Requests are written by hand to plain sockets, since a thousand whole clients would measure themselves.
 """
