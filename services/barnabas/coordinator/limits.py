@@ -99,7 +99,8 @@ KNOWN_PRODUCERS_MAX: Final = 100_000
 of more, those are forgotten that were silent longest. Their log knows them for producer.id.expiration.ms."""
 
 TRANSACTION_ANSWER_SECONDS: Final = 5.0
-"""How long a transaction coordinator may take to say whether a partition is part of a transaction."""
+"""How long a client's offsets wait for the word of a transaction coordinator that the partition is part of the
+transaction, with the time in which others are asked about first."""
 
 PRODUCER_ID_WAIT_SECONDS: Final = 1.0
 """How long InitProducerId waits for the controller where no producer id is at hand, before the client is told

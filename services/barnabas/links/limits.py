@@ -26,5 +26,5 @@ CONCURRENT_RETRY_MS: Final = 20
 """That pause, where no setting says another."""
 
 CONCURRENT_WAIT_MS: Final = 200
-"""How long a client and a group's coordinator have what begins a transaction wait for the one before to end everywhere.
+"""How long gateways and group coordinators have what begins a transaction wait for the one before to end everywhere.
 Markers take a few ms; told CONCURRENT_TRANSACTIONS, clients pause for 20 to 100."""

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 STALE_ENTRIES_MAX: Final = 100
-"""Entries of deadlines that are cancelled or were moved, in a heap of which they are most."""
+"""How many more there may be of entries whose deadlines are cancelled or were moved than of others."""
 
 
 class DeadlineKind(enum.IntEnum):
@@ -46,7 +46,8 @@ class Timers:
     """Owns the deadlines of one partition's groups. Times are monotonic milliseconds.
 
     A deadline that moves later, as a session does with every heartbeat, costs no heap operation: the old entry is
-    put back when it comes up. Entries of cancelled deadlines, which may be weeks ahead, are never most of the heap.
+    put back when it comes up. Entries of cancelled deadlines, which may be weeks ahead, are taken out when
+    a large heap has more of them than of others.
     """
 
     def __init__(self) -> None:
