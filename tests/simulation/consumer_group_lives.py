@@ -35,6 +35,10 @@ IS_NO_MEMBER: Final = frozenset(
 )
 
 
+LOST: Final = (Disconnected, ConnectionError)
+"""Nobody knows what became of a request that ends so."""
+
+
 class Expelled(Exception):
     """It was told that it is no member."""
 
@@ -213,6 +217,3 @@ class Life:
 
 def _told(offsets: dict[Place, int]) -> list[tuple[int, int]]:
     return [(place.partition, offset) for place, offset in offsets.items()]
-
-
-LOST: Final = (Disconnected, ConnectionError)

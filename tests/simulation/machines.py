@@ -212,7 +212,7 @@ KAFKA_PORT: Final = 9092
 COORDINATOR_PORT: Final = 9089
 
 SESSION_MS: Final = 1_500
-"""Of members of consumer groups (KIP-848)."""
+"""Of members of consumer groups (KIP-848), and of who speaks the classic protocol in one."""
 HEARTBEAT_MS: Final = 200
 ASSIGNMENT_INTERVAL_MS: Final = 200
 STORE: Final = "store"
