@@ -74,7 +74,6 @@ class ConsumerGroupHistory:
         self._members: list[Membership] = []
         self._owners: dict[Place, Membership] = {}
         self._committed: dict[Place, _Committed] = {}
-        self.commits = 0
 
     @property
     def is_doubtful(self) -> bool:
@@ -171,7 +170,6 @@ class ConsumerGroupHistory:
 
     def on_committed(self, commit: Commit, *, was_doubtful: bool) -> None:
         """It is acknowledged."""
-        self.commits += 1
         for place, offset in commit.offsets.items():
             if place in commit.owners and not was_doubtful:
                 self._world.violate(
