@@ -113,7 +113,8 @@ def test_ports_are_taken_while_none_of_the_gateways_that_share_them_listens(
     refused = up("--data-dir", str(tmp_path / "new"), *shared)
     assert refused.returncode != 0
     assert refused.stderr == (
-        f"barnabas: port {cluster.port} on 127.0.0.1 is taken: stop what listens there, or choose another --port\n"
+        f"barnabas: port {cluster.port} on 127.0.0.1 is taken by another `barnabas up`: "
+        "stop that, or choose another --port\n"
     )
     assert not (tmp_path / "new").exists()
 

@@ -74,19 +74,30 @@ def _take(host: str, port: int, flag: str, claims: contextlib.ExitStack) -> None
         raise UpRefused(_advice(error, host, port, flag)) from error
 
 
+class _Claimed(OSError):
+    """Another `barnabas up` has the port, whether or not somebody listens there at the moment."""
+
+
 def _claim(address: str, port: int, claims: contextlib.ExitStack) -> None:
-    """Raises OSError (EADDRINUSE) where it is claimed; who claims a port of all addresses has it of each."""
+    """Raises _Claimed, or another OSError; who claims a port of all addresses has it of each."""
     claim = claims.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-    claim.bind(f"\0barnabas-up-{port}-{address}")
+    try:
+        claim.bind(f"\0barnabas-up-{port}-{address}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise _Claimed from error
+        raise
     names = ""
     with contextlib.suppress(OSError):  # where it may not be read
         names = SOCKETS_OF_ALL.read_text(encoding="utf-8", errors="replace")
     others = set(re.findall(rf"@barnabas-up-{port}-(\S+)", names)) - {address}
     if others and not ANY_ADDRESS.isdisjoint(others | {address}):
-        raise OSError(errno.EADDRINUSE, "claimed by another cluster")
+        raise _Claimed
 
 
 def _advice(error: OSError, host: str, port: int, flag: str) -> str:
+    if isinstance(error, _Claimed):
+        return f"port {port} on {host} is taken by another `barnabas up`: stop that, or choose another {flag}"
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is taken: stop what listens there, or choose another {flag}"
     if error.errno == errno.EACCES:

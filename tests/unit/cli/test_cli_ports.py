@@ -88,9 +88,13 @@ def test_what_another_cluster_has_is_taken_also_while_none_of_its_services_liste
     port = free_ports(4)
     with take(port=port, nodes=2, http_port=port + 2):
         for taken in (port, port + 1):
-            with pytest.raises(UpRefused, match=f"port {taken} on 127.0.0.1 is taken: .*--port"):
+            with pytest.raises(
+                UpRefused, match=f"port {taken} on 127.0.0.1 is taken by another `barnabas up`: .*--port"
+            ):
                 take(port=taken, http_port=port + 3)
-        with pytest.raises(UpRefused, match=f"port {port + 2} on 127.0.0.1 is taken: .*--http-port"):
+        with pytest.raises(
+            UpRefused, match=f"port {port + 2} on 127.0.0.1 is taken by another `barnabas up`: .*--http-port"
+        ):
             take(port=port + 3, http_port=port + 2)
     take(port=port, nodes=2, http_port=port + 2).close()
 
