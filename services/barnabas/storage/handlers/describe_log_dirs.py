@@ -16,6 +16,7 @@ from barnabas.messages.storage_pb2 import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     LogDirDescription,
+    LogDirPartition,
 )
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.replica.replica import Replica
@@ -40,6 +41,10 @@ class DescribeLogDirsHandler:
         else:
             asked = dict.fromkeys((item.topic_id, item.partition) for item in request.partitions)
             replicas = [self._replicas.find(topic_id, index) for topic_id, index in asked]
+        # As it is at this moment, as the replicas' places are: a move that ends while directories are looked at would
+        # else be neither under way nor done.
+        asked_for = set(replicas)
+        futures = {lane: self._futures(lane, asked_for) for lane in self._lanes.values()}
         described = await asyncio.gather(
             *(
                 self._describe(lane, [each for each in replicas if each is not None and each.lane is lane])
@@ -50,21 +55,21 @@ class DescribeLogDirsHandler:
         for lane, description in zip(self._lanes.values(), described, strict=True):
             if not description.error_code:
                 description.is_cordoned = lane.path in cordoned
-                self._add_futures(lane, set(replicas), description)
+                description.partitions.extend(futures[lane])
         return DescribeLogDirsResponse(log_dirs=described)
 
-    def _add_futures(
-        self, lane: DirectoryLane, replicas: Container[Replica | None], description: LogDirDescription
-    ) -> None:
-        for move in self._replicas.moves.under_way(lane):
-            if move.replica in replicas:
-                description.partitions.add(
-                    topic=move.replica.topic,
-                    partition=move.replica.index,
-                    size_bytes=move.size_bytes,
-                    offset_lag=move.lag,
-                    is_future=True,
-                )
+    def _futures(self, lane: DirectoryLane, replicas: Container[Replica | None]) -> list[LogDirPartition]:
+        return [
+            LogDirPartition(
+                topic=move.replica.topic,
+                partition=move.replica.index,
+                size_bytes=move.size_bytes,
+                offset_lag=move.lag,
+                is_future=True,
+            )
+            for move in self._replicas.moves.under_way(lane)
+            if move.replica in replicas
+        ]
 
     async def _describe(self, lane: DirectoryLane, replicas: Sequence[Replica]) -> LogDirDescription:
         if lane.path in self._replicas.offline_directories:
