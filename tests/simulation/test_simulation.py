@@ -45,6 +45,7 @@ FAILED_ONCE = (
     (17, 3),
     (30018, 3),
     (300068, 3),
+    (910131, 3),  # a deposed coordinator that had not heard of it refused a commit by what it knew
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those
 in SEEDS: whoever finds another one adds it.
