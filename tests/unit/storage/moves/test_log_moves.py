@@ -45,7 +45,6 @@ from barnabas.messages import storage_pb2 as pb
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.records.record import encode_batch
 from barnabas.storage import limits
-from barnabas.storage.handlers import describe_log_dirs
 from barnabas.storage.moves import log_moves
 
 
@@ -126,34 +125,6 @@ async def test_a_cordoned_directory_gets_nothing_new_and_keeps_what_it_has(
     assert place(node, last) in "abc", "there is no other"
     node.apply(broker_setting(cordoned_log_dirs=""))
     assert node.replicas.moves.cordoned == set()
-
-
-async def test_a_move_that_ends_while_directories_are_looked_at_is_described_as_it_was(
-    node: StorageHarness, paths: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A replica in its former directory with nothing under way would say that the move was called off."""
-    topic = await node.create_topic()
-    await fill(node, topic, 5)
-    node.apply(throttled(1))
-    assert await alter(node, paths[1]) == [ErrorCode.none]
-    looks, may_look = threading.Event(), threading.Event()
-    describe = describe_log_dirs._describe
-
-    def slowly(files: Any, lane: Any, *rest: Any) -> pb.LogDirDescription:
-        if lane.path == str(paths[2]):
-            looks.set()
-            may_look.wait(20)
-        return describe(files, lane, *rest)
-
-    monkeypatch.setattr(describe_log_dirs, "_describe", slowly)
-    describing = asyncio.create_task(described(node))
-    await until(looks.is_set)
-    node.apply(throttled(2**62))
-    await until_idle(node)
-    may_look.set()
-    found = {name: [each[:2] for each in partitions] for name, partitions in (await describing).items()}
-    assert found == {"a": [(0, False)], "b": [(0, True)], "c": []}
-    assert await described(node) == {"a": [], "b": [(0, False, 0)], "c": []}
 
 
 async def test_a_move_is_redirected_and_called_off(node: StorageHarness, paths: list[Path]) -> None:
