@@ -43,7 +43,6 @@ class FranzGo(Suite):
     seconds_max = 900.0
     reasons = (
         Reason("Share", SHARE),
-        Reason("848", "the consumer group protocol of KIP-848 is not served yet"),
         Reason("SCRAM", SECURITY),
         Reason(
             "TestIssueProduceBrokerTooOldFailsRecords", "is about brokers that refuse Produce 2; skips itself"
