@@ -57,18 +57,18 @@ def plan_cluster(options: UpOptions, directory: DataDirectory) -> list[list[Serv
     planner = _Planner(options, directory)
     gateways = range(1, options.gateways + 1)
     nodes = range(1, options.nodes + 1)
-    coordinators = [planner.coordinator(number) for number in range(1, options.coordinators + 1)]
+    coordinators = range(1, options.coordinators + 1)
     if options.separate:
         return [
             [planner.gateway(number) for number in gateways],
-            coordinators,
+            [planner.coordinator(number) for number in coordinators],
             [planner.storage(number) for number in nodes],
             [planner.controller()],
         ]
-    # Every broker is a gateway too: only what is asked for beyond one is a process of its own.
+    # Every broker is a gateway and a coordinator too: only what is asked for beyond one is a process of its own.
     return [
         [planner.gateway(options.nodes + number) for number in gateways[:-1]],
-        coordinators,
+        [planner.coordinator(options.nodes + number) for number in coordinators[:-1]],
         [planner.broker(number) for number in nodes],
         [planner.controller()],
     ]
@@ -93,8 +93,13 @@ class _Planner:
         if self._options.advertise is Advertise.port:
             # A node's own port leads to the node's own process, so that what a well-behaved client asks is here.
             gateway = replace(gateway, own_position_only=number - 1)
-        config = BrokerConfig(gateway, self._storage_config(name, number))
-        aliases = (f"storage-{number}", f"gateway-{number}")
+        coordinator = replace(
+            self._coordinator_config(f"coordinator-{number}"),
+            listen_address=self._grpc(name),
+            http_address=f"unix:{self._http(name)}",
+        )
+        config = BrokerConfig(gateway, self._storage_config(name, number), coordinator)
+        aliases = (f"storage-{number}", f"gateway-{number}", f"coordinator-{number}")
         spec = self._service(name, "broker", config, self._broker_settings(), aliases)
         if self._options.gateways > 1:
             return spec  # others serve all ports

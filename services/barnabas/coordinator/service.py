@@ -82,9 +82,9 @@ async def serve(
     parts = _assemble(config, environment, server, make_coordinator, make_transactions)
     _measure(parts, context)
     context.health.add_condition("connected to the controller", lambda: parts.subscription.is_current)
-    await server.serve_coordinator(parts.group_calls, TransactionsServicer(parts.transactions))
-    log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
     try:
+        await server.serve_coordinator(parts.group_calls, TransactionsServicer(parts.transactions))
+        log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(parts.subscription.run(), name="metadata"),

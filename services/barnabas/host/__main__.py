@@ -1,4 +1,4 @@
-"""`python -m barnabas.host --config FILE`: a gateway and a storage node in one process."""
+"""`python -m barnabas.host --config FILE`: a gateway, a storage node and a coordinator in one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from barnabas.kernel.service import Serve
     from barnabas.links.network import Network
 
-HOSTED: Final = ("gateway", "storage")
+HOSTED: Final = ("gateway", "storage", "coordinator")
 
 
 def load() -> tuple[type[BrokerConfig], Serve[BrokerConfig], Network]:

@@ -1,30 +1,44 @@
-"""The settings of a broker process: those of its gateway and those of its storage node, in one file."""
+"""The settings of a broker process: those of its gateway, its storage node and its coordinator, in one file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
-from barnabas.kernel.config import property_name
+from barnabas.kernel.config import ConfigError, part_if, property_name
 from barnabas.storage.config import StorageConfig
 
 OF_ADDRESSES: Final = frozenset({"listeners", "advertised.listeners", "broker.rack"})
 """Settings of a gateway that are not the same for all who reach the node: it does not show them."""
 
+COORDINATOR_ID: Final = "coordinator.id"
+"""Where a file or a variable sets it, the broker is a coordinator, too."""
+
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """Each part takes the settings that it knows; what neither knows is a broker setting of the storage node's.
+    """Each part takes the settings that it knows; what none knows is a broker setting of the storage node's.
 
-    What the gateway was told, the node shows to clients as its own.
+    What the others were told, the node shows to clients as its own. Raises ConfigError.
     """
 
     gateway: GatewayConfig
     storage: StorageConfig
+    coordinator: CoordinatorConfig | None = part_if(COORDINATOR_ID)
 
     def __post_init__(self) -> None:
-        shown = {**_to_be_shown(self.gateway), **self.storage.broker_settings}
+        others = (self.gateway, *(() if self.coordinator is None else (self.coordinator,)))
+        shown: dict[str, str] = {}
+        for other in others:
+            shown |= _to_be_shown(other)
+        shown |= self.storage.broker_settings
+        address = self.storage.listen_address
+        if self.coordinator is not None and address.endswith(":0"):
+            raise ConfigError(
+                f"listen.address={address}: name a port, for others find the coordinator of this broker there, too"
+            )
         object.__setattr__(self, "storage", replace(self.storage, broker_settings=shown))
 
     @property
@@ -44,8 +58,8 @@ class BrokerConfig:
         return self.storage.movable_clock_file
 
 
-def _to_be_shown(config: GatewayConfig) -> dict[str, str]:
-    """The gateway's settings that Kafka's brokers have too, where a storage node by itself would show another value."""
+def _to_be_shown(config: GatewayConfig | CoordinatorConfig) -> dict[str, str]:
+    """The settings that Kafka's brokers have too, where a storage node by itself would show another value."""
     from barnabas.metadata.broker_settings import BROKER_SETTINGS  # slow to load
     from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 

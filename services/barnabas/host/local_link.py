@@ -1,6 +1,7 @@
-"""The link of a gateway to the storage node in its own process: the node's handlers, called without a network between.
+"""The link of a gateway, or a coordinator, to the storage node in its own process: the node's handlers, called without
+a network between.
 
-To the gateway it looks like `rpc.storage_streams.StorageConnection`: the same requests, results, errors and deadlines.
+To either it looks like `rpc.storage_streams.StorageConnection`: the same requests, results, errors and deadlines.
 Record batches are handed over as they are, and so are the bytes that were read.
 """
 
@@ -55,6 +56,20 @@ class _AppendRequest:
     def HasField(self, name: str) -> bool:
         """As of a message: a gateway is no coordinator."""
         return name == "transaction" and self.transaction is not None
+
+
+def _as_request(batches: AppendRequest | AppendBatches) -> AppendRequest:
+    """What the handler reads."""
+    if isinstance(batches, AppendRequest):
+        return batches
+    if not batches.head.HasField("coordinator"):
+        return cast(AppendRequest, _AppendRequest(batches))
+    # Markers: few and small.
+    request = AppendRequest(correlation_id=batches.correlation_id, partitions=batches.partitions)
+    request.MergeFrom(batches.head)
+    for item, records in zip(request.partitions, batches.records, strict=True):
+        item.records = bytes(records)
+    return request
 
 
 class _LocalRequests(Generic[RequestT, ResultT]):
@@ -135,8 +150,7 @@ class LocalAppends(_LocalRequests[AppendRequest | AppendBatches, AppendResult]):
         """The node serves from now on."""
 
         def begin(batches: AppendRequest | AppendBatches) -> None:
-            assert isinstance(batches, AppendBatches), "a gateway sends batches beside their request"
-            service.handle(cast(AppendRequest, _AppendRequest(batches)), self._on_result)
+            service.handle(_as_request(batches), self._on_result)
 
         self._begin = begin
 
@@ -150,9 +164,13 @@ class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
     _taken: TakenFetches | None = None
     room: AnswerRoom | None = None
 
+    def __init__(self, *, reads_for_clients: bool = True) -> None:
+        super().__init__()
+        self._reads_for_clients = reads_for_clients
+
     def open(self, service: FetchService) -> TakenFetches:
         """The node serves from now on, as long as the `serve_woken` of what is returned runs."""
-        self._taken = service.take_from_peer(self._deliver, self._wait_for_room, is_client=True)
+        self._taken = service.take_from_peer(self._deliver, self._wait_for_room, is_client=self._reads_for_clients)
         self._begin = self._take
         return self._taken
 

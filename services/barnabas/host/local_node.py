@@ -1,4 +1,6 @@
-"""The storage node of this process, as the gateway in it sees it: a `links.local_storage.LocalStorage`."""
+"""The storage node of this process, as the gateway in it sees it, a `links.local_storage.LocalStorage`; to a coordinator
+it is a link like any.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,10 @@ class LocalNode:
 
     address = "in this process"
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, *, reads_for_clients: bool = True) -> None:
         self.node_id = node_id
         self.appends = LocalAppends()
-        self.fetches = LocalFetches()
+        self.fetches = LocalFetches(reads_for_clients=reads_for_clients)
         self._servicer: StorageServicer | None = None
         self._replicas: Replicas | None = None
         self._hand_over: HandOver | None = None
@@ -155,7 +157,7 @@ class LocalNode:
         return self._servicer
 
     async def close(self) -> None:
-        """The gateway needs it no longer; the node goes on."""
+        """Who has the link needs it no longer; the node goes on."""
 
 
 async def _in_time(answer: Awaitable[ResponseT], timeout: float | None) -> ResponseT:

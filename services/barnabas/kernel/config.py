@@ -4,7 +4,8 @@ A service declares its settings as dataclass fields made with `setting`; only it
 `load_config`. Later sources win: default, then `--config FILE` (Kafka's properties format, `node.id=1`), then
 environment variables (`BARNABAS_NODE_ID=1`). A field `node_id` is the setting `node.id`. A field made with
 `other_settings` takes what is set beyond the fields, for a service that knows such names from elsewhere. A process
-that hosts several services has a dataclass of their dataclasses: each takes the settings that it knows.
+that hosts several services has a dataclass of their dataclasses: each takes the settings that it knows; one that is not
+always hosted (`part_if`) takes none where it is not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeVar, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, get_args, get_type_hints
 
 from barnabas.kernel.variables import ENVIRONMENT_PREFIX, is_of_others, variable_of
 
@@ -49,6 +50,11 @@ def other_settings(help_text: str, *, variables_for: Callable[[], Collection[str
     return dataclasses.field(default_factory=dict, metadata=metadata)
 
 
+def part_if(setting_name: str) -> Any:
+    """A dataclass field for the config of a service that the process hosts if this setting says so, by being set."""
+    return dataclasses.field(default=None, metadata={"part_if": setting_name})
+
+
 def property_name(field_name: str) -> str:
     """The setting's name in a properties file and in the documentation: `node_id` -> `node.id`."""
     return field_name.replace("_", ".")
@@ -78,10 +84,15 @@ def load_config(
     )
     parser.add_argument("--config", metavar="FILE", help="a properties file: one name=value a line")
     arguments = parser.parse_args(argv)
+    environ = os.environ if environ is None else environ
     from_file = _read_properties(arguments.config) if arguments.config else {}
-    from_environment, _ = _settings_of_environment(config_type, os.environ if environ is None else environ)
+    parts = {
+        name: part
+        for name, (part, needed) in _parts(config_type).items()
+        if not needed or needed in from_file or variable_of(needed) in environ
+    }
+    from_environment, _ = _settings_of_environment(tuple(parts.values()) or (config_type,), environ)
     said = {**from_file, **from_environment}
-    parts = _parts(config_type)
     if not parts:
         return _build(config_type, said, arguments.config)
     known = {name for part in parts.values() for name in _field_names(part)}
@@ -99,14 +110,14 @@ def load_config(
 
 def unknown_variables(config_type: type[Any], environ: Mapping[str, str] | None = None) -> list[str]:
     """The variables that look like settings, and are none of `config_type` nor known to be somebody else's."""
-    return _settings_of_environment(config_type, os.environ if environ is None else environ)[1]
+    parts = tuple(part for part, _ in _parts(config_type).values()) or (config_type,)
+    return _settings_of_environment(parts, os.environ if environ is None else environ)[1]
 
 
 def _settings_of_environment(
-    config_type: type[Any], environ: Mapping[str, str]
+    parts: Collection[type[Any]], environ: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """What the variables set, by the settings' names, and the variables that nobody knows."""
-    parts = tuple(_parts(config_type).values()) or (config_type,)
+    """What the variables set for `parts`, by the settings' names, and the variables that nobody knows."""
     names = {variable_of(name): name for part in parts for name in _field_names(part)}
     ours = {variable: text for variable, text in environ.items() if variable.startswith(ENVIRONMENT_PREFIX)}
     if any(variable not in names and not is_of_others(variable) for variable in ours):
@@ -140,14 +151,19 @@ def _build(config_type: type[ConfigT], said: Mapping[str, str], source: str) -> 
         raise
 
 
-def _parts(config_type: type[Any]) -> dict[str, type[Any]]:
-    """The services' configs that `config_type` is made of, by field; empty for a service's own."""
+def _parts(config_type: type[Any]) -> dict[str, tuple[type[Any], str]]:
+    """The services' configs that `config_type` is made of, by field, each with the setting that it needs to be hosted,
+    if any; empty for a service's own.
+    """
     types = get_type_hints(config_type)
-    return {
-        field.name: types[field.name]
-        for field in dataclasses.fields(config_type)
-        if dataclasses.is_dataclass(types[field.name])
-    }
+    found = {}
+    for field in dataclasses.fields(config_type):
+        # `Part` or `Part | None`
+        kinds = [each for each in (types[field.name], *get_args(types[field.name])) if each is not None]
+        for part in filter(dataclasses.is_dataclass, kinds):
+            assert isinstance(part, type), "a field has a type"
+            found[field.name] = part, field.metadata.get("part_if", "")
+    return found
 
 
 def _field_names(config_type: type[Any]) -> set[str]:
@@ -195,6 +211,8 @@ def settings_of(config: object) -> dict[str, str]:
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             settings.update(settings_of(value))
+        elif "part_if" in field.metadata:
+            continue  # it is not hosted
         elif field.metadata.get("others"):
             settings.update(value)
         else:

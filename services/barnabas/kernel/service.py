@@ -118,9 +118,13 @@ class ServiceContext:
         assert path not in self.endpoints, f"{path} is served already"
         self.endpoints[path] = answer
 
-    def part(self) -> ServiceContext:
-        """The context of one of several services in this process: its own environment and end, all else shared."""
-        return replace(self, environment=replace(self.environment), stopping=Stopping(self.stopping))
+    def part(self, network: Network | None = None) -> ServiceContext:
+        """The context of one of several services in this process: its own environment and end, all else shared.
+
+        It may have a network of its own, too.
+        """
+        environment = replace(self.environment, network=network or self.environment.network)
+        return replace(self, environment=environment, stopping=Stopping(self.stopping))
 
 
 ConfigT = TypeVar("ConfigT", bound=ServiceConfig)

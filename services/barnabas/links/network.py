@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 
 class Server(Protocol):
-    """One address at which a service answers, from one of `serve_...` to `stop`."""
+    """A service at an address: it answers from one of `serve_...` to `stop`."""
 
     @property
     def address(self) -> str:
         """With the real port, where 0 was asked for."""
+        ...
+
+    def another(self) -> Server:
+        """One more service at the same address, before all at it have stopped.
+
+        It answers as soon as this one does, or later: what it serves is to be said before, as a call that is not known
+        at an address is one that an earlier version lacks.
+        """
         ...
 
     async def serve_controller(self, service: ControllerService) -> None: ...
@@ -37,7 +45,7 @@ class Server(Protocol):
     async def stop(self, grace_seconds: float | None) -> None:
         """Take no more calls; those under way have `grace_seconds`, or None at all. It may be stopped twice.
 
-        In that time the answers of appends that were given are delivered.
+        In that time the answers of appends that were given are delivered. What else is served at the address goes on.
         """
         ...
 

@@ -18,7 +18,7 @@ from barnabas.messages.calls_pb2 import Call, CallFrame, CallResult, CallResultF
 from barnabas.rpc import limits
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.calls import method_path
-from barnabas.rpc.serving import AT_ONCE, until_done, until_gone
+from barnabas.rpc.serving import AT_ONCE, ServiceEnding, until_done, until_gone
 from barnabas.rpc.status_codes import failure_of
 from barnabas.rpc.traced_calls import span_name
 
@@ -29,7 +29,7 @@ Method = Callable[[Call], Awaitable[bytes]]
 
 
 def calls_handler(
-    contract: ServiceDescriptor, service: object, ending: asyncio.Event
+    contract: ServiceDescriptor, service: object, ending: ServiceEnding
 ) -> grpc.RpcMethodHandler[Any, Any]:
     """The handler of the stream. With `ending` it begins no more calls, and ends when those under way are answered."""
     methods = {
@@ -39,8 +39,9 @@ def calls_handler(
     }
 
     async def serve(frames: AsyncIterator[CallFrame], context: Any) -> None:
-        await context.send_initial_metadata(AT_ONCE)
-        await until_gone(_Serving(methods, ending).run(frames, context.write))
+        with ending.under_way():
+            await context.send_initial_metadata(AT_ONCE)
+            await until_gone(_Serving(methods, ending).run(frames, context.write))
 
     return grpc.stream_stream_rpc_method_handler(
         serve, CallFrame.FromString, CallResultFrame.SerializeToString

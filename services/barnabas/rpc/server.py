@@ -6,9 +6,10 @@ it lacks is answered as by an earlier version, which does not know it.
 
 from __future__ import annotations
 
-import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from barnabas.kernel.tracing import is_tracing
-from barnabas.links.errors import LinkError
+from barnabas.links.errors import LinkError, Unreachable
 from barnabas.rpc.connections import OPTIONS
+from barnabas.rpc.serving import ServiceEnding
 from barnabas.rpc.status_codes import ending_of
 
 if TYPE_CHECKING:
@@ -30,16 +32,37 @@ if TYPE_CHECKING:
     from barnabas.links.transactions_link import TransactionsService
 
 
+@dataclass
+class _Shared:
+    """What the services at one address have together."""
+
+    server: grpc.aio.Server
+    first: RpcServer
+    """Whose start is that of all."""
+    services: set[RpcServer]
+    """Those that have not ended."""
+
+
 class RpcServer:
-    """Owns a gRPC server, which has its address from the start and answers from `serve_...` to `stop`."""
+    """One service at an address, which is taken from the start; it answers from `serve_...` to `stop`.
+
+    Owns a gRPC server, alone or with the others at the same address (`another`), which are served from the moment on in
+    which the first one is: whoever finds one of them there finds all. Whoever ends last stops the server.
+    """
 
     def __init__(self, address: str, server: grpc.aio.Server) -> None:
         """`address` is `host:port` or `unix:/path`; `server` is new. Raises OSError when it cannot be bound."""
-        self._server = server
-        self.address = _bind(self._server, address)
+        self.address = _bind(server, address)
         """The address with the real port in place of 0."""
-        self._ending = asyncio.Event()
-        """Set when the coalesced streams are to end."""
+        self._shared = _Shared(server, self, {self})
+        self._ending = ServiceEnding()
+
+    def another(self) -> RpcServer:
+        """One more service at this address, before all at it have ended; to be given what it serves before the first."""
+        made = copy.copy(self)
+        made._ending = ServiceEnding()
+        self._shared.services.add(made)
+        return made
 
     async def serve_controller(self, service: ControllerService) -> None:
         from barnabas.messages.controller_pb2 import DESCRIPTOR
@@ -72,14 +95,15 @@ class RpcServer:
         self, contract: ServiceDescriptor, service: object, streams: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self._add(contract, service, streams)
-        await self._server.start()
+        if self is self._shared.first:
+            await self._shared.server.start()
 
     def _add(
         self, contract: ServiceDescriptor, service: object, streams: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        handlers = {**_handlers(contract, service), **streams}
+        handlers = {**_handlers(contract, service, self._ending), **streams}
         generic = grpc.method_handlers_generic_handler(contract.full_name, handlers)
-        self._server.add_generic_rpc_handlers((generic,))
+        self._shared.server.add_generic_rpc_handlers((generic,))
 
     async def stop(self, grace_seconds: float | None) -> None:
         """Take no more calls; those under way have `grace_seconds`, or None at all.
@@ -88,7 +112,11 @@ class RpcServer:
         and end.
         """
         self._ending.set()
-        await self._server.stop(grace_seconds)
+        self._shared.services.discard(self)
+        if self._shared.services:
+            await self._ending.until_idle(grace_seconds)
+        else:
+            await self._shared.server.stop(grace_seconds)
 
 
 def make_server() -> grpc.aio.Server:
@@ -116,25 +144,32 @@ def _bind(server: grpc.aio.Server, address: str) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
 
-def _handlers(contract: ServiceDescriptor, service: object) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+def _handlers(
+    contract: ServiceDescriptor, service: object, ending: ServiceEnding
+) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
     """Those of all calls that are no coalesced streams."""
     calls = [method for method in contract.methods if not method.client_streaming]
     known = [method for method in calls if hasattr(service, method.name)]
-    return {method.name: _handler(method, getattr(service, method.name)) for method in known}
+    return {method.name: _handler(method, getattr(service, method.name), ending) for method in known}
 
 
-def _handler(method: MethodDescriptor, serve: Callable[[Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(
+    method: MethodDescriptor, serve: Callable[[Any], Any], ending: ServiceEnding
+) -> grpc.RpcMethodHandler[Any, Any]:
     decode = GetMessageClass(method.input_type).FromString
     encode = GetMessageClass(method.output_type).SerializeToString
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(_streaming(serve), decode, encode)
-    return grpc.unary_unary_rpc_method_handler(_answering(serve), decode, encode)
+    return grpc.unary_unary_rpc_method_handler(_answering(serve, ending), decode, encode)
 
 
-def _answering(serve: Callable[[Any], Awaitable[Any]]) -> Any:
+def _answering(serve: Callable[[Any], Awaitable[Any]], ending: ServiceEnding) -> Any:
     async def answer(request: Any, context: Any) -> Any:
         try:
-            return await serve(request)
+            if ending.is_set():  # what shares the address is still served
+                raise Unreachable("the service has stopped")
+            with ending.under_way():
+                return await serve(request)
         except LinkError as error:
             await context.abort(*ending_of(error))
 

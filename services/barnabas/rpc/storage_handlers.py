@@ -25,30 +25,33 @@ from barnabas.rpc import limits
 from barnabas.rpc.answers import AnswerQueue
 from barnabas.rpc.fetch_frames import EncodedResult, encode_fetch_results, encode_result
 from barnabas.rpc.replication_frames import encode_replica_records
-from barnabas.rpc.serving import AT_ONCE, take_until, until_done, until_gone
+from barnabas.rpc.serving import AT_ONCE, ServiceEnding, take_until, until_done, until_gone
 from barnabas.rpc.storage_streams import INSIDE
 
 
 def stream_handlers(
-    service: StorageService, counts: StorageStreamCounts, ending: asyncio.Event
+    service: StorageService, counts: StorageStreamCounts, ending: ServiceEnding
 ) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
     """The handlers, by method; `counts` are those of the node's end. The streams end with `ending`."""
 
     async def append(frames: AsyncIterator[AppendFrame], context: Any) -> None:
-        await context.send_initial_metadata(AT_ONCE)
-        await until_gone(_serve_appends(service.appends, frames, context.write, counts.appends, ending))
+        with ending.under_way():
+            await context.send_initial_metadata(AT_ONCE)
+            await until_gone(_serve_appends(service.appends, frames, context.write, counts.appends, ending))
 
     async def fetch(frames: AsyncIterator[FetchFrame], context: Any) -> None:
-        await context.send_initial_metadata(AT_ONCE)
-        is_client = INSIDE not in (context.invocation_metadata() or ())
-        serving = _serve_fetches(
-            service.fetches, frames, context.write, counts.fetches, ending, is_client=is_client
-        )
-        await until_gone(serving)
+        with ending.under_way():
+            await context.send_initial_metadata(AT_ONCE)
+            is_client = INSIDE not in (context.invocation_metadata() or ())
+            serving = _serve_fetches(
+                service.fetches, frames, context.write, counts.fetches, ending, is_client=is_client
+            )
+            await until_gone(serving)
 
     async def replicate(positions: AsyncIterator[ReplicaPositionsFrame], context: Any) -> None:
-        await context.send_initial_metadata(AT_ONCE)
-        await until_gone(take_until(ending, _serve_follower(service, positions, context.write)))
+        with ending.under_way():
+            await context.send_initial_metadata(AT_ONCE)
+            await until_gone(take_until(ending, _serve_follower(service, positions, context.write)))
 
     appends, fetches = counts.appends, counts.fetches
     return {

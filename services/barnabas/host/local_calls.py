@@ -1,0 +1,92 @@
+"""Calls to a service in the same process: plain ones, with the outcomes of calls over a network.
+
+Messages are handed over as they are, so neither end may change what it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+
+from barnabas.kernel.logs import get_logger
+from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refused, Unreachable
+
+ServiceT = TypeVar("ServiceT")
+
+log = get_logger("broker.calls")
+
+
+class LocalService(Generic[ServiceT]):
+    """A service of this process, while it is served. Owner of how many calls are under way."""
+
+    def __init__(self) -> None:
+        self.serving: ServiceT | None = None
+        self._under_way = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    async def stop(self, grace_seconds: float | None) -> None:
+        """Take no more calls, and return once those under way are over, after `grace_seconds` at the latest."""
+        self.serving = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_seconds or 0):
+                await self._is_idle.wait()
+
+    def __enter__(self) -> ServiceT:
+        """For one call. Raises Unreachable."""
+        if self.serving is None:
+            raise Unreachable("the coordinator in this process does not serve")
+        self._under_way += 1
+        self._is_idle.clear()
+        return self.serving
+
+    def __exit__(self, *_: object) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._is_idle.set()
+
+
+class LocalCalls:
+    """Has a method for each call of the service, as a `...Link` of `links/` has. Owner of the times that they have."""
+
+    def __init__(self, contract: ServiceDescriptor, service: LocalService[Any]) -> None:
+        self._service = service
+        self._times: set[asyncio.Timeout] = set()
+        for method in contract.methods:
+            if not method.client_streaming:
+                setattr(self, method.name, self._call(method))
+
+    def _call(self, method: MethodDescriptor) -> Callable[..., Awaitable[Any]]:
+        name = method.name
+
+        async def call(request: Any, *, timeout: float | None = None) -> Any:
+            with self._service as service:
+                time = asyncio.timeout(timeout)
+                self._times.add(time)
+                try:
+                    async with time:
+                        return await getattr(service, name)(request)
+                except Refused:
+                    raise
+                except LinkError as error:
+                    # Of a link of the service's own: what the service did before it failed is not known here.
+                    raise OutcomeUnknown(str(error)) from error
+                except Exception as error:
+                    if time.expired():
+                        raise DeadlinePassed("the coordinator in this process did not answer in time") from None
+                    log.exception("a call failed", method=name)
+                    raise OutcomeUnknown(f"unexpected {type(error).__name__}") from error
+                finally:
+                    self._times.discard(time)
+
+        return call
+
+    async def close(self) -> None:
+        """What waits fails."""
+        now = asyncio.get_running_loop().time()
+        for time in self._times:
+            time.reschedule(now)
