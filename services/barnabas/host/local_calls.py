@@ -77,7 +77,9 @@ class LocalCalls:
                     raise OutcomeUnknown(str(error)) from error
                 except Exception as error:
                     if time.expired():
-                        raise DeadlinePassed("the coordinator in this process did not answer in time") from None
+                        raise DeadlinePassed(
+                            "the coordinator in this process did not answer in time"
+                        ) from None
                     log.exception("a call failed", method=name)
                     raise OutcomeUnknown(f"unexpected {type(error).__name__}") from error
                 finally:

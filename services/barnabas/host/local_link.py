@@ -170,7 +170,9 @@ class LocalFetches(_LocalRequests[FetchRequest, FetchedResult]):
 
     def open(self, service: FetchService) -> TakenFetches:
         """The node serves from now on, as long as the `serve_woken` of what is returned runs."""
-        self._taken = service.take_from_peer(self._deliver, self._wait_for_room, is_client=self._reads_for_clients)
+        self._taken = service.take_from_peer(
+            self._deliver, self._wait_for_room, is_client=self._reads_for_clients
+        )
         self._begin = self._take
         return self._taken
 

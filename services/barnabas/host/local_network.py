@@ -1,7 +1,7 @@
 """The network of a broker's services: they reach one another by plain calls, and everybody else as ever.
 
-All of them are at one address. Others find them there from the moment on in which the storage node serves, which is when
-its logs are recovered: an address that answers before would be taken for a node that lives.
+All of them are at one address, where others find them from the moment on in which the storage node serves. Its logs are
+recovered by then: an address that answers before would be taken for a node that lives.
 """
 
 from __future__ import annotations
@@ -117,20 +117,21 @@ class _NodeServer:
     async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
         await self._coordinator.begin(self._outer)
         await self._outer.serve_storage(service, counts)
-        self._coordinator.open()
+        self._coordinator.decide()
 
     async def stop(self, grace_seconds: float | None) -> None:
         await self._outer.stop(grace_seconds)
 
 
 class _CoordinatorServer:
-    """The coordinator's: a `links.network.Server` that answers calls from this process, and from others with the node."""
+    """The coordinator's: a `links.network.Server` that answers this process, and others beside the node."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.groups: LocalService[CoordinatorService] = LocalService()
         self.transactions: LocalService[TransactionsService] = LocalService()
         self._offered: tuple[CoordinatorService, TransactionsService | None] | None = None
+        self._node: Server | None = None
         self._outer: Server | None = None
         self._is_decided = asyncio.Event()
 
@@ -139,22 +140,23 @@ class _CoordinatorServer:
     ) -> None:
         """Returns when the storage node serves, or it is given up that it will."""
         self._offered = groups, transactions
+        await self._join()
         await self._is_decided.wait()
+        if self._outer is not None:
+            self.groups.serving, self.transactions.serving = self._offered
 
     async def begin(self, node: Server) -> None:
         """The storage node is about to serve."""
-        if self._offered is not None:
-            self._outer = node.another()
+        self._node = node
+        await self._join()
+
+    async def _join(self) -> None:
+        if self._node is not None and self._offered is not None:
+            self._outer = self._node.another()
             await self._outer.serve_coordinator(*self._offered)
 
-    def open(self) -> None:
-        """The storage node serves."""
-        if self._outer is not None and self._offered is not None:
-            self.groups.serving, self.transactions.serving = self._offered
-        self._is_decided.set()
-
-    def give_up(self) -> None:
-        """The broker stops; perhaps before the storage node serves."""
+    def decide(self) -> None:
+        """The storage node serves; or the broker stops, perhaps before it did."""
         self._is_decided.set()
 
     async def stop(self, grace_seconds: float | None) -> None:

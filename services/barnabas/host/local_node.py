@@ -1,5 +1,5 @@
-"""The storage node of this process, as the gateway in it sees it, a `links.local_storage.LocalStorage`; to a coordinator
-it is a link like any.
+"""The storage node of this process, as others in it see it: to the gateway it is a `links.local_storage.LocalStorage`,
+to a coordinator a link like any.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ async def serve(
         # Whoever ended first, and for whatever reason: the others are to end in order.
         for each in parts:
             each.context.stopping.set()
-            network.coordinator.give_up()
+            network.coordinator.decide()
             await asyncio.wait((each.serving,))
     for each in parts:
         _raise_plainly(each.serving.exception())

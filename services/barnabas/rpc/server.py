@@ -58,7 +58,7 @@ class RpcServer:
         self._ending = ServiceEnding()
 
     def another(self) -> RpcServer:
-        """One more service at this address, before all at it have ended; to be given what it serves before the first."""
+        """One more service at this address, before all at it have ended. It is to be served before this one is."""
         made = copy.copy(self)
         made._ending = ServiceEnding()
         self._shared.services.add(made)

@@ -1,4 +1,4 @@
-"""A broker's two services end in order, whichever of them ends first and for whatever reason."""
+"""A broker's services end in order, whichever of them ends first and for whatever reason."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from barnabas.coordinator import limits as coordinator_limits
 from barnabas.gateway import limits as gateway_limits
 from barnabas.host import service as host
 from barnabas.host.config import BrokerConfig
@@ -42,16 +43,30 @@ class Part:
             raise self.failure
 
 
-class Broker:
-    """Both parts, and the service that runs them."""
+class Coordinator(Part):
+    """One that first waits for the node, as its network has it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.gateway, self.node = Part(), Part()
+    async def serve(self, config: Any, context: ServiceContext, **more: Any) -> None:
+        server = context.environment.network.listen("unix:/b")
+        await server.serve_coordinator(cast(Any, None))
+        await super().serve(config, context, **more)
+
+
+class Broker:
+    """The parts, and the service that runs them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, coordinator: Part | None = None) -> None:
+        self.gateway, self.node, self.coordinator = Part(), Part(), coordinator or Part()
         monkeypatch.setattr(host.gateway, "serve", self.gateway.serve)
         monkeypatch.setattr(host.storage, "serve", self.node.serve)
         self.context = ServiceContext("broker", seeded_environment())
-        config = SimpleNamespace(gateway=None, storage=SimpleNamespace(node_id=1))
-        self.running = asyncio.create_task(host.serve(cast(BrokerConfig, config), self.context))
+        storage = SimpleNamespace(node_id=1, listen_address="unix:/b", advertised_address="")
+        hosted = None if coordinator is None else SimpleNamespace()
+        config = SimpleNamespace(gateway=None, storage=storage, coordinator=hosted)
+        serving = host.serve(
+            cast(BrokerConfig, config), self.context, serve_coordinator=self.coordinator.serve
+        )
+        self.running = asyncio.create_task(serving)
 
 
 @pytest.fixture
@@ -98,11 +113,57 @@ async def test_a_node_that_gives_up_takes_the_gateway_with_it(
             await broker.running
 
 
-def test_what_both_wait_for_fits_into_the_time_that_a_stop_has() -> None:
+async def test_the_coordinator_ends_between_the_gateway_and_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(monkeypatch, Part())
+    for each in (broker.gateway, broker.node, broker.coordinator):
+        await each.started.wait()
+    broker.context.stopping.set()
+    ending = [broker.gateway, broker.coordinator, broker.node]
+    while ending:
+        await ending[0].told.wait()
+        await settle()
+        assert not any(each.told.is_set() for each in ending[1:])
+        ending.pop(0).may_end.set()
+    await broker.running
+
+
+@pytest.mark.parametrize("failure", [None, StartError("the controller refuses this coordinator")])
+async def test_a_coordinator_that_gives_up_takes_the_others_with_it(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception | None
+) -> None:
+    broker = Broker(monkeypatch, Part())
+    broker.coordinator.failure = failure
+    for each in (broker.coordinator, broker.gateway, broker.node):
+        each.may_end.set()
+    if failure is None:
+        await broker.running
+    else:
+        with pytest.raises(StartError, match="refuses this coordinator"):
+            await broker.running
+    assert broker.gateway.is_over
+    assert broker.node.is_over
+
+
+async def test_a_broker_that_stops_before_its_node_serves_keeps_no_coordinator_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(monkeypatch, Coordinator())
+    await broker.node.started.wait()
+    for each in (broker.gateway, broker.coordinator, broker.node):
+        each.may_end.set()
+    broker.context.stopping.set()
+    async with asyncio.timeout(10):
+        await broker.running
+
+
+def test_what_all_wait_for_fits_into_the_time_that_a_stop_has() -> None:
     gateway = gateway_limits.STOP_ANSWERS_SECONDS_MAX + GOODBYE_SECONDS_MAX
     node = storage_limits.STOP_ANSWERS_SECONDS_MAX + storage_limits.STOP_GRACE_SECONDS + GOODBYE_SECONDS_MAX
-    before_closing = storage_limits.HAND_OVER_SECONDS_MAX + gateway + node
-    assert STOP_SECONDS_MAX - STOP_MARGIN_SECONDS - before_closing >= 13, "for the directories' end"
+    coordinator = coordinator_limits.STOP_GRACE_SECONDS + GOODBYE_SECONDS_MAX
+    before_closing = storage_limits.HAND_OVER_SECONDS_MAX + gateway + coordinator + node
+    assert STOP_SECONDS_MAX - STOP_MARGIN_SECONDS - before_closing >= 12, "for the directories' end"
     starting = storage_limits.STARTING_SECONDS_MAX + storage_limits.CLOSING_SECONDS_MAX
     assert gateway_limits.STOP_ANSWERS_SECONDS_MAX + starting < STOP_SECONDS_MAX
 
