@@ -26,7 +26,7 @@ class BrokerConfig:
 
     gateway: GatewayConfig
     storage: StorageConfig
-    coordinator: CoordinatorConfig | None = part_if(COORDINATOR_ID)
+    coordinator: CoordinatorConfig | None = part_if(COORDINATOR_ID)  # noqa: RUF009
 
     def __post_init__(self) -> None:
         others = (self.gateway, *(() if self.coordinator is None else (self.coordinator,)))
