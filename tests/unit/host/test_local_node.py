@@ -15,15 +15,18 @@ from barnabas.links.local_storage import Placed
 from barnabas.links.storage_messages import AppendBatches
 from barnabas.log.prepared_batches import AppendInfo
 from barnabas.messages.storage_pb2 import (
+    AppendFrame,
     AppendRequest,
     AppendResult,
     AppendTransaction,
+    CoordinatorIdentity,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     PartitionAppend,
     PartitionAppendResult,
 )
+from barnabas.rpc.append_frames import encode_append_frame
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.handlers.fetch import FetchHandler, UnansweredFetches
 
@@ -50,7 +53,7 @@ class FakeServicer:
 
     def __init__(self) -> None:
         self.appends = FakeAppends()
-        reader: Any = SimpleNamespace(nothing_new=None)
+        reader: Any = SimpleNamespace(nothing_new=None, not_read_in_time=None)
         counts: Any = SimpleNamespace(read_times=None)
         self.fetches = FetchHandler(reader, FetchPurgatory(), counts)
         self.asked = asyncio.Event()
@@ -204,6 +207,39 @@ async def test_the_handler_is_given_all_that_a_gateway_says_of_a_batch() -> None
     for name in set(PartitionAppend.DESCRIPTOR.fields_by_name) - of_coordinators - {"records"}:
         assert getattr(item, name) == getattr(made.partitions[0], name), name
     appends.close()
+
+
+async def test_what_a_coordinator_writes_is_handed_over_as_it_is() -> None:
+    node, servicer = LocalNode(1, reads_for_clients=False), FakeServicer()
+    identity = CoordinatorIdentity(coordinator_id="c", incarnation_id="i")
+    item = PartitionAppend(
+        topic_id=TOPIC, partition=3, coordinator_epoch=4, expected_log_end=9, records=b"batch"
+    )
+    told = AppendRequest(acks=-1, timeout_ms=500, coordinator=identity, partitions=[item])
+    async with serving(node, servicer):
+        result = node.appends.send(told)
+        ((request, _),) = servicer.appends.taken
+        assert request is told
+        servicer.appends.answer(base_offset=9)
+        assert (await result).partitions[0].base_offset == 9
+
+
+async def test_markers_are_handed_over_as_a_node_elsewhere_reads_them() -> None:
+    node, servicer = LocalNode(1, reads_for_clients=False), FakeServicer()
+    identity = CoordinatorIdentity(coordinator_id="c", incarnation_id="i")
+    told = AppendBatches(AppendRequest(acks=-1, timeout_ms=500, coordinator=identity))
+    for partition in (3, 4):
+        item = PartitionAppend(
+            topic_id=TOPIC, partition=partition, leader_epoch=2, marker_transaction_version=2
+        )
+        told.add(item, memoryview(b"marker of %d" % partition))
+    async with serving(node, servicer):
+        result = node.appends.send(told)
+        ((request, _),) = servicer.appends.taken
+        (elsewhere,) = AppendFrame.FromString(encode_append_frame([told])).requests
+        assert request == elsewhere
+        servicer.appends.answer()
+        await result
 
 
 async def test_a_request_is_over_when_its_time_is() -> None:
