@@ -91,4 +91,5 @@ class LocalCalls:
         """What waits fails."""
         now = asyncio.get_running_loop().time()
         for time in self._times:
-            time.reschedule(now)
+            if not time.expired():
+                time.reschedule(now)
