@@ -84,7 +84,8 @@ def up(
         int, typer.Option(min=1, max=GATEWAYS_MAX, help="Every node is one; each beyond 1 is a process more.")
     ] = 1,
     coordinators: Annotated[
-        int, typer.Option(min=1, max=COORDINATORS_MAX, help="Group coordinator processes.")
+        int,
+        typer.Option(min=1, max=COORDINATORS_MAX, help="As --gateways: each beyond 1 is a process more."),
     ] = 1,
     http_port: Annotated[
         int, typer.Option(min=1, max=PORT_MAX, help="Port of /readyz, /healthz, /metrics and /services.")

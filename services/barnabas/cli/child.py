@@ -56,6 +56,11 @@ class ServiceSpec:
         return PACKAGES.get(self.service, self.service)
 
     @property
+    def hosted(self) -> tuple[tuple[str, str], ...]:
+        """Kind and name of each service within, where the process hosts several."""
+        return tuple((alias.rpartition("-")[0], alias) for alias in self.aliases)
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """What its process finds in its environment beside ours."""
         return {**self.environment, **(self.kept.environment if self.kept is not None else {})}

@@ -11,6 +11,7 @@ from barnabas.cli.plan import SETTINGS_OF_THREE_NODES, SETTINGS_OF_UP
 from barnabas.controller.config import ControllerConfig
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
+from barnabas.host.config import COORDINATOR_ID
 from barnabas.kernel.config import property_name
 from barnabas.kernel.variables import ENVIRONMENT_PREFIX
 from barnabas.metadata.broker_settings import AREAS, BROKER_SETTINGS
@@ -116,17 +117,19 @@ def lines() -> Iterator[str]:
 
 def _broker_section() -> Iterator[str]:
     yield from ("", "### Broker", "")
-    yield "`python -m barnabas.host --config FILE` is a gateway and a storage node in one process, with one file"
-    yield "(or set of variables) for both: every setting of *Gateway* and of *Storage node*, and any broker"
-    yield "setting. Each part takes those that it knows. These are known to both, and mean the same to both:"
+    yield "`python -m barnabas.host --config FILE` is a gateway and a storage node in one process, and where its"
+    yield f"settings have `{COORDINATOR_ID}` a coordinator, too. All have one file (or set of variables): every setting of"
+    yield "*Gateway*, *Storage node* and *Coordinator*, and any broker setting. Each part takes those that it knows. Without"
+    yield f"`{COORDINATOR_ID}`, those that only a coordinator acts on are kept and shown to clients. A broker that is a"
+    yield "coordinator needs a port in `listen.address`: its storage node and its coordinator are both found there. These"
+    yield "settings of a storage node are known to others as well, and mean the same to each:"
     yield ""
-    gateway, storage = (
-        {field.name: field for field in dataclasses.fields(part)} for part in (GatewayConfig, StorageConfig)
-    )
+    others = {field.name for part in (GatewayConfig, CoordinatorConfig) for field in dataclasses.fields(part)}
     yield from ("| Setting | Default | Meaning |", "|---|---|---|")
-    for name in (name for name in storage if name in gateway):
-        default = _shown_default(storage[name].default)
-        yield _row(f"`{property_name(name)}`", default, storage[name].metadata["help"])
+    for field in dataclasses.fields(StorageConfig):
+        if field.name in others:
+            default = _shown_default(field.default)
+            yield _row(f"`{property_name(field.name)}`", default, field.metadata["help"])
 
 
 def _other_defaults() -> Iterator[str]:

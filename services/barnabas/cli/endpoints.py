@@ -172,9 +172,8 @@ def _render_states(services: Sequence[SupervisedService]) -> bytes:
         "barnabas_service_restarts", "Times the process died and was started again", names, registry=registry
     )
     for service in services:
-        # What a process hosts is shown by itself too: alerts ask for gateways and storage nodes.
-        hosted = ((name.rpartition("-")[0], name) for name in service.spec.aliases)
-        for labels in ((service.spec.service, service.spec.name), *hosted):
+        # What a process hosts is shown by itself too: alerts ask for gateways, storage nodes and coordinators.
+        for labels in ((service.spec.service, service.spec.name), *service.spec.hosted):
             ready.labels(*labels).set(service.is_ready)
             restarts.labels(*labels).set(service.restarts)
     return prometheus_client.generate_latest(registry)

@@ -90,15 +90,21 @@ def fork_services(
         return {}
     prepare_imports()
     ordered = sorted(specs, key=lambda spec: START_ORDER.index(spec.service))
-    instances = Counter(spec.package for spec in ordered)
+    instances = Counter(package for spec in ordered for package in _packages(spec))
     forked = {}
     with collection_put_off():
         _import_shared()
         for spec in ordered:
-            if instances[spec.package] > 1:
-                importlib.import_module(f"barnabas.{spec.package}.service")
+            for package in _packages(spec):
+                if instances[package] > 1:
+                    importlib.import_module(f"barnabas.{package}.service")
             forked[spec.name] = _fork(spec, sockets, lock_descriptor)
     return forked
+
+
+def _packages(spec: ServiceSpec) -> tuple[str, ...]:
+    """Those of the services in the process: its own, which may not import what it hosts before it is asked to."""
+    return (spec.package, *(kind for kind, _ in spec.hosted))
 
 
 def _import_shared() -> None:

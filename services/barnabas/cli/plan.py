@@ -88,16 +88,12 @@ class _Planner:
         from barnabas.host.config import BrokerConfig
 
         name = f"broker-{number}"
-        # As the gateways of separate processes are called, so that it takes the place of one of an earlier start.
+        # As those of separate processes are called, so that each takes the place of one of an earlier start.
         gateway = self._gateway_config(name, number, f"gateway-{number}")
         if self._options.advertise is Advertise.port:
             # A node's own port leads to the node's own process, so that what a well-behaved client asks is here.
             gateway = replace(gateway, own_position_only=number - 1)
-        coordinator = replace(
-            self._coordinator_config(f"coordinator-{number}"),
-            listen_address=self._grpc(name),
-            http_address=f"unix:{self._http(name)}",
-        )
+        coordinator = self._coordinator_config(name, f"coordinator-{number}")
         config = BrokerConfig(gateway, self._storage_config(name, number), coordinator)
         aliases = (f"storage-{number}", f"gateway-{number}", f"coordinator-{number}")
         spec = self._service(name, "broker", config, self._broker_settings(), aliases)
@@ -152,11 +148,11 @@ class _Planner:
         """What a node's file says beside the node's own settings, and clients are shown; it is checked there."""
         return {**settings_of_up(self._options.nodes), **self._options.broker_settings}
 
-    def _coordinator_config(self, name: str) -> CoordinatorConfig:
+    def _coordinator_config(self, name: str, coordinator_id: str = "") -> CoordinatorConfig:
         from barnabas.coordinator.config import CoordinatorConfig
 
         config = CoordinatorConfig(
-            coordinator_id=name,
+            coordinator_id=coordinator_id or name,
             listen_address=self._grpc(name),
             controllers=self._controllers,
             http_address=f"unix:{self._http(name)}",

@@ -7,7 +7,7 @@ from typing import Final
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.gateway.config import GatewayConfig
-from barnabas.kernel.config import ConfigError, part_if, property_name
+from barnabas.kernel.config import ConfigError, part_if, property_name, settings_of
 from barnabas.storage.config import StorageConfig
 
 OF_ADDRESSES: Final = frozenset({"listeners", "advertised.listeners", "broker.rack"})
@@ -34,12 +34,20 @@ class BrokerConfig:
         for other in others:
             shown |= _to_be_shown(other)
         shown |= self.storage.broker_settings
+        object.__setattr__(self, "storage", replace(self.storage, broker_settings=shown))
+        if self.coordinator is not None:
+            object.__setattr__(self, "coordinator", self._where_the_node_is(self.coordinator))
+
+    def _where_the_node_is(self, coordinator: CoordinatorConfig) -> CoordinatorConfig:
+        """By themselves the two have different addresses."""
         address = self.storage.listen_address
-        if self.coordinator is not None and address.endswith(":0"):
+        if address.endswith(":0") and not address.startswith("unix:"):
             raise ConfigError(
                 f"listen.address={address}: name a port, for others find the coordinator of this broker there, too"
             )
-        object.__setattr__(self, "storage", replace(self.storage, broker_settings=shown))
+        return replace(
+            coordinator, listen_address=address, advertised_address=self.storage.advertised_address
+        )
 
     @property
     def http_address(self) -> str:
@@ -63,7 +71,7 @@ def _to_be_shown(config: GatewayConfig | CoordinatorConfig) -> dict[str, str]:
     from barnabas.metadata.broker_settings import BROKER_SETTINGS  # slow to load
     from barnabas.metadata.settings.other_defaults import OTHER_DEFAULTS
 
-    found = {}
+    found, texts = {}, settings_of(config)
     for field in fields(config):
         name, value = property_name(field.name), getattr(config, field.name)
         definition = BROKER_SETTINGS.get(name)
@@ -73,5 +81,5 @@ def _to_be_shown(config: GatewayConfig | CoordinatorConfig) -> dict[str, str]:
             definition.parse(OTHER_DEFAULTS[name]) if name in OTHER_DEFAULTS else definition.default_value()
         )
         if value != by_default:
-            found[name] = str(value).lower() if isinstance(value, bool) else str(value)
+            found[name] = texts[name]
     return found

@@ -44,9 +44,9 @@ class Service:
     """One process of the cluster."""
 
     name: str
-    """controller, broker-1, coordinator-1 and so on."""
+    """controller, broker-1, broker-2 and so on."""
     aliases: tuple[str, ...]
-    """The names of what the process hosts: storage-1 and gateway-1 of broker-1."""
+    """The names of what the process hosts: storage-1, gateway-1 and coordinator-1 of broker-1."""
     service: str
     pid: int | None
     """None while it is down."""
@@ -230,7 +230,7 @@ class ClusterProcess:
             time.sleep(POLL_SECONDS)
 
     def services(self) -> dict[str, Service]:
-        """Every process by name: controller, broker-1, coordinator-1."""
+        """Every process by name: controller, broker-1."""
         rows = json.loads(self._ask("GET", "/services"))
         return {row["name"]: Service(**{**row, "aliases": tuple(row["aliases"])}) for row in rows}
 

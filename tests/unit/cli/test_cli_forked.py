@@ -149,16 +149,43 @@ def serve(service, load, hosted):
 
 forked.run_service = serve
 folder, report = Path(sys.argv[1]), sys.argv[2]
-specs = [ServiceSpec(name, name.partition("-")[0], (), arguments=("--config", report)) for name in sys.argv[3:]]
+specs = []
+for names in sys.argv[3:]:
+    name, *aliases = names.split(",")
+    specs.append(ServiceSpec(name, name.partition("-")[0], (), arguments=("--config", report), aliases=aliases))
 for process in forked.fork_services(specs, folder, -1).values():
     os.waitpid(process.pid, 0)
 print(*(name for name in KINDS if name in sys.modules))
 """
 
 
-def test_what_several_services_need_is_imported_once_and_nothing_that_one_alone_needs(sockets: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "imported", "reported"),
+    [
+        (
+            ("coordinator-1", "coordinator-2", "controller"),
+            ["barnabas.coordinator.service", "uvicorn"],
+            [
+                "controller barnabas.controller.service uvicorn",
+                "coordinator-1 barnabas.coordinator.service uvicorn",
+                "coordinator-2 barnabas.coordinator.service uvicorn",
+            ],
+        ),
+        (
+            ("broker-1,coordinator-1", "broker-2,coordinator-2"),
+            ["barnabas.coordinator.service", "uvicorn"],
+            [
+                "broker-1 barnabas.coordinator.service uvicorn",
+                "broker-2 barnabas.coordinator.service uvicorn",
+            ],
+        ),
+    ],
+    ids=["by themselves", "in brokers"],
+)
+def test_what_several_services_need_is_imported_once_and_nothing_that_one_alone_needs(
+    sockets: Path, names: tuple[str, ...], imported: list[str], reported: list[str]
+) -> None:
     report = sockets / "report"
-    names = ("coordinator-1", "coordinator-2", "controller")
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK_AND_LIST, str(sockets), str(report), *names],
         capture_output=True,
@@ -166,9 +193,5 @@ def test_what_several_services_need_is_imported_once_and_nothing_that_one_alone_
         check=True,
         timeout=60,
     )
-    assert run.stdout.split() == ["barnabas.coordinator.service", "uvicorn"]
-    assert sorted(report.read_text().splitlines()) == [
-        "controller barnabas.controller.service uvicorn",
-        "coordinator-1 barnabas.coordinator.service uvicorn",
-        "coordinator-2 barnabas.coordinator.service uvicorn",
-    ]
+    assert run.stdout.split() == imported
+    assert sorted(report.read_text().splitlines()) == reported

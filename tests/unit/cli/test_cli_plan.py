@@ -55,14 +55,18 @@ def plan(directory: DataDirectory, *overrides: str, **options: Any) -> list[Serv
 
 @pytest.fixture(params=[False, True], ids=["together", "separate"])
 def configs(request: pytest.FixtureRequest, directory: DataDirectory) -> Callable[..., dict[str, Any]]:
-    """The config of each kind of service as its process would read it, whether two share a process or not."""
+    """The config of each kind of service as its process would read it, whether several share a process or not."""
 
     def load(*overrides: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for spec in plan(directory, *overrides, separate=request.param):
             config = load_config(CONFIG_TYPES[spec.service], list(spec.arguments), {})
             if isinstance(config, BrokerConfig):
-                found |= {"gateway": config.gateway, "storage": config.storage}
+                found |= {
+                    "gateway": config.gateway,
+                    "storage": config.storage,
+                    "coordinator": config.coordinator,
+                }
             else:
                 found[spec.service] = config
         return found
@@ -126,6 +130,24 @@ def test_what_is_asked_of_a_gateway_is_shown_by_its_broker(configs: Callable[...
     assert (shown["connections.max.idle.ms"], shown["max.connections"]) == ("5000", "7")
 
 
+def test_what_is_asked_of_a_coordinator_is_shown_by_its_broker(
+    configs: Callable[..., dict[str, Any]],
+) -> None:
+    asked = {
+        "offsets.retention.minutes": "7",
+        "group.consumer.assignors": "range",
+        "group.coordinator.rebalance.protocols": "classic,consumer",
+        "transaction.max.timeout.ms": "60000",
+        "transaction.two.phase.commit.enable": "true",
+    }
+    services = configs(*(f"{name}={value}" for name, value in asked.items()))
+    coordinator = services["coordinator"]
+    assert coordinator.offsets_retention_minutes == 7
+    assert coordinator.group_consumer_assignors == ("range",)
+    assert coordinator.transaction_two_phase_commit_enable
+    assert asked.items() <= services["storage"].static_settings.items()
+
+
 @pytest.mark.parametrize("is_separate", [False, True], ids=["together", "separate"])
 def test_nodes_and_gateways_are_dealt_out_to_racks(directory: DataDirectory, is_separate: bool) -> None:
     racks: dict[str, dict[str, str]] = {"gateway": {}, "storage": {}}
@@ -184,19 +206,38 @@ def test_three_nodes_replicate_unless_the_settings_say_otherwise(
             assert int(shown.get("default.replication.factor", "1")) == replicas
 
 
-def test_a_broker_is_a_gateway_at_its_own_port(directory: DataDirectory) -> None:
+def test_a_broker_is_a_gateway_at_its_own_port_and_a_coordinator(directory: DataDirectory) -> None:
     specs = {spec.name: spec for spec in plan(directory, nodes=3, gateways=2)}
-    assert specs.keys() == {"gateway-4", "coordinator-1", "broker-1", "broker-2", "broker-3", "controller"}
-    assert specs["broker-1"].aliases == ("storage-1", "gateway-1")
-    assert specs["broker-2"].aliases == ("storage-2", "gateway-2")
+    assert specs.keys() == {"gateway-4", "broker-1", "broker-2", "broker-3", "controller"}
+    assert specs["broker-1"].aliases == ("storage-1", "gateway-1", "coordinator-1")
+    assert specs["broker-2"].aliases == ("storage-2", "gateway-2", "coordinator-2")
+    assert specs["broker-2"].hosted == (
+        ("storage", "storage-2"),
+        ("gateway", "gateway-2"),
+        ("coordinator", "coordinator-2"),
+    )
     brokers = [
         load_config(BrokerConfig, list(specs[f"broker-{number}"].arguments), {}) for number in (1, 2, 3)
     ]
     assert [broker.gateway.own_position_only for broker in brokers] == [0, 1, 2]
     assert [broker.storage.position for broker in brokers] == [0, 1, 2]
     assert [broker.gateway.gateway_id for broker in brokers] == ["gateway-1", "gateway-2", "gateway-3"]
+    coordinators = [broker.coordinator for broker in brokers if broker.coordinator is not None]
+    assert [each.coordinator_id for each in coordinators] == ["coordinator-1", "coordinator-2", "coordinator-3"]
+    for broker, coordinator in zip(brokers, coordinators, strict=True):
+        assert coordinator.listen_address == broker.storage.listen_address
+        assert coordinator.http_address == broker.storage.http_address
     other = load_config(GatewayConfig, list(specs["gateway-4"].arguments), {})
     assert (other.own_position_only, other.ports_per_listener) == (-1, 3)
+
+
+def test_coordinators_beyond_one_are_processes_of_their_own(directory: DataDirectory) -> None:
+    names = {spec.name for spec in plan(directory, nodes=2, coordinators=3)}
+    assert names == {"broker-1", "broker-2", "coordinator-3", "coordinator-4", "controller"}
+    separate = {spec.name: spec for spec in plan(directory, nodes=2, coordinators=2, separate=True)}
+    assert {"coordinator-1", "coordinator-2"} < separate.keys()
+    config = load_config(CoordinatorConfig, list(separate["coordinator-2"].arguments), {})
+    assert (config.coordinator_id, config.listen_address[-19:]) == ("coordinator-2", "/coordinator-2.grpc")
 
 
 def test_brokers_share_the_one_port(directory: DataDirectory) -> None:
@@ -230,7 +271,7 @@ def test_ports_that_one_process_alone_serves(
         *((each, "CONTROLLERS") for each in (GatewayConfig, CoordinatorConfig, StorageConfig)),
         *((each, "ADVERTISED_ADDRESS") for each in (ControllerConfig, CoordinatorConfig, StorageConfig)),
         *((each, "LISTEN_ADDRESS") for each in (ControllerConfig, CoordinatorConfig, StorageConfig)),
-        (BrokerConfig, "CONTROLLERS"),
+        *((BrokerConfig, name) for name in ("CONTROLLERS", "ADVERTISED_ADDRESS", "LISTEN_ADDRESS")),
     ],
 )
 def test_an_address_without_a_port_is_refused(config_type: type[Any], variable: str) -> None:
