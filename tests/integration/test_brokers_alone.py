@@ -72,9 +72,12 @@ def test_a_broker_id_is_told_at_the_address_of_its_own_process(cluster: LooseClu
             time.sleep(0.05)
 
 
-def test_a_broker_shows_the_metrics_of_both_its_parts_and_none_twice(cluster: LooseCluster) -> None:
+@pytest.mark.parametrize("is_coordinator", [False, True])
+def test_a_broker_shows_the_metrics_of_all_its_parts_and_none_twice(
+    cluster: LooseCluster, is_coordinator: bool
+) -> None:
     cluster.start("controller")
-    broker = start_broker(cluster, "broker")
+    broker = start_broker(cluster, "broker", **({"coordinator_id": "c"} if is_coordinator else {}))
     cluster.wait_ready()
     _, page = broker.get("/metrics")
     series = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
@@ -85,6 +88,7 @@ def test_a_broker_shows_the_metrics_of_both_its_parts_and_none_twice(cluster: Lo
         "kafka_server_replicamanager_partitioncount",
         "process_start_time_seconds",
     } <= names
+    assert ("barnabas_coordinator_loaded_partitions" in names) == is_coordinator
 
 
 def produce(bootstrap: str, numbers: range) -> None:

@@ -161,8 +161,13 @@ def test_a_group_with_members_changes_its_protocol_and_changes_it_back(quick: An
         assert described(quick, "changers").type == ConsumerGroupType.CLASSIC
 
 
-def test_a_group_goes_on_when_its_coordinator_is_killed(make_cluster: Any) -> None:
-    cluster = make_cluster(flags=QUICK)
+@pytest.mark.parametrize(
+    ("flags", "killed"), [((), "broker-1"), (("--separate",), "coordinator-1")], ids=["broker", "separate"]
+)
+def test_a_group_goes_on_when_its_coordinator_is_killed(
+    make_cluster: Any, flags: tuple[str, ...], killed: str
+) -> None:
+    cluster = make_cluster(flags=(*QUICK, *flags))
     topic = make_topic(cluster, "goes-on", 4)
     seen: list[tuple[int, int]] = []
     with (
@@ -180,7 +185,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(make_cluster: Any) -> No
                 records = poll_records(client, 20)
                 seen += [(record.partition(), record.offset()) for record in records]
                 client.commit(asynchronous=False)
-            cluster.kill_and_wait("coordinator-1")
+            cluster.kill_and_wait(killed)
         poll_until(lambda: shares(first, second) == before, first, second)
         assert len(seen) == len(set(seen)) == 120
         with member_of(cluster, "goers") as third:

@@ -24,7 +24,6 @@ from barnabas.records.record import encode_batch
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 WAIT_SECONDS = 60.0
-SERVICES = ("storage-2", "coordinator-1", "controller", "gateway-1")
 FROZEN_SECONDS = 4.0
 """Longer than anybody waits for a silent peer (3 s), so that the others have to act."""
 
@@ -113,8 +112,18 @@ def test_a_frozen_leader_holds_up_nobody_but_its_own_partitions(make_cluster: Ca
         assert again[frozen].records, "the session has not forgotten the partition"
 
 
-def test_clients_go_on_after_any_service_was_frozen(make_cluster: Callable[..., Any]) -> None:
-    cluster = make_cluster(nodes=3)
+@pytest.mark.parametrize(
+    ("flags", "services"),
+    [
+        ((), ("broker-2", "controller", "broker-1")),
+        (("--separate",), ("storage-2", "coordinator-1", "controller", "gateway-1")),
+    ],
+    ids=["broker", "separate"],
+)
+def test_clients_go_on_after_any_service_was_frozen(
+    make_cluster: Callable[..., Any], flags: tuple[str, ...], services: tuple[str, ...]
+) -> None:
+    cluster = make_cluster(nodes=3, flags=flags)
     topic = make_topic(cluster, "frozen")
     errors: list[KafkaError] = []
     consumer = Consumer(
@@ -139,7 +148,7 @@ def test_clients_go_on_after_any_service_was_frozen(make_cluster: Callable[..., 
                 seen.append(int(message.value()))
 
     with SteadyProducer(cluster.bootstrap, topic) as producer:
-        for service in SERVICES:
+        for service in services:
             read_more(300)
             cluster.pause(service)
             frozen_until = time.monotonic() + FROZEN_SECONDS
@@ -152,7 +161,7 @@ def test_clients_go_on_after_any_service_was_frozen(make_cluster: Callable[..., 
             until(lambda: commits(consumer), "the group commits")
             assert time.monotonic() - resumed < 20, f"{service}: clients took too long to recover"
     assert [error for error in errors if error.fatal()] == []
-    # The last one was a node as well: it may just have been given up when it went on.
+    # The last one may have been a node as well, which may just have been given up when it went on.
     until(lambda: -1 not in asked_anew(cluster.port, topic).values(), "every partition is led")
     assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
     consumer.close()

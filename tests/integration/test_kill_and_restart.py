@@ -17,7 +17,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
 WAIT_SECONDS = 60
 PARTITIONS = 3
-SERVICES = ["gateway-1", "storage-1", "coordinator-1", "controller"]
+SERVICES = [
+    ((), "broker-1"),
+    ((), "controller"),
+    *((("--separate",), name) for name in ("gateway-1", "storage-1", "coordinator-1")),
+]
+"""Every kind of process, with the flags of a cluster that has it."""
 
 
 class SteadyProducer:
@@ -116,11 +121,11 @@ def assert_exactly_once(producer: SteadyProducer, values: list[list[int]]) -> No
     assert all(partition == sorted(partition) for partition in values), "records changed their order"
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize(("flags", "service"), SERVICES, ids=[name for _, name in SERVICES])
 def test_idempotent_producer_survives_the_loss_of_a_service(
-    make_cluster: Callable[..., Any], service: str
+    make_cluster: Callable[..., Any], flags: tuple[str, ...], service: str
 ) -> None:
-    cluster = make_cluster()
+    cluster = make_cluster(flags=flags)
     topic = make_topic(cluster, "survivor")
     with SteadyProducer(cluster.bootstrap, topic) as producer:
         for _ in range(3):
@@ -158,8 +163,18 @@ def test_idempotent_producers_survive_a_stop_in_order(
         assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
 
 
-def test_group_goes_on_when_its_coordinator_is_killed(make_cluster: Callable[..., Any]) -> None:
-    cluster = make_cluster()
+@pytest.mark.parametrize(
+    ("flags", "killed"),
+    [
+        ((), ("broker-1", "controller", "broker-1")),
+        (("--separate",), ("coordinator-1", "storage-1", "gateway-1", "controller")),
+    ],
+    ids=["broker", "separate"],
+)
+def test_group_goes_on_when_its_coordinator_is_killed(
+    make_cluster: Callable[..., Any], flags: tuple[str, ...], killed: tuple[str, ...]
+) -> None:
+    cluster = make_cluster(flags=flags)
     topic = make_topic(cluster, "group-goes-on")
     client = Consumer(
         {
@@ -183,7 +198,7 @@ def test_group_goes_on_when_its_coordinator_is_killed(make_cluster: Callable[...
 
     with SteadyProducer(cluster.bootstrap, topic) as producer:
         read_more(300)
-        for service in ("coordinator-1", "storage-1", "gateway-1", "controller"):
+        for service in killed:
             client.commit(asynchronous=False)
             cluster.kill_and_wait(service)
             read_more(300)

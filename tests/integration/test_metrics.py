@@ -211,7 +211,7 @@ def test_connections_come_and_go(cluster: Any) -> None:
 
 
 def test_controller_and_elections(make_cluster: Any) -> None:
-    cluster = make_cluster()
+    cluster = make_cluster(flags=("--separate",))
     prefix = "kafka_controller_kafkacontroller_"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("led", 3, 1)])["led"].result(WAIT_SECONDS)

@@ -35,7 +35,7 @@ class Links:
         self.groups = network.connect_coordinator(_address(cluster, "coordinator-1"))
         self.controller = network.connect_controller(_address(cluster, "controller"))
         self.nodes = {
-            number: network.connect_storage(_address(cluster, f"broker-{number}"))
+            number: network.connect_storage(_address(cluster, f"storage-{number}"))
             for number in range(1, nodes + 1)
         }
 
@@ -45,7 +45,9 @@ class Links:
 
 
 def _address(cluster: Any, service: str) -> str:
-    lines = (cluster.data_dir / "run" / f"{service}.properties").read_text().splitlines()
+    """Where the service listens, which may share its process with others."""
+    process = cluster.service(service).name
+    lines = (cluster.data_dir / "run" / f"{process}.properties").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines)
     return settings["listen.address"]
 
@@ -210,17 +212,18 @@ async def test_the_end_of_a_transaction_is_in_all_of_its_partitions(
 
 async def test_what_is_decided_is_told_by_the_next_coordinator(make_cluster: Callable[..., Any]) -> None:
     """The coordinator dies after it answered, and before the partition could be told."""
-    cluster = make_cluster(nodes=2, flags=("--override", "transaction.state.log.replication.factor=1"))
+    flags = ("--separate", "--override", "transaction.state.log.replication.factor=1")
+    cluster = make_cluster(nodes=2, flags=flags)
     async with linked(cluster, nodes=2) as links:
         await create_topic(links, TRANSACTION_STATE_TOPIC, 1)
         topic = await create_topic(links, "orders", 2)
         producer = await begin(links, topic, 1)
         await write(links, topic, 0, 2, producer)
-        cluster.pause("broker-2")
+        cluster.pause("storage-2")
         assert (await end(links, producer, committed=True)).error_code == 0
         assert await state(links) == "PrepareCommit"
         cluster.kill("coordinator-1")
-        cluster.resume("broker-2")
+        cluster.resume("storage-2")
         await until(lambda: state(links), "CompleteCommit")
         told = await markers(links, topic, 0, 2)
         assert {(committed, epoch) for committed, epoch, _ in told} == {(True, producer[1] + 1)}

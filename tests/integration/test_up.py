@@ -15,13 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from raw_client import API_VERSIONS, RawConnection
 from running_cluster import Cluster, free_ports
+from scraped_metrics import Scrape, scrape_until
 
 from barnabas.gateway.limits import KEPT_UNSERVED_SECONDS_MAX
 
-SERVICES = ("controller", "broker-1", "coordinator-1")
+SERVICES = ("controller", "broker-1")
 SEPARATE = ("controller", "storage-1", "coordinator-1", "gateway-1")
 
 
@@ -52,13 +54,35 @@ def test_the_ready_line_names_the_bootstrap_address(cluster: Cluster) -> None:
     )
 
 
-def test_a_broker_is_one_process_and_the_others_are_theirs(cluster: Cluster) -> None:
+def test_a_broker_is_one_process_and_the_controller_another(cluster: Cluster) -> None:
     services = cluster.services()
     assert {service.name for service in services.values()} == set(SERVICES)
     assert len({service.pid for service in services.values()}) == len(SERVICES)
     assert all(service.ready for service in services.values())
-    for hosted in ("storage-1", "gateway-1"):
+    for hosted in ("storage-1", "gateway-1", "coordinator-1"):
         assert cluster.service(hosted) == services["broker-1"]
+
+
+def test_a_coordinator_beyond_those_of_the_brokers_is_a_process(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(flags=("--coordinators", "2"))
+    assert set(cluster.services()) == {*SERVICES, "coordinator-2"}
+    cluster.produce("shared", ["value"])
+    group = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    offset = TopicPartition("shared", 0, 1)
+    group.commit(offsets=[offset], asynchronous=False)  # from now on there are groups to share
+
+    def loaded(page: Scrape, instance: str) -> float:
+        return page.value("barnabas_coordinator_loaded_partitions", instance=instance)
+
+    scrape_until(
+        cluster.http, lambda page: min(loaded(page, name) for name in ("broker-1", "coordinator-2")) > 0
+    )
+    cluster.kill_and_wait("coordinator-2")
+    assert group.committed([offset], 60)[0].offset == 1
+    group.close()
+    log = cluster.log()
+    assert "barnabas: coordinator-2 was killed by SIGKILL; starting it again in 0.1 s\n" in log
+    assert "broker-1 was" not in log
 
 
 def test_separate_services_are_processes_of_their_own(make_cluster: Callable[..., Cluster]) -> None:
@@ -67,7 +91,7 @@ def test_separate_services_are_processes_of_their_own(make_cluster: Callable[...
     assert set(services) == set(SEPARATE)
     assert len({service.pid for service in services.values()}) == len(SEPARATE)
     cluster.produce("apart", ["before"])
-    for name in ("storage-1", "gateway-1"):
+    for name in ("storage-1", "gateway-1", "coordinator-1"):
         cluster.kill_and_wait(name)
         assert f"barnabas: {name} was killed by SIGKILL; starting it again in 0.1 s\n" in cluster.log()
     cluster.produce("apart", ["after"])

@@ -118,11 +118,11 @@ def lines() -> Iterator[str]:
 def _broker_section() -> Iterator[str]:
     yield from ("", "### Broker", "")
     yield "`python -m barnabas.host --config FILE` is a gateway and a storage node in one process, and where its"
-    yield f"settings have `{COORDINATOR_ID}` a coordinator, too. All have one file (or set of variables): every setting of"
-    yield "*Gateway*, *Storage node* and *Coordinator*, and any broker setting. Each part takes those that it knows. Without"
-    yield f"`{COORDINATOR_ID}`, those that only a coordinator acts on are kept and shown to clients. A broker that is a"
-    yield "coordinator needs a port in `listen.address`: its storage node and its coordinator are both found there. These"
-    yield "settings of a storage node are known to others as well, and mean the same to each:"
+    yield f"settings have `{COORDINATOR_ID}` a coordinator, too. All have one file (or set of variables): every"
+    yield "setting of *Gateway*, *Storage node* and *Coordinator*, and any broker setting. Each part takes those that"
+    yield f"it knows. Without `{COORDINATOR_ID}`, those that only a coordinator acts on are kept and shown to clients."
+    yield "A broker that is a coordinator needs a port in `listen.address`: its storage node and its coordinator are"
+    yield "both found there. These settings of a storage node are known to others as well, and mean the same to each:"
     yield ""
     others = {field.name for part in (GatewayConfig, CoordinatorConfig) for field in dataclasses.fields(part)}
     yield from ("| Setting | Default | Meaning |", "|---|---|---|")

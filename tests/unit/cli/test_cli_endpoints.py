@@ -103,6 +103,20 @@ async def test_metrics_survive_a_service_that_does_not_answer(
     assert b'barnabas_service_ready{instance="storage-2",service="storage"} 0.0' in body
 
 
+async def test_what_a_process_hosts_has_a_state_of_its_own(tmp_path: Path) -> None:
+    """Alerts ask for coordinators, whichever process they are in."""
+    aliases = ("storage-1", "gateway-1", "coordinator-1")
+    spec = ServiceSpec("broker-1", "broker", (), str(tmp_path / "none.http"), aliases=aliases)
+    services = [SupervisedService(spec, Surroundings(tmp_path, ManualClock(), print))]
+    with tempfile.TemporaryDirectory(prefix="barnabas-", dir="/tmp") as path:
+        async with serve_http(make_application(services), f"unix:{path}/up.http"):
+            _, body = await unix_http.get(f"{path}/up.http", "/metrics")
+    for name in ("broker-1", *aliases):
+        kind = name.rpartition("-")[0]
+        for metric in ("ready", "restarts"):
+            assert f'barnabas_service_{metric}{{instance="{name}",service="{kind}"}} 0.0' in body.decode()
+
+
 async def test_services_are_listed_with_their_processes(
     cluster: tuple[str, list[SupervisedService], Health],
 ) -> None:

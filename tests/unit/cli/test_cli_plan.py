@@ -223,7 +223,11 @@ def test_a_broker_is_a_gateway_at_its_own_port_and_a_coordinator(directory: Data
     assert [broker.storage.position for broker in brokers] == [0, 1, 2]
     assert [broker.gateway.gateway_id for broker in brokers] == ["gateway-1", "gateway-2", "gateway-3"]
     coordinators = [broker.coordinator for broker in brokers if broker.coordinator is not None]
-    assert [each.coordinator_id for each in coordinators] == ["coordinator-1", "coordinator-2", "coordinator-3"]
+    assert [each.coordinator_id for each in coordinators] == [
+        "coordinator-1",
+        "coordinator-2",
+        "coordinator-3",
+    ]
     for broker, coordinator in zip(brokers, coordinators, strict=True):
         assert coordinator.listen_address == broker.storage.listen_address
         assert coordinator.http_address == broker.storage.http_address

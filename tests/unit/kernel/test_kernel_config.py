@@ -14,6 +14,7 @@ from barnabas.kernel.config import (
     check_addresses_of_others,
     load_config,
     other_settings,
+    part_if,
     property_name,
     setting,
     settings_of,
@@ -217,3 +218,48 @@ def test_what_no_part_takes_is_refused(tmp_path: Path) -> None:
     file.write_text("unheard.of=7\n")
     with pytest.raises(ConfigError, match=r"unknown setting 'unheard.of'"):
         load_config(Strict, ["--config", str(file)], {})
+
+
+@dataclass(frozen=True)
+class Optional:
+    second: Second
+    first: First | None = part_if("own.number")
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_part_is_there_if_its_setting_is(tmp_path: Path, by_variable: bool) -> None:
+    file = tmp_path / "optional.properties"
+    file.write_text("shared.name=x\n" + ("" if by_variable else "own.number=5\n"))
+    environ = {"BARNABAS_OWN_NUMBER": "5"} if by_variable else {}
+    config = load_config(Optional, ["--config", str(file)], environ)
+    assert config == Optional(Second("x"), First("x", 5))
+    assert unknown_variables(Optional, environ) == []
+    file.write_text(to_properties(config))
+    assert load_config(Optional, ["--config", str(file)], {}) == config
+
+
+def test_without_its_setting_a_part_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "optional.properties"
+    file.write_text("shared.name=x\nother.number=6\n")
+    config = load_config(Optional, ["--config", str(file)], {})
+    assert config == Optional(Second("x", 6))
+    assert settings_of(config) == {"shared.name": "x", "other.number": "6"}
+
+
+@dataclass(frozen=True)
+class TwoSettings:
+    own_number: int = setting(1, "The part is there with it.")
+    more_of_it: int = setting(2, "Only the part has it.")
+
+
+@dataclass(frozen=True)
+class MoreOptional:
+    second: Second
+    two: TwoSettings | None = part_if("own.number")
+
+
+def test_settings_of_a_part_that_is_not_there_go_where_those_go_that_nobody_knows(tmp_path: Path) -> None:
+    file = tmp_path / "optional.properties"
+    file.write_text("more.of.it=7\n")
+    config = load_config(MoreOptional, ["--config", str(file)], {})
+    assert config == MoreOptional(Second(others={"more.of.it": "7"}))
