@@ -98,7 +98,7 @@ Starting = Callable[[], contextlib.AbstractContextManager[System]]
 
 @contextlib.contextmanager
 def barnabas(checkout: Path | None = None, *flags: str) -> Iterator[System]:
-    """`barnabas up`: a broker, a controller, a coordinator and their supervisor.
+    """`barnabas up`: a broker, a controller and their supervisor.
 
     With `checkout` the code is that of another work tree, run by this one's Python and libraries; `flags` are more of
     `barnabas up`.
@@ -116,7 +116,7 @@ def barnabas(checkout: Path | None = None, *flags: str) -> Iterator[System]:
 
 
 def separate() -> contextlib.AbstractContextManager[System]:
-    """`barnabas up --separate`: gateway and storage node as processes of their own, gRPC between, as containers are."""
+    """`barnabas up --separate`: each service a process of its own, gRPC between, as containers are."""
     return barnabas(None, "--separate")
 
 

@@ -38,7 +38,7 @@ min.insync.replicas=2
 
 @contextlib.contextmanager
 def barnabas_of_three(checkout: Path | None = None) -> Iterator[System]:
-    """`barnabas up --nodes 3`: three brokers, a controller, a coordinator and their supervisor."""
+    """`barnabas up --nodes 3`: three brokers, a controller and their supervisor."""
     first, http_port = _ports_in_a_row(len(BROKERS)), free_ports(1)[0]
     flags = ("--nodes", str(len(BROKERS)), "--port", str(first), "--http-port", str(http_port))
     with barnabas(checkout, *flags) as system:

@@ -11,6 +11,6 @@ fi
 export BARNABAS_HTTP_ADDRESS="${BARNABAS_HTTP_ADDRESS:-0.0.0.0:8080}"
 export BARNABAS_LISTEN_ADDRESS="${BARNABAS_LISTEN_ADDRESS:-0.0.0.0:19090}"
 export BARNABAS_LOG_FORMAT="${BARNABAS_LOG_FORMAT:-json}"
-# A broker hosts a gateway and a storage node.
+# A broker hosts a gateway, a storage node and, with coordinator.id, a coordinator.
 [ "$SERVICE" = broker ] && package=host || package=$SERVICE
 exec python -m "barnabas.$package" "$@"

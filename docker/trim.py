@@ -22,7 +22,7 @@ FOLDERS_NOT_NEEDED: Final = frozenset({"test", "tests", "_testbase", "__pycache_
 WHOLE: Final = "barnabas"
 """The image that has every service and the command line."""
 
-HOSTED: Final = {"broker": frozenset({"host", "gateway", "storage"})}
+HOSTED: Final = {"broker": frozenset({"host", "gateway", "storage", "coordinator"})}
 """The packages of an image whose one process is several services; those of the others are named as their image."""
 
 CLIENTS: Final = frozenset({"cli", "testing"})

@@ -110,6 +110,7 @@ async def test_what_a_process_hosts_has_a_state_of_its_own(tmp_path: Path) -> No
     services = [SupervisedService(spec, Surroundings(tmp_path, ManualClock(), print))]
     with tempfile.TemporaryDirectory(prefix="barnabas-", dir="/tmp") as path:
         async with serve_http(make_application(services), f"unix:{path}/up.http"):
+            await answering(f"{path}/up.http")
             _, body = await unix_http.get(f"{path}/up.http", "/metrics")
     for name in ("broker-1", *aliases):
         kind = name.rpartition("-")[0]

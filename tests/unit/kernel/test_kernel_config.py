@@ -223,7 +223,7 @@ def test_what_no_part_takes_is_refused(tmp_path: Path) -> None:
 @dataclass(frozen=True)
 class Optional:
     second: Second
-    first: First | None = part_if("own.number")
+    first: First | None = part_if("own.number")  # noqa: RUF009
 
 
 @pytest.mark.parametrize("by_variable", [False, True])
@@ -255,7 +255,7 @@ class TwoSettings:
 @dataclass(frozen=True)
 class MoreOptional:
     second: Second
-    two: TwoSettings | None = part_if("own.number")
+    two: TwoSettings | None = part_if("own.number")  # noqa: RUF009
 
 
 def test_settings_of_a_part_that_is_not_there_go_where_those_go_that_nobody_knows(tmp_path: Path) -> None:
