@@ -118,7 +118,7 @@ def test_nothing_outlives_a_killed_pytest(pytester: pytest.Pytester, folder: Pat
     )
     try:
         wait_for(lambda: (pytester.path / "running").exists(), "the cluster did not start")
-        assert len(clusters_of(folder)) == 4
+        assert len(clusters_of(folder)) == 3
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -169,11 +169,11 @@ def test_options_the_factory_and_data_that_is_kept(pytester: pytest.Pytester, fo
     pytester.makepyfile(
         """
         def test_shared(barnabas_cluster):
-            assert len(barnabas_cluster.services()) == 4
+            assert len(barnabas_cluster.services()) == 3
 
         def test_own(barnabas_cluster_factory):
             cluster = barnabas_cluster_factory(nodes=2, gateways=2, advertise="one")
-            assert len(cluster.services()) == 5
+            assert len(cluster.services()) == 4
             assert cluster.metrics()
         """
     )
