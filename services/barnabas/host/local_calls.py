@@ -13,9 +13,11 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from barnabas.kernel.logs import get_logger
+from barnabas.kernel.tracing import call_span_name, current_traceparent, start_span
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refused, Unreachable
 
 ServiceT = TypeVar("ServiceT")
+ResponseT = TypeVar("ResponseT")
 
 log = get_logger("broker.calls")
 
@@ -61,7 +63,7 @@ class LocalCalls:
                 setattr(self, method.name, self._call(method))
 
     def _call(self, method: MethodDescriptor) -> Callable[..., Awaitable[Any]]:
-        name = method.name
+        name, span = method.name, call_span_name(method.containing_service.name, method.name)
 
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             with self._service as service:
@@ -69,7 +71,7 @@ class LocalCalls:
                 self._times.add(time)
                 try:
                     async with time:
-                        return await getattr(service, name)(request)
+                        return await _in_span(span, getattr(service, name)(request))
                 except Refused:
                     raise
                 except LinkError as error:
@@ -93,3 +95,12 @@ class LocalCalls:
         for time in self._times:
             if not time.expired():
                 time.reschedule(now)
+
+
+async def _in_span(name: str, answer: Awaitable[ResponseT]) -> ResponseT:
+    """The answer; where the caller is traced, as a span of its own."""
+    traceparent = current_traceparent()
+    if not traceparent:
+        return await answer
+    with start_span(name, traceparent=traceparent):
+        return await answer

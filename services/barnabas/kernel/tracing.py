@@ -12,10 +12,11 @@ imported.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from barnabas.kernel.config import ConfigError
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 _tracer: Tracer | None = None
 _current: ContextVar[str] = ContextVar("traceparent", default="")
+
+_SERVICES: Final = {"GroupCoordinator": "coordinator", "TransactionCoordinator": "coordinator"}
+"""What the spans of calls to a service begin with, where it is not the service's name in lower case."""
+
+_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Span:
@@ -114,6 +120,11 @@ def is_tracing() -> bool:
 def current_traceparent() -> str:
     """The `traceparent` of the span that the running task is in; empty when there is none."""
     return "" if _tracer is None else _current.get()
+
+
+def call_span_name(service: str, call: str) -> str:
+    """The name of the span of a call between services, `coordinator.join_group` for JoinGroup of GroupCoordinator."""
+    return f"{_SERVICES.get(service, service.lower())}.{_WORD.sub('_', call).lower()}"
 
 
 @contextmanager

@@ -5,14 +5,13 @@ Only installed while tracing is on (see `barnabas.rpc.connections`). Coalesced s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
 
-from barnabas.kernel.tracing import current_traceparent, start_span
+from barnabas.kernel.tracing import call_span_name, current_traceparent, start_span
 
 if TYPE_CHECKING:
     CallerInterceptor = grpc.aio.UnaryUnaryClientInterceptor[Any, Any]
@@ -24,17 +23,11 @@ else:  # generic in their stubs only
 TRACEPARENT: Final = "traceparent"
 """The key of W3C's trace context."""
 
-_SERVICES: Final = {"GroupCoordinator": "coordinator", "TransactionCoordinator": "coordinator"}
-"""What a service's spans begin with, where it is not the service's name in lower case."""
-
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
 
 def span_name(method: str) -> str:
     """The name of a call's span, `storage.list_offsets` for `/barnabas.rpc.v1.Storage/ListOffsets`."""
-    service, _, name = method.rpartition("/")
-    service = service.rpartition(".")[2]
-    return f"{_SERVICES.get(service, service.lower())}.{_WORD.sub('_', name).lower()}"
+    service, _, call = method.rpartition("/")
+    return call_span_name(service.rpartition(".")[2], call)
 
 
 class CallerTraces(CallerInterceptor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, cast
 
 import pytest
@@ -136,6 +137,22 @@ async def test_what_waits_fails_with_its_link_and_nothing_else_does(served: Serv
         await beating
     served.groups.may_answer.set()
     assert (await beside).error_code == 3
+
+
+async def test_a_call_of_a_traced_caller_is_a_span(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans: list[tuple[str, str]] = []
+
+    def start_span(name: str, *, traceparent: str) -> contextlib.AbstractContextManager[None]:
+        spans.append((name, traceparent))
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr("barnabas.host.local_calls.start_span", start_span)
+    served.groups.may_answer.set()
+    await served.beat()
+    assert spans == []
+    monkeypatch.setattr("barnabas.host.local_calls.current_traceparent", lambda: "00-1-2-01")
+    assert (await served.beat()).error_code == 3
+    assert spans == [("coordinator.heartbeat", "00-1-2-01")]
 
 
 async def test_a_service_that_stops_takes_nothing_and_answers_what_it_has_begun(served: Served) -> None:
