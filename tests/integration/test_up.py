@@ -169,6 +169,18 @@ def test_no_client_is_refused_while_a_broker_is_started_again(
     assert cluster.service("broker-1").pid != pid
 
 
+def wait_until_refused(port: int) -> None:
+    """From the moment on in which its process runs, a gateway has so long; a busy machine takes some to get there."""
+    until = time.monotonic() + KEPT_UNSERVED_SECONDS_MAX + 60.0
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"port {port} is still open")
+
+
 def test_clients_are_served_again_after_gateways_that_heard_of_no_node_for_long(
     make_cluster: Callable[..., Cluster],
 ) -> None:
@@ -179,9 +191,7 @@ def test_clients_are_served_again_after_gateways_that_heard_of_no_node_for_long(
             killed = cluster.kill("gateway-1")
             while cluster.service("gateway-1").pid in (killed, None):
                 time.sleep(0.02)
-            time.sleep(KEPT_UNSERVED_SECONDS_MAX + 1.0)
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.1", cluster.port))
+            wait_until_refused(cluster.port)
     with RawConnection(cluster.port) as client:
         assert client.ask(API_VERSIONS, 0, {}).error_code == 0
 
