@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from fault_plan import Plan
 from history import History, Place
 from log_checks import Log, check_agreement, check_log
-from machines import CoordinatorMachine, NodeMachine
+from machines import CoordinatingMachine, NodeMachine
 from world import World
 
 from barnabas.coordinator.groups.core.uncommitted import GroupOffsets
@@ -37,7 +37,7 @@ class Watch:
         self,
         world: World,
         nodes: Sequence[NodeMachine],
-        coordinators: Mapping[str, CoordinatorMachine],
+        coordinators: Mapping[str, CoordinatingMachine],
         group_histories: Mapping[str, KnowsCommits],
     ) -> None:
         """`coordinators` by their ids, and `group_histories` by those of groups."""

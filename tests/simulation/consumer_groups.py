@@ -25,7 +25,8 @@ from consumer_protocol_life import ConsumerLife
 from groups import Interrupted
 from history import Place
 from kafka_client import RETRY_SECONDS, KafkaClient, create_topic
-from machines import CoordinatorMachine, Machine
+from machines import CoordinatingMachine
+from transaction_faults import StartAgain
 from world import World
 
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
@@ -139,7 +140,7 @@ class MigratingGroup:
         world: World,
         plan: ConsumerGroupPlan,
         bootstrap: Sequence[str],
-        coordinators: Sequence[CoordinatorMachine],
+        coordinators: Sequence[CoordinatingMachine],
     ) -> None:
         self.history = ConsumerGroupHistory(world, self._loaded)
         self._world = world
@@ -184,29 +185,28 @@ class MigratingGroup:
 
     # -- what befalls its coordinator ---------------------------------------------------------------------------
 
-    async def disturb(self, machines: Mapping[str, Machine], begins_at: float) -> None:
+    async def disturb(self, start_again: StartAgain, begins_at: float) -> None:
         """All that the plan has."""
         for fault in self._plan.faults:
             await asyncio.sleep(max(0.0, begins_at + fault.at - self._world.now))
             self._say(str(fault))
             with contextlib.suppress(TimeoutError):
-                await self._befall(fault, machines)
+                await self._befall(fault, start_again)
 
-    async def _befall(self, fault: GroupFault, machines: Mapping[str, Machine]) -> None:
+    async def _befall(self, fault: GroupFault, start_again: StartAgain) -> None:
         """Raises TimeoutError where nothing is sent."""
         owner, node = self._way()
-        if owner not in machines or not node:
+        if not owner or not node:
             return
-        if fault.kind in (LOST_DECISION, LATE_DECISION):
+        # Within a process nothing is on its way.
+        if fault.kind in (LOST_DECISION, LATE_DECISION) and owner != node:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
                 late = await self._world.network.keep_back(owner, node, "Append")
             if fault.kind == LATE_DECISION:
                 await asyncio.sleep(fault.seconds)
                 self._say("it comes" if late.deliver() else "nobody is there for it")
                 return
-        machines[owner].kill()
-        await asyncio.sleep(DOWN_SECONDS)
-        machines[owner].start()
+        await start_again(owner, DOWN_SECONDS)
 
     def _way(self) -> tuple[str, str]:
         """From the coordinator that owns the group to the node that its log is at."""

@@ -55,6 +55,11 @@ NEARBY_READERS: Final = 0.4
 ADMINISTERED_SEEDS: Final = (2, 3)
 """Of five: in the others nothing moves and nothing is deleted, so that what fails stands out."""
 
+HOSTING_SEEDS: Final = (4, 7, 8, 9, 11)
+"""Of thirteen: where there are brokers, they are the coordinators, too. No seed that is recorded for a planted fault is
+such a one.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -68,6 +73,8 @@ class Plan:
     controllers: int
     gateways: int
     """With none, each node shares its process with one."""
+    hosts_coordinators: bool
+    """Whether each broker is a coordinator; else these are on machines of their own."""
     coordinators: int
     members: int
     """Of the one group."""
@@ -110,6 +117,15 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         )
         faults += more
     has_brief_topic = any(each.kind == RECREATE for each in faults)
+    about_gateways, about_groups = (
+        random.Random(f"{seed}/plan/gateways"),
+        random.Random(f"{seed}/plan/groups"),
+    )
+    gateways, coordinators = about_gateways.choice((0, 0, 0, 1, 2, 2)), about_groups.choice((1, 2, 2))
+    hosts_coordinators = not gateways and seed % 13 in HOSTING_SEEDS
+    if hosts_coordinators:  # what befalls them befalls the nodes, before it is decided who is spared
+        coordinators = nodes + max(0, joining)
+        faults += _about_coordinators(about_groups, nodes, controllers, _names("node", nodes))
     if replication_factor > 1:
         faults = _about_replicas(seed, faults, nodes, controllers)
     else:
@@ -117,12 +133,10 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     if is_flushed:
         faults += _about_power(random.Random(f"{seed}/plan/power"))
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
-    about_gateways = random.Random(f"{seed}/plan/gateways")
-    gateways = about_gateways.choice((0, 0, 0, 1, 2, 2))
     faults += _about_gateways(about_gateways, nodes, controllers, gateways)
-    about_groups = random.Random(f"{seed}/plan/groups")
-    coordinators = about_groups.choice((1, 2, 2))
-    faults += _about_coordinators(about_groups, nodes, controllers, coordinators)
+    if not hosts_coordinators:
+        names = _names("coordinator", coordinators)
+        faults += _about_coordinators(about_groups, nodes, controllers, names)
     about_owners = random.Random(f"{seed}/plan/owners")
     faults = _about_owners(about_owners, faults, gateways, coordinators, may_be_alone=not is_administered)
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
@@ -132,6 +146,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         log_directories=directories,
         controllers=controllers,
         gateways=gateways,
+        hosts_coordinators=hosts_coordinators,
         coordinators=coordinators,
         members=about_groups.choice((1, 2, 3)),
         replication_factor=replication_factor,
@@ -392,17 +407,21 @@ def _about_gateways(chance: random.Random, nodes: int, controllers: int, gateway
     return faults
 
 
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number + 1}" for number in range(count)]
+
+
 def _about_coordinators(
-    chance: random.Random, nodes: int, controllers: int, coordinators: int
+    chance: random.Random, nodes: int, controllers: int, targets: list[str]
 ) -> list[Fault]:
-    """One is gone, or is taken for gone and does not know."""
+    """One of `targets` is gone, or is taken for gone and does not know."""
     faults = []
-    peers = [f"node-{number + 1}" for number in range(nodes)]
-    others = [f"controller-{number + 1}" for number in range(controllers)]
+    others = _names("controller", controllers)
     for _ in range(chance.choice((0, 1, 1, 2, 3))):
         at, kind = chance.uniform(0.2, FAULTS_SECONDS - 1.0), chance.choice(COORDINATOR_FAULTS)
         seconds = chance.choice((0.05, 0.5, 2.0, 4.0)) * chance.uniform(0.5, 1.5)
-        target = f"coordinator-{chance.randint(1, coordinators)}"
+        target = targets[chance.randint(1, len(targets)) - 1]
+        peers = [each for each in _names("node", nodes) if each != target]
         if kind == DEPOSED:
             faults += [Fault(at, "cut", target, seconds + 2.0, other, is_both_ways=True) for other in others]
         else:

@@ -16,7 +16,15 @@ from consumers import Reader
 from copies import Copies
 from fault_kinds import CLIENTS, UNHEARD, Fault
 from history import TOPIC, History, Place
-from machines import STORE, ClientMachine, ControllerMachine, GatewayMachine, Machine, NodeMachine
+from machines import (
+    STORE,
+    ClientMachine,
+    ControllerMachine,
+    CoordinatingMachine,
+    GatewayMachine,
+    Machine,
+    NodeMachine,
+)
 from membership_plan import ADMINISTERED
 from refusing_disk import LOOK_SECONDS, LeadsOn
 from virtual_disk import DiskHealth
@@ -73,6 +81,18 @@ class Faults:
         async with asyncio.TaskGroup() as tasks:
             for fault in plan:
                 tasks.create_task(self._happen(fault, begins_at + fault.at))
+
+    async def start_again(self, name: str, down_seconds: float) -> bool:
+        """Whoever coordinates is killed, and started after so long; False for a broker that others need meanwhile."""
+        machine = self._machines[name]
+        if not self._copies.may_end(machine):
+            self._world.trace.say("fault", f"{name} goes on, for nobody else has all records")
+            return False
+        machine.kill()
+        if down_seconds:
+            await asyncio.sleep(down_seconds)
+        machine.start()
+        return True
 
     async def _happen(self, fault: Fault, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._world.now))
@@ -407,6 +427,11 @@ class Faults:
     async def _clock(self, fault: Fault, machine: Machine) -> None:
         """By less than an hour: records from further ahead are refused (message.timestamp.after.max.ms)."""
         jump = self._jumps.choice((-1, 1)) * self._jumps.choice((0.5, 5.0, 600.0, 3_000.0))
-        machine.clock.ahead_seconds += jump
+        self._put_forward(machine, jump)
         await asyncio.sleep(fault.seconds)
-        machine.clock.ahead_seconds -= jump
+        self._put_forward(machine, -jump)
+
+    def _put_forward(self, machine: Machine, seconds: float) -> None:
+        machine.clock.ahead_seconds += seconds
+        if isinstance(machine, CoordinatingMachine) and machine.coordinates:
+            self._world.clock_jumped_at = self._world.now

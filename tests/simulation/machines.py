@@ -343,6 +343,52 @@ class NodeMachine(Machine):
         super()._end(silently=silently)
 
 
+class CoordinatingMachine(Machine):
+    """A machine whose process is a coordinator, if it `coordinates`. Its id is the machine's name."""
+
+    coordinates = True
+
+    coordinator: GroupCoordinator | None = None
+    transactions: TransactionCoordinator | None = None
+
+    async def serve_coordinator(self, config: CoordinatorConfig, context: ServiceContext) -> None:
+        """Run the coordinator, to be looked at."""
+
+        def make(*arguments: Any) -> GroupCoordinator:
+            self.coordinator = GroupCoordinator(*arguments)
+            return self.coordinator
+
+        def make_transactions(*arguments: Any) -> TransactionCoordinator:
+            self.transactions = TransactionCoordinator(*arguments)
+            return self.transactions
+
+        await coordinator_service.serve(
+            config, context, make_coordinator=make, make_transactions=make_transactions
+        )
+
+    def _end(self, *, silently: bool) -> None:
+        self.coordinator = self.transactions = None
+        super()._end(silently=silently)
+
+
+def coordinator_config(name: str, port: int, controllers: int) -> CoordinatorConfig:
+    """Of a coordinator at the machine `name`."""
+    return CoordinatorConfig(
+        coordinator_id=name,
+        listen_address=f"{name}:{port}",
+        controllers=controller_addresses(controllers),
+        http_address="",
+        group_initial_rebalance_delay_ms=100,
+        group_min_session_timeout_ms=500,
+        group_consumer_session_timeout_ms=SESSION_MS,
+        group_consumer_min_session_timeout_ms=SESSION_MS,
+        group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+        group_consumer_min_heartbeat_interval_ms=HEARTBEAT_MS,
+        group_consumer_assignment_interval_ms=ASSIGNMENT_INTERVAL_MS,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=250,
+    )
+
+
 def gateway_config(name: str, controllers: int) -> GatewayConfig:
     """Of a gateway at the machine `name`."""
     return GatewayConfig(
@@ -353,8 +399,10 @@ def gateway_config(name: str, controllers: int) -> GatewayConfig:
     )
 
 
-class BrokerMachine(NodeMachine):
-    """A machine with a storage node and a gateway in one process."""
+class BrokerMachine(NodeMachine, CoordinatingMachine):
+    """A machine with a storage node and a gateway in one process, which may be a coordinator, too."""
+
+    coordinates = False
 
     async def serve(self, context: ServiceContext) -> None:
         machine = self
@@ -368,8 +416,12 @@ class BrokerMachine(NodeMachine):
                 async with super().serve(servicer, replicas, hand_over):
                     yield
 
-        config = BrokerConfig(gateway_config(self.name, self._controllers), self._storage_config())
-        await host_service.serve(config, context, make_node=Node)
+        config = BrokerConfig(
+            gateway_config(self.name, self._controllers),
+            self._storage_config(),
+            coordinator_config(self.name, NODE_PORT, self._controllers) if self.coordinates else None,
+        )
+        await host_service.serve(config, context, make_node=Node, serve_coordinator=self.serve_coordinator)
 
 
 class GatewayMachine(Machine):
@@ -383,45 +435,16 @@ class GatewayMachine(Machine):
         await gateway_service.serve(gateway_config(self.name, self._controllers), context)
 
 
-class CoordinatorMachine(Machine):
+class CoordinatorMachine(CoordinatingMachine):
     """A machine with a coordinator."""
 
     def __init__(self, world: World, number: int, controllers: int) -> None:
         super().__init__(world, f"coordinator-{number}")
         self._controllers = controllers
-        self.coordinator: GroupCoordinator | None = None
-        self.transactions: TransactionCoordinator | None = None
 
     async def serve(self, context: ServiceContext) -> None:
-        def make(*arguments: Any) -> GroupCoordinator:
-            self.coordinator = GroupCoordinator(*arguments)
-            return self.coordinator
-
-        def make_transactions(*arguments: Any) -> TransactionCoordinator:
-            self.transactions = TransactionCoordinator(*arguments)
-            return self.transactions
-
-        config = CoordinatorConfig(
-            coordinator_id=self.name,
-            listen_address=f"{self.name}:{COORDINATOR_PORT}",
-            controllers=controller_addresses(self._controllers),
-            http_address="",
-            group_initial_rebalance_delay_ms=100,
-            group_min_session_timeout_ms=500,
-            group_consumer_session_timeout_ms=SESSION_MS,
-            group_consumer_min_session_timeout_ms=SESSION_MS,
-            group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
-            group_consumer_min_heartbeat_interval_ms=HEARTBEAT_MS,
-            group_consumer_assignment_interval_ms=ASSIGNMENT_INTERVAL_MS,
-            transaction_abort_timed_out_transaction_cleanup_interval_ms=250,
-        )
-        await coordinator_service.serve(
-            config, context, make_coordinator=make, make_transactions=make_transactions
-        )
-
-    def _end(self, *, silently: bool) -> None:
-        self.coordinator = self.transactions = None
-        super()._end(silently=silently)
+        config = coordinator_config(self.name, COORDINATOR_PORT, self._controllers)
+        await self.serve_coordinator(config, context)
 
 
 class ClientMachine(Machine):

@@ -30,6 +30,7 @@ from machines import (
     BrokerMachine,
     ClientMachine,
     ControllerMachine,
+    CoordinatingMachine,
     CoordinatorMachine,
     GatewayMachine,
     Machine,
@@ -40,6 +41,7 @@ from transactions import Transactions, make_transaction_plan
 from world import World
 
 from barnabas.kernel.environment import Environment
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
 from barnabas.metadata.settings.replication import RACK_AWARE
 
 SESSIONS: Final = 0.6
@@ -92,6 +94,13 @@ def rack_of(node_id: int) -> str:
     return f"rack-{node_id}"
 
 
+def owners(image: MetadataImage) -> set[str]:
+    """The coordinators that own the groups and the transactions."""
+    topics = (image.topics.get(name) for name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC))
+    known = {topic.partitions[0].coordinator_id for topic in topics if topic is not None}
+    return known - {""}
+
+
 class SimulatedCluster:
     """Owner of the machines of one run."""
 
@@ -119,9 +128,7 @@ class SimulatedCluster:
         self.gateways = [
             GatewayMachine(world, number + 1, plan.controllers) for number in range(plan.gateways)
         ]
-        self.coordinators = [
-            CoordinatorMachine(world, number + 1, plan.controllers) for number in range(plan.coordinators)
-        ]
+        self.coordinators = self._coordinators()
         self.clients = ClientMachine(world, "clients", self._be_clients)
         self.machines: dict[str, Machine] = {each.name: each for each in (*self.services, self.clients)}
         self.places = [Place(TOPIC, number) for number in range(plan.partitions)]
@@ -153,7 +160,18 @@ class SimulatedCluster:
 
     @property
     def services(self) -> list[Machine]:
-        return [*self.controllers, *self.nodes, *self.gateways, *self.coordinators]
+        coordinators = () if self.plan.hosts_coordinators else self.coordinators
+        return [*self.controllers, *self.nodes, *self.gateways, *coordinators]
+
+    def _coordinators(self) -> list[CoordinatingMachine]:
+        plan = self.plan
+        if not plan.hosts_coordinators:
+            numbers = range(1, plan.coordinators + 1)
+            return [CoordinatorMachine(self.world, number, plan.controllers) for number in numbers]
+        brokers = [each for each in self.nodes if isinstance(each, BrokerMachine)]
+        for each in brokers:
+            each.coordinates = True
+        return [*brokers]
 
     async def tell(self) -> None:
         """The whole story."""
@@ -178,10 +196,10 @@ class SimulatedCluster:
         )
         disturbing = []
         if self.transactions is not None:
-            disturb = self.transactions.disturb(self.machines, begins_at)
+            disturb = self.transactions.disturb(faults.start_again, begins_at)
             disturbing.append(world.loop.create_task(disturb, name="faults of transactions"))
         if self.migrating_group is not None:
-            disturb = self.migrating_group.disturb(self.machines, begins_at)
+            disturb = self.migrating_group.disturb(faults.start_again, begins_at)
             disturbing.append(world.loop.create_task(disturb, name="faults of the migrating group"))
         try:
             async with asyncio.timeout(LAST_FAULT_SECONDS_MAX):
@@ -192,9 +210,7 @@ class SimulatedCluster:
             return
         await asyncio.sleep(max(0.0, begins_at + FAULTS_SECONDS - world.now))
         world.trace.say("fault", "nothing fails any more")
-        for each in self.coordinators:  # what they know is to be what their log says
-            each.kill()
-            each.start()
+        await self._have_logs_read_again(faults)
         self._is_calm.set()
         await self._recover()
         watch.cancel()
@@ -206,6 +222,18 @@ class SimulatedCluster:
             self.compacted_topic.check(self.nodes)
         if self.transactions is not None and not world.violations:
             self.transactions.check(self.nodes, coordinators)
+
+    async def _have_logs_read_again(self, faults: Faults) -> None:
+        """What coordinators know is to be what their log says."""
+        if not self.plan.hosts_coordinators:
+            for each in self.coordinators:
+                await faults.start_again(each.name, 0.0)
+            return
+        # A broker is no more than the others can spare, and who takes over reads the log, too.
+        gives_up_at = self.world.now + RECOVERY_SECONDS_MAX
+        for owner in sorted(owners(image_of(self.world))):
+            while not await faults.start_again(owner, 0.0) and self.world.now < gives_up_at:
+                await asyncio.sleep(0.05)
 
     async def _recover(self) -> None:
         try:

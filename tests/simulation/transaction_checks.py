@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from checks import image_of
 from copiers import COPIERS, source_of
 from history import History, Place
-from machines import CoordinatorMachine, NodeMachine
+from machines import CoordinatingMachine, NodeMachine
 from transaction_history import Transaction, TransactionHistory
 from transaction_views import View, read_view
 from world import World
@@ -48,7 +48,7 @@ def undecided(world: World, nodes: Sequence[NodeMachine], places: Iterable[Place
 
 
 def shard_of(
-    world: World, coordinators: Mapping[str, CoordinatorMachine], topic: str
+    world: World, coordinators: Mapping[str, CoordinatingMachine], topic: str
 ) -> TransactionShard | GroupShard | None:
     """Of the one partition, at the coordinator that owns it."""
     known = image_of(world).topics.get(topic)
@@ -60,7 +60,7 @@ def shard_of(
     return runtime.shard if runtime is not None and runtime.is_loaded else None
 
 
-def unended(world: World, coordinators: Mapping[str, CoordinatorMachine]) -> list[str]:
+def unended(world: World, coordinators: Mapping[str, CoordinatingMachine]) -> list[str]:
     """Transactions that are open or not told to all, and offsets that are pending."""
     shard = shard_of(world, coordinators, TRANSACTION_STATE_TOPIC)
     if not isinstance(shard, TransactionShard):
@@ -92,7 +92,7 @@ class TransactionChecks:
         world: World,
         histories: tuple[History, TransactionHistory],
         nodes: Sequence[NodeMachine],
-        coordinators: Mapping[str, CoordinatorMachine],
+        coordinators: Mapping[str, CoordinatingMachine],
     ) -> None:
         self._world = world
         self._reads, self._history = histories

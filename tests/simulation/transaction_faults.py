@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from checks import image_of
 from history import Place
-from machines import Machine
 from world import World
 
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -32,6 +31,9 @@ WAIT_SECONDS_MAX: Final = 2.0
 """For something to be sent."""
 
 DOWN_SECONDS: Final = 0.1
+
+StartAgain = Callable[[str, float], Awaitable[bool]]
+"""Kills the coordinator of this name, and starts it after so many seconds, where that may be (`faults`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,9 @@ def about_transactions(chance: random.Random, *, are_all_new: bool) -> list[Tran
 class TransactionFaults:
     """Owner of what is kept back."""
 
-    def __init__(self, world: World, machines: Mapping[str, Machine], places: Sequence[Place]) -> None:
+    def __init__(self, world: World, start_again: StartAgain, places: Sequence[Place]) -> None:
         self._world = world
-        self._machines = machines
+        self._start_again = start_again
         self._places = places
         self._chance = world.chance_of("faults of transactions")
 
@@ -80,12 +82,13 @@ class TransactionFaults:
             while not all(self._way(fault)):
                 await asyncio.sleep(0.02)
             owner, node = self._way(fault)
+            if owner == node:  # nothing is on its way within a process
+                await self._start_again(owner, DOWN_SECONDS)
+                return
             late = await self._world.network.keep_back(owner, node, "Append")
         self._say(f"what {owner} sends to {node} is kept back")
         if fault.kind != LATE_MARKER:
-            self._machines[owner].kill()
-            await asyncio.sleep(DOWN_SECONDS)
-            self._machines[owner].start()
+            await self._start_again(owner, DOWN_SECONDS)
         await asyncio.sleep(fault.seconds)
         if fault.kind != LOST_DECISION:
             self._say("it comes" if late.deliver() else "nobody is there for it")
@@ -94,7 +97,7 @@ class TransactionFaults:
         """From the coordinator that owns the transactions to the node that it speaks to."""
         topics = image_of(self._world).topics
         state = topics.get(TRANSACTION_STATE_TOPIC)
-        if state is None or state.partitions[0].coordinator_id not in self._machines:
+        if state is None or not state.partitions[0].coordinator_id:
             return "", ""
         owner = state.partitions[0].coordinator_id
         if fault.kind == LOST_DECISION:
@@ -102,6 +105,7 @@ class TransactionFaults:
         groups = topics.get(GROUP_METADATA_TOPIC)
         others = {state.partitions[0].leader, groups.partitions[0].leader if groups is not None else -1}
         leaders = [topics[each.topic].partitions[each.partition].leader for each in self._places]
+        leaders = [each for each in leaders if self._name(each) != owner] or leaders
         # Of what goes to a node that leads none of the coordinators' topics it is known that it is a marker.
         return owner, self._name(next((each for each in leaders if each not in others), leaders[0]))
 

@@ -144,8 +144,12 @@ class TransactionalClient:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the transaction may have been ended by now because it took too long."""
-        return self._world.now - self._began > self._timeout_ms / 1000 - SPARE_SECONDS
+        """Whether the transaction may have been ended by now because it took too long, by its coordinator's clock."""
+        took_seconds = self._world.now - self._began
+        return (
+            took_seconds > self._timeout_ms / 1000 - SPARE_SECONDS
+            or self._world.clock_jumped_at > self._began - SPARE_SECONDS
+        )
 
     # -- within a transaction -----------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from copiers import Copier
 from group_history import GroupHistory
 from history import History, Place
 from kafka_client import KafkaClient, create_topic
-from machines import CoordinatorMachine, Machine, NodeMachine
+from machines import CoordinatingMachine, NodeMachine
 from transaction_checks import TransactionChecks, uncopied, undecided, unended
-from transaction_faults import TransactionFault, TransactionFaults, about_transactions
+from transaction_faults import StartAgain, TransactionFault, TransactionFaults, about_transactions
 from transaction_history import TransactionHistory
 from transaction_readers import READ_COMMITTED, READ_UNCOMMITTED, TransactionReader
 from transactional_producers import Writer
@@ -66,7 +66,7 @@ class Transactions:
         world: World,
         plan: TransactionPlan,
         bootstrap: Sequence[str],
-        coordinators: Sequence[CoordinatorMachine],
+        coordinators: Sequence[CoordinatingMachine],
     ) -> None:
         self._world = world
         self._plan = plan
@@ -110,9 +110,9 @@ class Transactions:
                 for place in (*self._sources, *self._targets):
                     self._read(tasks, place, isolation)
 
-    async def disturb(self, machines: Mapping[str, Machine], begins_at: float) -> None:
+    async def disturb(self, start_again: StartAgain, begins_at: float) -> None:
         """Whatever befalls their coordinator."""
-        faults = TransactionFaults(self._world, machines, self._sources)
+        faults = TransactionFaults(self._world, start_again, self._sources)
         while not self._writers:
             await asyncio.sleep(0.05)
         await faults.run(self._plan.faults, begins_at)
@@ -131,7 +131,7 @@ class Transactions:
         tasks.create_task(reader.run(), name=client.name)
 
     def unmet(
-        self, nodes: Sequence[NodeMachine], coordinators: Mapping[str, CoordinatorMachine]
+        self, nodes: Sequence[NodeMachine], coordinators: Mapping[str, CoordinatingMachine]
     ) -> list[str]:
         """What is missing before all is decided, read and copied."""
         unmet = [f"{each.name} writes" for each in self._writers if not each.is_done]
@@ -148,13 +148,13 @@ class Transactions:
         ]
         return unmet
 
-    def check(self, nodes: Sequence[NodeMachine], coordinators: Mapping[str, CoordinatorMachine]) -> None:
+    def check(self, nodes: Sequence[NodeMachine], coordinators: Mapping[str, CoordinatingMachine]) -> None:
         """What holds once nothing is missing."""
         histories = self._reads, self._history
         TransactionChecks(self._world, histories, nodes, coordinators).check(self._sources, self._targets)
 
 
-def _is_loaded(machine: CoordinatorMachine) -> bool:
+def _is_loaded(machine: CoordinatingMachine) -> bool:
     """Whether it takes itself for the transactions' coordinator, and has read its log."""
     made = machine.transactions
     runtime = None if made is None else made.partitions.runtime(0)

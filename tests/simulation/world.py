@@ -41,6 +41,8 @@ class World:
         self.quorum: Quorum | None = None
         self.violations: list[str] = []
         self.lives: list[Life] = []
+        self.clock_jumped_at = float("-inf")
+        """When one that a coordinator goes by did so last."""
         self._broken = asyncio.Event()
         self.loop.on_unhandled = lambda what: self.violate(f"unhandled: {what}")
 

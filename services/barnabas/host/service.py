@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,10 +91,13 @@ def _offer_to(nodes: Sequence[LocalNode]) -> storage.Offer:
     async def serve(
         servicer: StorageServicer, replicas: Replicas, hand_over: storage.HandOver
     ) -> AsyncIterator[None]:
-        async with AsyncExitStack() as serving:
-            for node in nodes:
-                await serving.enter_async_context(node.serve(servicer, replicas, hand_over))
-            yield
+        first, *others = nodes
+        async with first.serve(servicer, replicas, hand_over):
+            if not others:
+                yield
+                return
+            async with _offer_to(others)(servicer, replicas, hand_over):
+                yield
 
     return serve
 
