@@ -57,7 +57,7 @@ class LocalCalls:
 
     def __init__(self, contract: ServiceDescriptor, service: LocalService[Any]) -> None:
         self._service = service
-        self._times: set[asyncio.Timeout] = set()
+        self._times: dict[asyncio.Timeout, None] = {}
         for method in contract.methods:
             if not method.client_streaming:
                 setattr(self, method.name, self._call(method))
@@ -68,7 +68,7 @@ class LocalCalls:
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             with self._service as service:
                 time = asyncio.timeout(timeout)
-                self._times.add(time)
+                self._times[time] = None
                 try:
                     async with time:
                         return await _in_span(span, getattr(service, name)(request))
@@ -85,7 +85,7 @@ class LocalCalls:
                     log.exception("a call failed", method=name)
                     raise OutcomeUnknown(f"unexpected {type(error).__name__}") from error
                 finally:
-                    self._times.discard(time)
+                    del self._times[time]
 
         return call
 

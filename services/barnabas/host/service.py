@@ -58,12 +58,13 @@ async def serve(
     network = LocalNetwork(context.environment.network, own.listen_address, own.advertised_address)
     context = replace(context, environment=replace(context.environment, network=network))
     nodes = [make_node(own.node_id)]
-    parts = []
+    parts, coordinator = [], None
     if config.coordinator is not None:
         # Before the node, which serves it from its own first moment on.
         nodes.append(LocalNode(own.node_id, reads_for_clients=False))
         part = context.part(CoordinatorNetwork(network, nodes[-1]))
-        parts.append(_start("coordinator", part, serve_coordinator(config.coordinator, part)))
+        coordinator = _start("coordinator", part, serve_coordinator(config.coordinator, part))
+        parts.append(coordinator)
     part = context.part()
     parts.append(_start("storage node", part, storage.serve(own, part, offer=_offer_to(nodes))))
     serving_clients = gateway.serve(config.gateway, context, local=nodes[0])
@@ -74,7 +75,8 @@ async def serve(
         # Whoever ended first, and for whatever reason: the others are to end in order.
         for each in parts:
             each.context.stopping.set()
-            network.coordinator.decide()
+            if each is coordinator:
+                network.coordinator.decide()
             await asyncio.wait((each.serving,))
     for each in parts:
         _raise_plainly(each.serving.exception())

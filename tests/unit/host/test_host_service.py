@@ -158,6 +158,22 @@ async def test_a_broker_that_stops_before_its_node_serves_keeps_no_coordinator_w
         await broker.running
 
 
+async def test_a_coordinator_whose_node_gives_up_does_not_begin_while_the_gateway_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would be given what it cannot serve."""
+    broker = Broker(monkeypatch, Coordinator())
+    broker.node.failure = StartError("its disk is another's")
+    broker.node.may_end.set()
+    await broker.gateway.told.wait()
+    await settle()
+    assert not broker.coordinator.started.is_set()
+    broker.gateway.may_end.set()
+    broker.coordinator.may_end.set()
+    with pytest.raises(StartError, match="its disk is another's"):
+        await broker.running
+
+
 def test_what_all_wait_for_fits_into_the_time_that_a_stop_has() -> None:
     gateway = gateway_limits.STOP_ANSWERS_SECONDS_MAX + GOODBYE_SECONDS_MAX
     node = storage_limits.STOP_ANSWERS_SECONDS_MAX + storage_limits.STOP_GRACE_SECONDS + GOODBYE_SECONDS_MAX

@@ -32,6 +32,8 @@ class Groups:
         self.asked: list[Any] = []
         self.may_answer = asyncio.Event()
         self.cancelled = 0
+        self.may_clean_up = asyncio.Event()
+        self.may_clean_up.set()
         self.failure: BaseException | None = None
 
     async def Heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
@@ -40,6 +42,7 @@ class Groups:
             await self.may_answer.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
+            await self.may_clean_up.wait()
             raise
         if self.failure is not None:
             raise self.failure
@@ -153,6 +156,23 @@ async def test_a_call_of_a_traced_caller_is_a_span(served: Served, monkeypatch: 
     monkeypatch.setattr("barnabas.host.local_calls.current_traceparent", lambda: "00-1-2-01")
     assert (await served.beat()).error_code == 3
     assert spans == [("coordinator.heartbeat", "00-1-2-01")]
+
+
+async def test_a_link_is_closed_while_one_of_its_calls_is_given_up(served: Served) -> None:
+    """Which may take the service a moment."""
+    served.groups.may_clean_up.clear()
+    beating = await served.begun(timeout=0)
+    other = served.beat(timeout=None)
+    while not served.groups.cancelled:
+        await asyncio.sleep(0)
+    try:
+        await served.link.close()
+    finally:
+        served.groups.may_clean_up.set()
+    with pytest.raises(DeadlinePassed):
+        await beating
+    with pytest.raises(OutcomeUnknown):
+        await other
 
 
 async def test_a_service_that_stops_takes_nothing_and_answers_what_it_has_begun(served: Served) -> None:
