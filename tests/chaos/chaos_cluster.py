@@ -44,7 +44,7 @@ class ChaosCluster:
     """Owns all processes, their disks, ports and links, from `start` to `close`."""
 
     def __init__(self, folder: Path, form: str) -> None:
-        """`form` is "brokers", where a gateway and a node share a process, or "separate"."""
+        """`form` is "brokers", where a gateway, a node and a coordinator share a process, or "separate"."""
         self.folder = folder
         self.form = form
         self.links = Links(folder / "links.log")
@@ -120,7 +120,7 @@ class ChaosCluster:
             )
 
         self._plan_nodes_and_gateways(told_controllers)
-        for number in COORDINATORS:
+        for number in COORDINATORS if self.form == "separate" else ():
             name, port = f"coordinator-{number}", next(self._next)
             self._service(
                 "coordinator",
@@ -150,7 +150,8 @@ class ChaosCluster:
                 gateway, told = self._listener(name, [number - 1])
                 bootstrap += [told]
                 settings |= {**gateway, "own.position.only": str(number - 1)}
-                self._service("host", name, settings | SETTINGS["storage"], disk)
+                settings |= {"coordinator.id": name, **SETTINGS["coordinator"], **SETTINGS["storage"]}
+                self._service("host", name, settings, disk)
             else:
                 self._service("storage", name, settings, disk)
         for number in GATEWAYS if self.form == "separate" else ():

@@ -11,9 +11,13 @@ FORMS: Final = ("brokers", "separate")
 
 SERVICES: Final[Mapping[str, Sequence[str]]] = {
     "brokers": ("broker-1", "broker-2", "broker-3"),
-    "separate": ("storage-1", "storage-2", "storage-3", "gateway-1", "gateway-2"),
+    "separate": (
+        *("storage-1", "storage-2", "storage-3", "gateway-1", "gateway-2"),
+        *("coordinator-1", "coordinator-2"),
+    ),
 }
-OTHERS: Final = ("coordinator-1", "coordinator-2", "controller-1", "controller-2")
+"""All but the controllers; the first three are the nodes. Brokers are the coordinators, too."""
+CONTROLLERS: Final = ("controller-1", "controller-2")
 MEMBERS: Final = ("etcd-1", "etcd-2", "etcd-3")
 
 KINDS: Final[Mapping[str, str]] = {
@@ -38,7 +42,7 @@ KINDS: Final[Mapping[str, str]] = {
     "empty a node": "stopped or killed, and started with nothing in its directory, while the others are in sync",
 }
 PARTS: Final[Mapping[str, Sequence[str]]] = {
-    "brokers": ("broker", "coordinator", "controller", "etcd"),
+    "brokers": ("broker", "controller", "etcd"),
     "separate": ("storage", "gateway", "coordinator", "controller", "etcd"),
 }
 
@@ -69,14 +73,14 @@ def make_plan(seed: int, form: str, count: int) -> list[Fault]:
 
 
 def _fault(kind: str, form: str, chance: random.Random) -> Fault:
-    nodes, services = SERVICES[form][:3], SERVICES[form] + OTHERS
+    nodes, services = SERVICES[form][:3], SERVICES[form] + CONTROLLERS
     targets: Mapping[str, Sequence[str]] = {
         "kill an etcd member": MEMBERS,
         "kill a service": services,
         "freeze a service": services,
         "stop a service": services + MEMBERS,
         "cut connections": services + MEMBERS,
-        "cut off from controllers": SERVICES[form] + OTHERS[:2],
+        "cut off from controllers": SERVICES[form],
         "break connections": services[:-2] + MEMBERS,
         "rolling restart": PARTS[form],
         "kill etcd's leader": ("",),
