@@ -100,6 +100,10 @@ class Plan:
     faults: tuple[Fault, ...]
 
 
+def _chance(seed: int, about: str) -> random.Random:
+    return random.Random(f"{seed}/plan/{about}")
+
+
 def make_plan(seed: int, replication_factor: int) -> Plan:
     """What `seed` lets happen in a cluster whose topics have so many replicas."""
     chance = random.Random(f"{seed}/plan/{replication_factor}")
@@ -117,10 +121,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         )
         faults += more
     has_brief_topic = any(each.kind == RECREATE for each in faults)
-    about_gateways, about_groups = (
-        random.Random(f"{seed}/plan/gateways"),
-        random.Random(f"{seed}/plan/groups"),
-    )
+    about_gateways, about_groups = _chance(seed, "gateways"), _chance(seed, "groups")
     gateways, coordinators = about_gateways.choice((0, 0, 0, 1, 2, 2)), about_groups.choice((1, 2, 2))
     hosts_coordinators = not gateways and seed % 13 in HOSTING_SEEDS
     if hosts_coordinators:  # what befalls them befalls the nodes, before it is decided who is spared
@@ -135,8 +136,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
     faults += _about_gateways(about_gateways, nodes, controllers, gateways)
     if not hosts_coordinators:
-        names = _names("coordinator", coordinators)
-        faults += _about_coordinators(about_groups, nodes, controllers, names)
+        faults += _about_coordinators(about_groups, nodes, controllers, _names("coordinator", coordinators))
     about_owners = random.Random(f"{seed}/plan/owners")
     faults = _about_owners(about_owners, faults, gateways, coordinators, may_be_alone=not is_administered)
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
@@ -154,8 +154,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         partitions=partitions,
         has_brief_topic=has_brief_topic,
         has_compacted_topic=random.Random(f"{seed}/plan/compacted topic").random() < COMPACTED_TOPICS,
-        reads_nearby=replication_factor > 1
-        and random.Random(f"{seed}/plan/nearby").random() < NEARBY_READERS,
+        reads_nearby=replication_factor > 1 and _chance(seed, "nearby").random() < NEARBY_READERS,
         is_administered=is_administered,
         is_flushed=is_flushed,
         segment_ms=400 if any(each.kind == ROT for each in faults) else segment_ms,
