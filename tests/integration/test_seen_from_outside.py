@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 WAIT_SECONDS = 30
 SERVICES = ("controller", "storage", "coordinator", "gateway")
-TOGETHER = {"storage": "broker", "gateway": "broker"}
+TOGETHER = {"storage": "broker", "gateway": "broker", "coordinator": "broker"}
 """The process of `barnabas up` that a service is part of."""
 KAFKA_METRICS = {
     "kafka_network_requestmetrics_totaltimems": "gateway",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refusal, Refused
@@ -21,6 +23,10 @@ HEARTBEAT_SECONDS: Final = 0.75
 
 HEARTBEAT_TIMEOUT_SECONDS: Final = 2.25
 """A controller that has not answered a heartbeat within this is frozen or cut off: 3 s after it was heard of last."""
+
+IN_TOUCH_SECONDS_MAX: Final = 2.25
+"""How long ago a heartbeat may have been sent, of those that were answered, where it counts that the controller cannot
+have given up its sender meanwhile: shorter than the shortest time after which it does."""
 
 GOODBYE_SECONDS_MAX: Final = 0.5
 """How long a service that is being stopped waits for the controller to hear of it."""
@@ -52,10 +58,19 @@ async def say_goodbye(controller: ControllerLink, heartbeat: ServiceHeartbeatReq
         await controller.ServiceHeartbeat(last, timeout=GOODBYE_SECONDS_MAX)
 
 
-async def send_heartbeats(controller: ControllerLink, heartbeat: ServiceHeartbeatRequest) -> NoReturn:
-    """Send heartbeats until one is not answered as it should be. Raises OutcomeUnknown, which says why."""
+async def send_heartbeats(
+    controller: ControllerLink,
+    heartbeat: ServiceHeartbeatRequest,
+    on_answered: Callable[[float], None] = lambda _: None,
+) -> NoReturn:
+    """Send heartbeats until one is not answered as it should be. Raises OutcomeUnknown, which says why.
+
+    `on_answered` hears of each that is when it was sent, by the event loop's time; infinity where none are wanted.
+    """
+    loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(HEARTBEAT_SECONDS)
+        sent_at = loop.time()
         try:
             await controller.ServiceHeartbeat(heartbeat, timeout=HEARTBEAT_TIMEOUT_SECONDS)
         except DeadlinePassed:
@@ -63,4 +78,6 @@ async def send_heartbeats(controller: ControllerLink, heartbeat: ServiceHeartbea
         except LinkError as error:
             if not isinstance(error, Refused) or error.why is not Refusal.UNKNOWN_CALL:
                 raise OutcomeUnknown(str(error)) from error
+            on_answered(math.inf)
             await asyncio.Event().wait()  # a controller of an earlier version, which goes by the stream alone
+        on_answered(sent_at)

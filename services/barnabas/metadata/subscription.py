@@ -18,7 +18,7 @@ from barnabas.kernel.cancellation import run_apart
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.metadata.heartbeats import heartbeat_of, say_goodbye, send_heartbeats
+from barnabas.metadata.heartbeats import IN_TOUCH_SECONDS_MAX, heartbeat_of, say_goodbye, send_heartbeats
 from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
 
@@ -59,6 +59,8 @@ class MetadataSubscription:
         self._callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
         self._changed = asyncio.Event()
         self._connected = False
+        self._heard_at = -math.inf
+        """When the controller heard of this service last, by the event loop's time: or earlier."""
         self._silent_since = math.inf
         self._refused: str | None = None
         self.refusals = 0
@@ -73,6 +75,12 @@ class MetadataSubscription:
     def is_current(self) -> bool:
         """Whether the stream to the controller is up and its snapshot has been replayed."""
         return self._connected
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether the controller has heard of this service so lately that it cannot have given it up as silent."""
+        silent_seconds = asyncio.get_running_loop().time() - self._heard_at
+        return self._connected and silent_seconds <= IN_TOUCH_SECONDS_MAX
 
     @property
     def controller(self) -> ControllerLink:
@@ -148,16 +156,20 @@ class MetadataSubscription:
         heartbeats: asyncio.Task[None] | None = None
         try:
             async with asyncio.TaskGroup() as tasks, aclosing(controller.Watch(request)) as deltas:
+                self._heard_at = asyncio.get_running_loop().time()
                 async for delta in deltas:
                     if heartbeats is None and heartbeat is not None:
                         heartbeats = tasks.create_task(
-                            send_heartbeats(controller, heartbeat), name="heartbeats"
+                            send_heartbeats(controller, heartbeat, self._on_heard), name="heartbeats"
                         )
                     self._replay(delta)
                 if heartbeats is not None:
                     heartbeats.cancel()
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
+
+    def _on_heard(self, at: float) -> None:
+        self._heard_at = at
 
     def _on_refused(self, reason: str) -> None:
         """Keep the image, and say once why."""

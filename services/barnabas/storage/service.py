@@ -183,7 +183,7 @@ class StorageNode:
         )
         self.fetchers = ReplicaFetchers(self.replicas, context.environment.network)
         self.verification = Verification(self.replicas, context.environment.network)
-        self.appends = AppendHandler(self.replicas, self.verification)
+        self.appends = AppendHandler(self.replicas, self.verification, self._is_in_touch)
         reader = FetchReader(
             self.replicas,
             bytes_max=config.fetch_max_bytes,
@@ -427,6 +427,9 @@ class StorageNode:
         going_on.cancel()
         self.appends.go_on()
         return True
+
+    def _is_in_touch(self) -> bool:
+        return self._subscription is not None and self._subscription.is_in_touch
 
     def _registered(self) -> NodeRecord | None:
         """This process in the metadata, as far as they are known; None while they name none or another."""

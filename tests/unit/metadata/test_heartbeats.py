@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from barnabas.messages.controller_pb2 import (
 )
 from barnabas.messages.metadata_pb2 import CoordinatorRecord, GatewayRecord, NodeRecord
 from barnabas.metadata import heartbeats
+from barnabas.metadata import subscription as subscriptions
 from barnabas.metadata.heartbeats import heartbeat_of, send_heartbeats
 from barnabas.metadata.subscription import MetadataSubscription
 
@@ -33,6 +35,8 @@ class FakeController:
         self.watches = 0
         self.is_silent = False
         self.refusal: Refusal | None = None
+        self.hangs = False
+        self.may_answer = asyncio.Event()
 
     async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         self.watches += 1
@@ -46,6 +50,8 @@ class FakeController:
         self.heartbeats.append(request)
         if self.is_silent:
             raise DeadlinePassed("its time is over")
+        if self.hangs:
+            await self.may_answer.wait()
         if self.refusal is not None:
             raise Refused(self.refusal, "begin with Watch")
         return ServiceHeartbeatResponse()
@@ -152,6 +158,32 @@ async def test_a_service_that_is_stopped_while_its_controller_goes_ends(network:
     assert running.cancelled()
 
 
+async def test_a_service_is_in_touch_for_so_long_after_a_heartbeat_that_was_answered(
+    network: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "IN_TOUCH_SECONDS_MAX", 0.2)
+    controller = network.controllers["a"]
+    subscription = following(network, "a", request=NODE)
+    assert not subscription.is_in_touch
+    running = asyncio.create_task(subscription.run())
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(30):
+        while len(controller.heartbeats) < 5:
+            await asyncio.sleep(0)
+        assert subscription.is_in_touch
+        controller.hangs = True
+        while subscription.is_in_touch:
+            await asyncio.sleep(0.01)
+        assert subscription.is_current, "its stream says nothing of it"
+        assert loop.time() - subscription._heard_at > 0.2
+        controller.hangs = False
+        controller.may_answer.set()
+        while not subscription.is_in_touch:
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running})
+
+
 async def test_an_observer_sends_none(network: FakeNetwork) -> None:
     controller = network.controllers["a"]
     controller.is_silent = True
@@ -162,6 +194,7 @@ async def test_an_observer_sends_none(network: FakeNetwork) -> None:
 
 async def test_a_controller_of_an_earlier_version_is_judged_by_its_stream() -> None:
     calls = 0
+    answered: list[float] = []
 
     class Earlier:
         async def ServiceHeartbeat(self, _: Any, timeout: float) -> Any:
@@ -171,8 +204,11 @@ async def test_a_controller_of_an_earlier_version_is_judged_by_its_stream() -> N
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.0)
-        sending = asyncio.ensure_future(send_heartbeats(Earlier(), ServiceHeartbeatRequest(node_id=1)))  # type: ignore[arg-type]
+        sending = asyncio.ensure_future(
+            send_heartbeats(Earlier(), ServiceHeartbeatRequest(node_id=1), answered.append)  # type: ignore[arg-type]
+        )
         for _ in range(50):
             await asyncio.sleep(0)
     assert (calls, sending.done()) == (1, False)
+    assert answered == [math.inf], "it is never out of touch, as far as one can tell"
     sending.cancel()

@@ -7,6 +7,9 @@ leaves as soon as all of its partitions may be acknowledged; it may overtake oth
 Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
 is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
+A sequence out of order is a fatal error to producers of librdkafka. Where another node may lead the partition by now, for
+the controller has not heard of this one for a while, it is refused as by a former leader instead.
+
 A node that stops refuses what comes from then on (`AppendHandler.stop`), and answers what it has taken: a producer that
 does not know whether its records were written has to send them again, and one without a sequence writes them twice.
 Before it hands over it does so for what others are to lead (`refuse_before_hand_over`), so that the change of leader,
@@ -18,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Callable
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.tracing import start_span
@@ -35,9 +39,13 @@ from barnabas.storage.transactions.verification import Verification
 class AppendHandler:
     """Carries out appends; owns the requests that are not answered yet."""
 
-    def __init__(self, replicas: Replicas, verification: Verification) -> None:
+    def __init__(
+        self, replicas: Replicas, verification: Verification, is_in_touch: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_in_touch` says whether the controller cannot have given this node up meanwhile."""
         self.verification = verification
         self._replicas = replicas
+        self._is_in_touch = is_in_touch
         self.append_times = replicas.counts.append_times
         self._unanswered: set[AppendOperation] = set()
         self._is_stopped = False
@@ -136,6 +144,10 @@ class AppendHandler:
             replica.appending.count_refused(NOT_LEADER, len(item.records))
             return NOT_LEADER
         return replica
+
+    def may_be_deposed(self, replica: Replica) -> bool:
+        """Whether another node may lead the partition by now without this one having heard of it."""
+        return len(replica.record.replicas) > 1 and not self._is_in_touch()
 
     def claim_of(self, request: AppendRequest, item: PartitionAppend) -> CoordinatorClaim | None:
         """What the sender claims to be with `item`, by the metadata of this moment; None for a client."""

@@ -140,7 +140,9 @@ class AppendOperation:
         records = self._request.partitions[number].records
         replica.appending.refused.note(refused.code, records)
         replica.appending.count_refused(int(refused.code), len(records))
-        return _refusal(int(refused.code), refused.message, never_appended=True)
+        return self._unless_deposed(number, replica, refused) or _refusal(
+            int(refused.code), refused.message, never_appended=True
+        )
 
     def _append_now(
         self, number: int, item: PartitionAppend, replica: Replica, guard: int = NO_GUARD
@@ -167,8 +169,8 @@ class AppendOperation:
                 replica.lane.on_append(began, ended)
             self._handler.append_times.observe(ended - began)
         except KafkaError as error:
-            refused = self._refused(error)
-            refused.never_appended = error.code == NOT_LEADER  # of others a log may know more
+            refused = self._refused(number, replica, error)
+            refused.never_appended = refused.error_code == NOT_LEADER  # of others a log may know more
             return refused
         except Exception:
             log.exception("append failed", partition=replica.name)
@@ -209,7 +211,7 @@ class AppendOperation:
             result = self._appended(number, replica, info)
         else:
             assert refused is not None, "an append either happens or is refused"
-            result = self._refused(refused)
+            result = self._refused(number, replica, refused)
         self._result.partitions[number].CopyFrom(result)
         self._close_one()
 
@@ -257,11 +259,29 @@ class AppendOperation:
         else:
             result.error_code = 0
 
-    def _refused(self, error: KafkaError) -> PartitionAppendResult:
+    def _refused(self, number: int, replica: Replica, error: KafkaError) -> PartitionAppendResult:
         """The result of what is refused; names the records to blame as long as the request has not named too many."""
+        deposed = self._unless_deposed(number, replica, error)
+        if deposed is not None:
+            return deposed
         records = error.record_errors[: self._errors_left] if isinstance(error, InvalidRecords) else ()
         self._errors_left -= len(records)
         return _refusal(int(error.code), error.message, records)
+
+    def _unless_deposed(
+        self, number: int, replica: Replica, error: KafkaError
+    ) -> PartitionAppendResult | None:
+        """What is said instead of `error` where another node may lead: it may have what came before the batch.
+
+        A sequence that is out of order ends an idempotent producer of librdkafka for good. It may only have come here
+        by what another gateway, as cut off as this node is, said of who leads.
+        """
+        if error.code is not ErrorCode.out_of_order_sequence_number:
+            return None
+        if not self._handler.may_be_deposed(replica):
+            return None
+        replica.appending.refused.add(self._request.partitions[number].records)
+        return _refusal(NOT_LEADER, "the controller may have another leader by now", never_appended=True)
 
     def refuse(self, code: ErrorCode, message: str) -> None:
         """Append nothing of it."""

@@ -19,7 +19,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import PreparedBatch, prepare_leader_batches
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
+from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend, PartitionAppendResult
 from barnabas.records.record import encode_batch
 from barnabas.storage import limits
 from barnabas.storage.replica.topic_settings import TopicSettings
@@ -149,6 +149,33 @@ async def test_a_duplicate_is_answered_with_its_first_offset(node: StorageHarnes
     assert (again.error_code, again.base_offset) == (0, 1)
     gap = batch(b"b", producer_id=7, producer_epoch=0, base_sequence=9)
     assert (await node.append(topic, gap)).error_code == int(ErrorCode.out_of_order_sequence_number)
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+@pytest.mark.parametrize("lane", [False, True])
+async def test_what_is_out_of_order_at_a_leader_that_may_be_deposed_is_refused_as_by_a_former_one(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, replicas: tuple[int, ...], lane: bool
+) -> None:
+    """The one after it may have what came before; librdkafka's producers take the sequence's refusal for their end."""
+    topic = await node.create_topic(replicas=replicas)
+    if lane:
+        monkeypatch.setattr(node.replica(topic).lane, "is_direct", lambda _: False)
+    is_in_touch = False
+    monkeypatch.setattr(node.appends, "_is_in_touch", lambda: is_in_touch)
+
+    async def append(sequence: int) -> PartitionAppendResult:
+        numbered = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return await node.append(topic, numbered, acks=1)
+
+    assert (await append(0)).error_code == 0
+    refused = await append(9)
+    if len(replicas) == 1:  # nobody else can lead
+        assert refused.error_code == int(ErrorCode.out_of_order_sequence_number)
+        return
+    assert (refused.error_code, refused.never_appended) == (int(ErrorCode.not_leader_or_follower), True)
+    is_in_touch = True
+    assert (await append(9)).error_code == int(ErrorCode.out_of_order_sequence_number)
+    assert (await append(1)).error_code == 0
 
 
 async def test_what_comes_behind_a_batch_refused_elsewhere_needs_a_log_that_knows_the_producer(
