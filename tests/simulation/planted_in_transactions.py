@@ -235,23 +235,23 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
     "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 15, 3),
     "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 0, 3),
-}
-"""As `planted_faults.Plant` has them."""
-
-SOUGHT: Final[dict[str, tuple[Any, ...]]] = {
     "tell-markers-before-the-decision-is-committed": (
         TransactionShard,
         "replay_uncommitted",
         before_it_is_committed,
-        0,
+        36,
         3,
     ),
+    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 15, 3),
+    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 66, 3),
+    "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
+}
+"""As `planted_faults.Plant` has them."""
+
+SOUGHT: Final[dict[str, tuple[Any, ...]]] = {
+    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 0, 3),
     "show-offsets-beside-pending-ones": (offset_fetch, "handle_fetch", unstable_or_not, 0, 3),
     "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 0, 3),
     "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 0, 3),
-    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 0, 3),
-    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 0, 3),
-    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 0, 3),
-    "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 0, 3),
 }
 """The same, of which it is not known yet which seed finds them."""
