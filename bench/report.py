@@ -24,7 +24,7 @@ OF_THREE: Final = "three-brokers-"
 """The names of workloads with three brokers begin so; the page has their figures at a place of their own."""
 OURS: Final = "barnabas"
 SEPARATE: Final = "separate"
-"""Ours with gateway and storage node as processes of their own."""
+"""Ours with each service a process of its own."""
 RATIO, SEPARATE_RATIO = "ratio", "ratio of separate"
 
 
@@ -197,7 +197,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     axes.set_title(
         f"Barnabas beside {result['against']}, {result['began'][:10]}, {result['machine']['cores']} cores\n"
         "ratio of each round of runs: median and range; right of 1 Barnabas is the better one"
-        + ("\ndiamonds: gateway and storage node apart" if any(row.separate_ratio for row in rows) else ""),
+        + ("\ndiamonds: each service a process of its own" if any(row.separate_ratio for row in rows) else ""),
         fontsize=9,
     )
     figure.savefig(path, dpi=110)

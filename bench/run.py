@@ -56,7 +56,7 @@ def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--without-separate",
         action="store_true",
-        help="leave out the column of Barnabas with gateway and storage node as processes of their own",
+        help="leave out the column of Barnabas with each service a process of its own",
     )
     parser.add_argument(
         "--runs", type=int, help=f"rounds of runs of each workload ({RUNS}; quick {QUICK_RUNS})"

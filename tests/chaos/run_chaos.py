@@ -2,7 +2,7 @@
 
     make chaos ARGS="--faults 1000"                      in rounds of 50, each with a cluster of its own
     make chaos ARGS="--faults 50 --seed 7"               one round: the same faults in the same order
-    make chaos ARGS="--faults 50 --form separate"        gateways and storage nodes as processes of their own
+    make chaos ARGS="--faults 50 --form separate"        gateways, coordinators and nodes as processes of their own
     make chaos ARGS="--faults 1000 --docs"               and what they came to, into docs/durability.md
 
 It exits with 1 when a promise was broken, and says by which command the same faults are done again. Logs, histories and

@@ -109,7 +109,7 @@ def up(
         bool, typer.Option("--ephemeral", help="When stdin closes, stop at once and remove the data.")
     ] = False,
     separate: Annotated[
-        bool, typer.Option("--separate", help="Gateways and storage nodes as processes of their own.")
+        bool, typer.Option("--separate", help="Gateways, nodes and coordinators as processes of their own.")
     ] = False,
     override: _Override = None,
     racks: _Racks = "",

@@ -1,4 +1,4 @@
-"""`barnabas up`: a whole cluster on one machine, one process per service, in the foreground.
+"""`barnabas up`: a whole cluster on one machine, in the foreground: a process for each node, and others beside.
 
 Everything that a user can get wrong is checked before anything starts or is written: flags, the lock on the data
 directory, its nodes, the ports.
