@@ -6,7 +6,6 @@ Messages are handed over as they are, so neither end may change what it was give
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +14,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import call_span_name, current_traceparent, start_span
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refused, Unreachable
+from barnabas.links.under_way import UnderWay
 
 ServiceT = TypeVar("ServiceT")
 ResponseT = TypeVar("ResponseT")
@@ -23,33 +23,22 @@ log = get_logger("broker.calls")
 
 
 class LocalService(Generic[ServiceT]):
-    """A service of this process, while it is served. Owner of how many calls are under way."""
+    """A service of this process, while it is served."""
 
     def __init__(self) -> None:
         self.serving: ServiceT | None = None
-        self._under_way = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self.under_way = UnderWay()
+
+    def take(self) -> ServiceT:
+        """For a call that begins now. Raises Unreachable."""
+        if self.serving is None:
+            raise Unreachable("the coordinator in this process does not serve")
+        return self.serving
 
     async def stop(self, grace_seconds: float | None) -> None:
         """Take no more calls, and return once those under way are over, after `grace_seconds` at the latest."""
         self.serving = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_seconds or 0):
-                await self._is_idle.wait()
-
-    def __enter__(self) -> ServiceT:
-        """For one call. Raises Unreachable."""
-        if self.serving is None:
-            raise Unreachable("the coordinator in this process does not serve")
-        self._under_way += 1
-        self._is_idle.clear()
-        return self.serving
-
-    def __exit__(self, *_: object) -> None:
-        self._under_way -= 1
-        if not self._under_way:
-            self._is_idle.set()
+        await self.under_way.wait_until_none(grace_seconds)
 
 
 class LocalCalls:
@@ -66,7 +55,8 @@ class LocalCalls:
         name, span = method.name, call_span_name(method.containing_service.name, method.name)
 
         async def call(request: Any, *, timeout: float | None = None) -> Any:
-            with self._service as service:
+            service = self._service.take()
+            with self._service.under_way:
                 time = asyncio.timeout(timeout)
                 self._times[time] = None
                 try:

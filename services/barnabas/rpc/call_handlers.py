@@ -39,7 +39,7 @@ def calls_handler(
     }
 
     async def serve(frames: AsyncIterator[CallFrame], context: Any) -> None:
-        with ending.under_way():
+        with ending.under_way:
             await context.send_initial_metadata(AT_ONCE)
             await until_gone(_Serving(methods, ending).run(frames, context.write))
 

@@ -114,7 +114,7 @@ class RpcServer:
         self._ending.set()
         self._shared.services.discard(self)
         if self._shared.services:
-            await self._ending.until_idle(grace_seconds)
+            await self._ending.under_way.wait_until_none(grace_seconds)
         else:
             await self._shared.server.stop(grace_seconds)
 
@@ -168,7 +168,7 @@ def _answering(serve: Callable[[Any], Awaitable[Any]], ending: ServiceEnding) ->
         try:
             if ending.is_set():  # what shares the address is still served
                 raise Unreachable("the service has stopped")
-            with ending.under_way():
+            with ending.under_way:
                 return await serve(request)
         except LinkError as error:
             await context.abort(*ending_of(error))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
 import grpc.aio
 
 from barnabas.kernel.logs import get_logger
+from barnabas.links.under_way import UnderWay
 from barnabas.rpc.answers import PeerStalled
 
 log = get_logger("rpc.serving")
@@ -19,31 +19,12 @@ AT_ONCE: Final = ()
 
 
 class ServiceEnding(asyncio.Event):
-    """Set when a service is to take nothing more. Owner of how much of it is under way."""
+    """Set when a service is to take nothing more."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._under_way = 0
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
-
-    @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """A call, or a stream, while it is served."""
-        self._under_way += 1
-        self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._is_idle.set()
-
-    async def until_idle(self, seconds_max: float | None) -> None:
-        """Return when nothing is under way any more, or after so long; at once for None."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds_max or 0):
-                await self._is_idle.wait()
+        self.under_way = UnderWay()
+        """Its calls and its streams."""
 
 
 async def until_gone(serving: Awaitable[None]) -> None:

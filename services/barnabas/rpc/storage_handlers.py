@@ -35,12 +35,12 @@ def stream_handlers(
     """The handlers, by method; `counts` are those of the node's end. The streams end with `ending`."""
 
     async def append(frames: AsyncIterator[AppendFrame], context: Any) -> None:
-        with ending.under_way():
+        with ending.under_way:
             await context.send_initial_metadata(AT_ONCE)
             await until_gone(_serve_appends(service.appends, frames, context.write, counts.appends, ending))
 
     async def fetch(frames: AsyncIterator[FetchFrame], context: Any) -> None:
-        with ending.under_way():
+        with ending.under_way:
             await context.send_initial_metadata(AT_ONCE)
             is_client = INSIDE not in (context.invocation_metadata() or ())
             serving = _serve_fetches(
@@ -49,7 +49,7 @@ def stream_handlers(
             await until_gone(serving)
 
     async def replicate(positions: AsyncIterator[ReplicaPositionsFrame], context: Any) -> None:
-        with ending.under_way():
+        with ending.under_way:
             await context.send_initial_metadata(AT_ONCE)
             await until_gone(take_until(ending, _serve_follower(service, positions, context.write)))
 
