@@ -14,8 +14,10 @@ from barnabas.coordinator import limits as coordinator_limits
 from barnabas.gateway import limits as gateway_limits
 from barnabas.host import service as host
 from barnabas.host.config import BrokerConfig
+from barnabas.host.local_calls import LocalCalls
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.service import STOP_MARGIN_SECONDS, STOP_SECONDS_MAX, ServiceContext, StartError
+from barnabas.messages.storage_pb2 import AppendRequest
 from barnabas.metadata.heartbeats import GOODBYE_SECONDS_MAX
 from barnabas.storage import limits as storage_limits
 
@@ -27,8 +29,11 @@ class Part:
         self.started, self.told, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.failure: Exception | None = None
         self.is_over = False
+        self.network: Any = None
+        self.more: dict[str, Any] = {}
 
-    async def serve(self, _: Any, context: ServiceContext, **__: Any) -> None:
+    async def serve(self, _: Any, context: ServiceContext, **more: Any) -> None:
+        self.network, self.more = context.environment.network, more
         self.started.set()
         stopping = asyncio.create_task(context.stopping.wait())
         failing = asyncio.create_task(self.may_end.wait())
@@ -67,6 +72,12 @@ class Broker:
             cast(BrokerConfig, config), self.context, serve_coordinator=self.coordinator.serve
         )
         self.running = asyncio.create_task(serving)
+
+    async def end(self) -> None:
+        for each in (self.gateway, self.coordinator, self.node):
+            each.may_end.set()
+        self.context.stopping.set()
+        await self.running
 
 
 @pytest.fixture
@@ -129,6 +140,51 @@ async def test_the_coordinator_ends_between_the_gateway_and_the_node(
     await broker.running
 
 
+async def test_the_coordinator_is_started_before_the_node_that_serves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(monkeypatch, Part())
+    started: list[str] = []
+    for name in ("gateway", "node", "coordinator"):
+        monkeypatch.setattr(getattr(broker, name).started, "set", lambda name=name: started.append(name))
+    while len(started) < 3:
+        await asyncio.sleep(0)
+    assert started.index("coordinator") < started.index("node")
+    await broker.end()
+
+
+async def test_all_services_reach_one_another_by_plain_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(monkeypatch, Part())
+    for each in (broker.gateway, broker.node, broker.coordinator):
+        await each.started.wait()
+    for each in (broker.gateway, broker.node, broker.coordinator):
+        assert isinstance(each.network.connect_coordinator("unix:/b"), LocalCalls)
+        assert isinstance(each.network.connect_transactions("unix:/b"), LocalCalls)
+    peers: list[bool] = []
+
+    def take_from_peer(*_: Any, is_client: bool) -> Any:
+        peers.append(is_client)
+        return SimpleNamespace(serve_woken=asyncio.Event().wait, close=lambda: None)
+
+    fetches = SimpleNamespace(
+        take_from_peer=take_from_peer, purgatory=SimpleNamespace(end_reads=lambda: None)
+    )
+    taken: list[Any] = []
+    appends = SimpleNamespace(handle=lambda request, _: taken.append(request))
+    gateways, coordinators = (
+        broker.gateway.more["local"],
+        broker.coordinator.network.connect_storage("unix:/b"),
+    )
+    assert gateways is not coordinators
+    async with broker.node.more["offer"](SimpleNamespace(appends=appends, fetches=fetches), None, None):
+        assert peers == [True, False], "who reads for clients is first"
+        for link in (gateways, coordinators):
+            told = AppendRequest()
+            link.appends.send(told)
+            assert taken.pop() is told
+    await broker.end()
+
+
 @pytest.mark.parametrize("failure", [None, StartError("the controller refuses this coordinator")])
 async def test_a_coordinator_that_gives_up_takes_the_others_with_it(
     monkeypatch: pytest.MonkeyPatch, failure: Exception | None
@@ -151,11 +207,8 @@ async def test_a_broker_that_stops_before_its_node_serves_keeps_no_coordinator_w
 ) -> None:
     broker = Broker(monkeypatch, Coordinator())
     await broker.node.started.wait()
-    for each in (broker.gateway, broker.coordinator, broker.node):
-        each.may_end.set()
-    broker.context.stopping.set()
     async with asyncio.timeout(10):
-        await broker.running
+        await broker.end()
 
 
 async def test_a_coordinator_whose_node_gives_up_does_not_begin_while_the_gateway_ends(

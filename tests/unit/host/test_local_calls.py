@@ -14,6 +14,7 @@ from barnabas.links.coordinator_link import CoordinatorLink
 from barnabas.links.errors import (
     ConnectionRefused,
     DeadlinePassed,
+    LinkError,
     OutcomeUnknown,
     Refusal,
     Refused,
@@ -106,13 +107,15 @@ async def test_a_service_that_does_not_serve_cannot_be_reached(served: Served) -
     ids=lambda each: getattr(each, "__name__", type(each).__name__),
 )
 async def test_what_is_known_of_a_call_that_failed(
-    served: Served, failure: BaseException, known: type[Exception]
+    served: Served, failure: BaseException, known: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     served.groups.failure = failure
     served.groups.may_answer.set()
     with pytest.raises(known) as raised:
         await served.beat()
     assert type(raised.value) is known
+    is_ours = not isinstance(failure, LinkError)
+    assert ("a call failed" in caplog.text) == is_ours, "nobody else says what it was"
 
 
 async def test_a_call_is_over_when_its_time_is(served: Served) -> None:
@@ -183,7 +186,8 @@ async def test_a_service_that_stops_takes_nothing_and_answers_what_it_has_begun(
         await served.beat()
     assert not stopping.done()
     served.groups.may_answer.set()
-    await stopping
+    async with asyncio.timeout(10):  # not the whole time that it may
+        await stopping
     assert (await beating).error_code == 3
 
 

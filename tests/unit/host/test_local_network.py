@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -69,6 +70,14 @@ async def member_at(network: Any, address: str) -> str:
         await link.close()
 
 
+async def end_at(network: Any, address: str) -> int:
+    link = network.connect_transactions(address)
+    try:
+        return int((await link.EndTxn(transactions_pb2.EndTxnRequest(), timeout=30)).error_code)
+    finally:
+        await link.close()
+
+
 async def test_the_coordinator_is_served_with_the_node(broker: Broker) -> None:
     beginning = broker.begin_coordinator()
     await asyncio.sleep(0)
@@ -106,12 +115,50 @@ async def test_who_is_in_the_process_is_called_and_others_are_connected_to(broke
         assert broker.of_coordinator.connect_storage(address, reads_for_clients=False) is broker.node
 
 
+async def test_links_to_others_are_what_the_services_ask_for() -> None:
+    asked: list[tuple[Any, ...]] = []
+    outer = SimpleNamespace(connect_storage=lambda *told, **more: asked.append((told, more)))
+    network = LocalNetwork(cast(Any, outer), "unix:/b", "")
+    counts, room = StorageStreamCounts(), cast(Any, object())
+    more = {"reads_for_clients": False, "append_bytes_max": 7, "answer_room": room}
+    for each in (network, CoordinatorNetwork(network, LocalNode(1))):
+        each.connect_storage("unix:/elsewhere", counts, **cast(Any, more))
+    assert asked == [(("unix:/elsewhere", counts), more)] * 2
+
+
+async def test_the_coordinator_is_there_before_the_node_is() -> None:
+    """Who found the node, and nobody who coordinates, would take it for one of an earlier version."""
+    served: list[str] = []
+
+    class Outer:
+        """Says who is served at its address."""
+
+        address = "unix:/b"
+
+        def another(self) -> Outer:
+            return self
+
+        async def serve_coordinator(self, *_: Any) -> None:
+            served.append("coordinator")
+
+        async def serve_storage(self, *_: Any) -> None:
+            served.append("storage node")
+
+    network = LocalNetwork(cast(Any, SimpleNamespace(listen=lambda _: Outer())), "unix:/b", "")
+    of_coordinator = CoordinatorNetwork(network, LocalNode(1, reads_for_clients=False))
+    serving = of_coordinator.listen("unix:/b").serve_coordinator(cast(Any, Groups()))
+    beginning = asyncio.create_task(serving)
+    await asyncio.sleep(0)
+    await network.listen("unix:/b").serve_storage(cast(Any, None), StorageStreamCounts())
+    await beginning
+    assert served == ["coordinator", "storage node"]
+
+
 async def test_transactions_are_ended_by_a_plain_call(broker: Broker) -> None:
     beginning = broker.begin_coordinator()
     await broker.serve_node()
     await beginning
-    link = broker.network.connect_transactions(ADVERTISED)
-    assert (await link.EndTxn(transactions_pb2.EndTxnRequest(), timeout=30)).error_code == 5
+    assert await end_at(broker.network, ADVERTISED) == 5
 
 
 async def test_a_coordinator_that_stops_takes_nothing_more_from_anybody(broker: Broker) -> None:
@@ -122,6 +169,8 @@ async def test_a_coordinator_that_stops_takes_nothing_more_from_anybody(broker: 
     for network in (broker.network, GrpcNetwork()):
         with pytest.raises(Unreachable):
             await member_at(network, broker.address)
+        with pytest.raises(Unreachable):
+            await end_at(network, broker.address)
     assert Path(broker.address.removeprefix("unix:")).exists(), "the node goes on"
 
 

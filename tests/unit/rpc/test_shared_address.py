@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +14,13 @@ from barnabas.links.errors import LinkError, OutcomeUnknown, Unreachable
 from barnabas.links.storage_link import StorageLink, StorageService
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages import coordinator_pb2 as pb
-from barnabas.messages.storage_pb2 import ListOffsetsRequest, ListOffsetsResponse, ListOffsetsResult
+from barnabas.messages.storage_pb2 import (
+    AppendRequest,
+    AppendResult,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+)
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.server import RpcServer, make_server
 
@@ -35,21 +41,31 @@ class Groups:
         return pb.DeleteGroupsResponse()
 
     async def ListGroups(self, _: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
-        return pb.ListGroupsResponse()  # a call that travels alone
+        """A call that travels alone."""
+        self.asked.set()
+        await self.may_answer.wait()
+        return pb.ListGroupsResponse()
 
 
 class Node:
-    """A storage node that knows one offset."""
+    """A storage node that knows one offset, and answers one append when it is told to."""
+
+    def __init__(self) -> None:
+        self.appends = self
+        self.answer: Callable[[], None] | None = None
 
     async def ListOffsets(self, _: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(results=[ListOffsetsResult(offset=7)])
+
+    def handle(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
+        self.answer = lambda: answer(AppendResult(correlation_id=request.correlation_id))
 
 
 class Address:
     """A storage node and a coordinator beside it, and a link to each."""
 
     def __init__(self, path: Path) -> None:
-        self.groups = Groups()
+        self.groups, self.node = Groups(), Node()
         self.of_node = RpcServer(f"unix:{path}/s", make_server())
         self.of_groups = self.of_node.another()
         self.node_link: StorageLink = GrpcNetwork().connect_storage(self.of_node.address)
@@ -59,7 +75,7 @@ class Address:
         await self.of_groups.serve_coordinator(cast(CoordinatorService, self.groups))
 
     async def serve_node(self) -> None:
-        await self.of_node.serve_storage(cast(StorageService, Node()), StorageStreamCounts())
+        await self.of_node.serve_storage(cast(StorageService, self.node), StorageStreamCounts())
 
     async def offset(self) -> int:
         return (await self.node_link.ListOffsets(ListOffsetsRequest(), timeout=30)).results[0].offset
@@ -112,9 +128,37 @@ async def test_one_that_is_stopped_answers_what_it_has_begun_and_the_other_goes_
         await address.groups_link.ListGroups(pb.ListGroupsRequest(), timeout=30)
     assert not stopping.done()
     address.groups.may_answer.set()
-    assert await begun == "m"
-    await stopping
+    async with asyncio.timeout(10):  # not the whole time that it may
+        assert await begun == "m"
+        await stopping
     assert await address.offset() == 7
+
+
+async def test_one_that_is_stopped_answers_a_call_that_travels_alone(address: Address) -> None:
+    begun = asyncio.ensure_future(address.groups_link.ListGroups(pb.ListGroupsRequest(), timeout=30))
+    await address.groups.asked.wait()
+    stopping = asyncio.create_task(address.of_groups.stop(30))
+    await address.offset()
+    assert not stopping.done()
+    address.groups.may_answer.set()
+    async with asyncio.timeout(10):
+        await stopping
+    assert await begun == pb.ListGroupsResponse()
+
+
+async def test_a_node_that_is_stopped_first_answers_the_appends_that_it_has(address: Address) -> None:
+    result = address.node_link.appends.send(AppendRequest())
+    while address.node.answer is None:
+        await asyncio.sleep(0.001)
+    stopping = asyncio.create_task(address.of_node.stop(30))
+    address.groups.may_answer.set()
+    assert await address.join() == "m"
+    assert not stopping.done()
+    address.node.answer()
+    async with asyncio.timeout(10):
+        await stopping
+        assert (await result).correlation_id == 1
+    assert await address.join() == "m"
 
 
 async def test_one_that_is_stopped_waits_for_its_calls_no_longer_than_it_may(address: Address) -> None:
