@@ -1,4 +1,4 @@
-"""`python -m barnabas.host --config FILE`: a gateway, a storage node and a coordinator in one process."""
+"""`python -m barnabas.host --config FILE`: a broker, which is several services in one process."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ recovered by then: an address that answers before would be taken for a node that
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.host.local_calls import LocalCalls, LocalService
 from barnabas.links.coordinator_link import CoordinatorService
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.links.controller_link import ControllerLink, ControllerService
     from barnabas.links.coordinator_link import CoordinatorLink
     from barnabas.links.network import Network, Server
-    from barnabas.links.storage_link import AnswerRoom, RemoteStorageLink, StorageService
+    from barnabas.links.storage_link import RemoteStorageLink, StorageService
     from barnabas.links.stream_counts import StorageStreamCounts
     from barnabas.links.transactions_link import TransactionsLink
 
@@ -33,21 +33,10 @@ class LocalNetwork:
         self.coordinator = _CoordinatorServer(listen_address)
 
     def connect_storage(
-        self,
-        address: str,
-        counts: StorageStreamCounts | None = None,
-        *,
-        reads_for_clients: bool = True,
-        append_bytes_max: int | None = None,
-        answer_room: AnswerRoom | None = None,
+        self, address: str, counts: StorageStreamCounts | None = None, **more: Any
     ) -> RemoteStorageLink:
-        return self.outer.connect_storage(
-            address,
-            counts,
-            reads_for_clients=reads_for_clients,
-            append_bytes_max=append_bytes_max,
-            answer_room=answer_room,
-        )
+        """The gateway has its link to the node in this process from elsewhere, and no node follows itself."""
+        return self.outer.connect_storage(address, counts, **more)
 
     def connect_coordinator(self, address: str) -> CoordinatorLink:
         if address not in self.addresses:
@@ -81,11 +70,11 @@ class CoordinatorNetwork(LocalNetwork):
         self._node = node
 
     def connect_storage(
-        self, address: str, counts: StorageStreamCounts | None = None, **more: object
+        self, address: str, counts: StorageStreamCounts | None = None, **more: Any
     ) -> RemoteStorageLink:
         if address in self.addresses:
             return cast("RemoteStorageLink", self._node)  # no coordinator follows a node
-        return super().connect_storage(address, counts, **more)  # type: ignore[arg-type]
+        return super().connect_storage(address, counts, **more)
 
     def listen(self, address: str) -> Server:
         assert address in self.addresses, "a broker has one address for all of its services"
