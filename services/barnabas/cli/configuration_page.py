@@ -120,9 +120,10 @@ def _broker_section() -> Iterator[str]:
     yield "`python -m barnabas.host --config FILE` is a gateway and a storage node in one process, and where its"
     yield f"settings have `{COORDINATOR_ID}` a coordinator, too. All have one file (or set of variables): every"
     yield "setting of *Gateway*, *Storage node* and *Coordinator*, and any broker setting. Each part takes those that"
-    yield f"it knows. Without `{COORDINATOR_ID}`, those that only a coordinator acts on are kept and shown to clients."
-    yield "A broker that is a coordinator needs a port in `listen.address`: its storage node and its coordinator are"
-    yield "both found there. These settings of a storage node are known to others as well, and mean the same to each:"
+    yield f"it knows. Without `{COORDINATOR_ID}`, those of Kafka's that only a coordinator acts on are kept and shown"
+    yield "to clients, and its others are not known. A broker that is a coordinator needs a port in `listen.address`:"
+    yield "its storage node and its coordinator are both found there. These settings of a storage node are known to"
+    yield "others as well, and mean the same to each:"
     yield ""
     others = {field.name for part in (GatewayConfig, CoordinatorConfig) for field in dataclasses.fields(part)}
     yield from ("| Setting | Default | Meaning |", "|---|---|---|")

@@ -109,7 +109,7 @@ class RpcServer:
         """Take no more calls; those under way have `grace_seconds`, or None at all.
 
         In that time a storage node's streams take nothing more, write the answers of appends that they have been given,
-        and end.
+        and end. What takes longer is ended with the server, which may be when another service at the address ends.
         """
         self._ending.set()
         self._shared.services.discard(self)

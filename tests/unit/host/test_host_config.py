@@ -51,6 +51,15 @@ def test_there_is_no_coordinator_unless_its_id_is_set() -> None:
     assert config.storage.broker_settings["group.max.size"] == "7"
 
 
+def test_settings_that_only_a_coordinator_has_are_refused_where_there_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("coordinator.load.wait.ms=5\n")
+    with pytest.raises(ConfigError, match=r"Unknown broker setting coordinator\.load\.wait\.ms"):
+        load_config(BrokerConfig, ["--config", str(file)], NEEDED)
+    file.write_text("coordinator.load.wait.ms=5\ncoordinator.id=c\n")
+    assert load_config(BrokerConfig, ["--config", str(file)], NEEDED).coordinator is not None
+
+
 def test_a_variable_makes_the_broker_a_coordinator() -> None:
     environ = {
         **NEEDED,
