@@ -56,8 +56,8 @@ ADMINISTERED_SEEDS: Final = (2, 3)
 """Of five: in the others nothing moves and nothing is deleted, so that what fails stands out."""
 
 HOSTING_SEEDS: Final = (4, 7, 8, 9, 11)
-"""Of thirteen: where there are brokers, they are the coordinators, too. No seed that is recorded for a planted fault is
-such a one.
+"""Of thirteen: where there are brokers, they are the coordinators, too. Seeds that are recorded for planted faults are
+others, but for what is planted into such brokers.
 """
 
 

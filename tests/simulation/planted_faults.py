@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from planted_in_brokers import by_the_leader_alone
 from planted_in_compaction import all_that_is_written, not_even_the_last, tombstones_go_at_once
 from planted_in_groups import IN_GROUPS
 from planted_in_membership import (
@@ -37,6 +38,7 @@ from barnabas.gateway.clients.connection import Connection
 from barnabas.gateway.clients.fetch_sessions import FetchSession
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.handlers import produce
+from barnabas.host import local_link
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.appender import LogAppender
@@ -383,6 +385,9 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 18, 3),
+    "broker-answers-a-commit-before-it-is-replicated": Plant(
+        local_link, "_as_request", by_the_leader_alone, 85, 3, finds=OWNER_KNOWS_LESS
+    ),
     "ignore-the-coordinator-epoch": Plant(
         CoordinatorClaim, "check_owner", _of_any_epoch, 14, finds="is refused with unknown_server_error"
     ),

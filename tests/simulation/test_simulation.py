@@ -103,6 +103,7 @@ def test_brokers_are_the_coordinators_under_some_of_them() -> None:
     plans = [make_plan(*each) for each in RUN_ANYWAY]
     assert any(plan.hosts_coordinators and plan.nodes > 1 for plan in plans)
     assert any(not plan.gateways and not plan.hosts_coordinators for plan in plans)
+    assert any(make_plan(*each).hosts_coordinators for each in FINDERS), "what they break is found"
 
 
 def test_every_kind_of_member_and_of_migration_is_in_the_groups_that_change_their_protocol() -> None:
