@@ -236,7 +236,11 @@ async def copy_all(
 
 PARTITIONS: Final = 3
 RECORDS: Final = 3_000
-SERVICES: Final = ["gateway-1", "storage-1", "coordinator-1", "controller"]
+SERVICES: Final = [
+    ((), "broker-1"),
+    *((("--separate",), name) for name in ("gateway-1", "storage-1", "coordinator-1", "controller")),
+]
+"""Every kind of process, with the flags of a cluster that has it."""
 
 
 class Copying:
@@ -342,11 +346,11 @@ def filled(cluster: Any) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize(("flags", "service"), SERVICES, ids=[name for _, name in SERVICES])
 def test_each_record_is_copied_once_whatever_is_killed(
-    make_cluster: Callable[..., Any], service: str
+    make_cluster: Callable[..., Any], flags: tuple[str, ...], service: str
 ) -> None:
-    cluster = make_cluster(flags=("--separate",))
+    cluster = make_cluster(flags=flags)
     with filled(cluster) as (source, target), Copying(cluster.bootstrap, source, target, RECORDS) as copying:
         for at in (RECORDS // 6, RECORDS // 2):
             copying.wait_for(at)
