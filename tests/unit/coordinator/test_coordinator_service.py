@@ -18,6 +18,7 @@ from barnabas.kernel.service import ServiceContext, StartError, system_environme
 from barnabas.links.errors import LinkError
 from barnabas.messages import coordinator_pb2, transactions_pb2
 from barnabas.rpc.network import GrpcNetwork
+from barnabas.rpc.server import RpcServer
 
 
 def config_in(directory: Path) -> CoordinatorConfig:
@@ -74,6 +75,32 @@ async def test_an_address_of_another_machine() -> None:
     config = CoordinatorConfig(listen_address="192.0.2.1:1", controllers=("c:1",))
     with pytest.raises(StartError, match="cannot listen"):
         await serve(config, new_context())
+
+
+async def test_one_that_is_never_served_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a broker it waits for the storage node, and may be cancelled meanwhile."""
+    waits = asyncio.Event()
+    stopped: list[RpcServer] = []
+    stop = RpcServer.stop
+
+    async def stop_seen(server: RpcServer, grace_seconds: float | None) -> None:
+        stopped.append(server)
+        await stop(server, grace_seconds)
+
+    async def wait(*_: object) -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RpcServer, "serve_coordinator", wait)
+    monkeypatch.setattr(RpcServer, "stop", stop_seen)
+    task = asyncio.create_task(serve(config_in(tmp_path), new_context()))
+    await waits.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(stopped) == 1
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,8 @@ def test_a_coordinator_needs_a_port_that_is_known_before() -> None:
     assert load_config(BrokerConfig, [], environ).storage.listen_address == "127.0.0.1:0"
     with pytest.raises(ConfigError, match=r"^listen\.address=127\.0\.0\.1:0: name a port, .*$"):
         load_config(BrokerConfig, [], {**environ, "BARNABAS_COORDINATOR_ID": "c"})
+    path = {**NEEDED, "BARNABAS_LISTEN_ADDRESS": "unix:/b:0", "BARNABAS_COORDINATOR_ID": "c"}
+    assert load_config(BrokerConfig, [], path).coordinator is not None
 
 
 def test_what_a_coordinator_cannot_have_is_refused() -> None:
