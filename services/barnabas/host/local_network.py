@@ -106,7 +106,7 @@ class _NodeServer:
     async def serve_storage(self, service: StorageService, counts: StorageStreamCounts) -> None:
         await self._coordinator.begin(self._outer)
         await self._outer.serve_storage(service, counts)
-        self._coordinator.decide()
+        self._coordinator.go_on()
 
     async def stop(self, grace_seconds: float | None) -> None:
         await self._outer.stop(grace_seconds)
@@ -122,7 +122,7 @@ class _CoordinatorServer:
         self._offered: tuple[CoordinatorService, TransactionsService | None] | None = None
         self._node: Server | None = None
         self._outer: Server | None = None
-        self._is_decided = asyncio.Event()
+        self._may_go_on = asyncio.Event()
 
     async def serve_coordinator(
         self, groups: CoordinatorService, transactions: TransactionsService | None = None
@@ -130,7 +130,7 @@ class _CoordinatorServer:
         """Returns when the storage node serves, or it is given up that it will."""
         self._offered = groups, transactions
         await self._join()
-        await self._is_decided.wait()
+        await self._may_go_on.wait()
         if self._outer is not None:
             self.groups.serving, self.transactions.serving = self._offered
 
@@ -144,9 +144,9 @@ class _CoordinatorServer:
             self._outer = self._node.another()
             await self._outer.serve_coordinator(*self._offered)
 
-    def decide(self) -> None:
-        """The storage node serves; or the broker stops, perhaps before it did."""
-        self._is_decided.set()
+    def go_on(self) -> None:
+        """Nobody waits for the storage node any more: it serves; or the broker stops, perhaps before it did."""
+        self._may_go_on.set()
 
     async def stop(self, grace_seconds: float | None) -> None:
         stopping = [self.groups.stop(grace_seconds), self.transactions.stop(grace_seconds)]

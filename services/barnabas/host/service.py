@@ -76,7 +76,7 @@ async def serve(
         for each in parts:
             each.context.stopping.set()
             if each is coordinator:
-                network.coordinator.decide()
+                network.coordinator.go_on()
             await asyncio.wait((each.serving,))
     for each in parts:
         _raise_plainly(each.serving.exception())

@@ -184,7 +184,7 @@ async def test_a_coordinator_that_comes_after_the_node_is_served_all_the_same(br
 async def test_a_coordinator_waits_no_longer_for_a_node_when_the_broker_stops(broker: Broker) -> None:
     beginning = broker.begin_coordinator()
     await asyncio.sleep(0)
-    broker.network.coordinator.decide()
+    broker.network.coordinator.go_on()
     await beginning
     with pytest.raises(Unreachable):
         await member_at(broker.network, broker.address)
