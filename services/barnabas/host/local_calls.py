@@ -6,7 +6,8 @@ Messages are handed over as they are, so neither end may change what it was give
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -20,6 +21,23 @@ ServiceT = TypeVar("ServiceT")
 ResponseT = TypeVar("ResponseT")
 
 log = get_logger("broker.calls")
+
+
+@contextlib.contextmanager
+def failing_as_elsewhere(call: str, time: asyncio.Timeout) -> Iterator[None]:
+    """What fails in the block, a call that has this time, fails as one over a network does: with a LinkError."""
+    try:
+        yield
+    except Refused:
+        raise
+    except LinkError as error:
+        # Of a link of the service's own: what the service did before it failed is not known here.
+        raise OutcomeUnknown(str(error)) from error
+    except Exception as error:
+        if time.expired():
+            raise DeadlinePassed(f"{call} was not answered in time in this process") from None
+        log.exception("a call failed", method=call)
+        raise OutcomeUnknown(f"unexpected {type(error).__name__}") from error
 
 
 class LocalService(Generic[ServiceT]):
@@ -60,20 +78,9 @@ class LocalCalls:
                 time = asyncio.timeout(timeout)
                 self._times[time] = None
                 try:
-                    async with time:
-                        return await _in_span(span, getattr(service, name)(request))
-                except Refused:
-                    raise
-                except LinkError as error:
-                    # Of a link of the service's own: what the service did before it failed is not known here.
-                    raise OutcomeUnknown(str(error)) from error
-                except Exception as error:
-                    if time.expired():
-                        raise DeadlinePassed(
-                            "the coordinator in this process did not answer in time"
-                        ) from None
-                    log.exception("a call failed", method=name)
-                    raise OutcomeUnknown(f"unexpected {type(error).__name__}") from error
+                    with failing_as_elsewhere(name, time):
+                        async with time:
+                            return await _in_span(span, getattr(service, name)(request))
                 finally:
                     del self._times[time]
 

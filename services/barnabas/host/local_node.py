@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.host.local_calls import failing_as_elsewhere
 from barnabas.host.local_link import LocalAppends, LocalFetches
-from barnabas.links.errors import DeadlinePassed, Unreachable
+from barnabas.links.errors import Unreachable
 from barnabas.links.local_storage import Placed, Read, ReadWait, Sought
 
 if TYPE_CHECKING:
@@ -124,32 +125,32 @@ class LocalNode:
     async def ListOffsets(
         self, request: ListOffsetsRequest, *, timeout: float | None = None
     ) -> ListOffsetsResponse:
-        return await _in_time(self._serving().ListOffsets(request), timeout)
+        return await _answer("ListOffsets", self._serving().ListOffsets(request), timeout)
 
     async def OffsetForLeaderEpoch(
         self, request: OffsetForLeaderEpochRequest, *, timeout: float | None = None
     ) -> OffsetForLeaderEpochResponse:
-        return await _in_time(self._serving().OffsetForLeaderEpoch(request), timeout)
+        return await _answer("OffsetForLeaderEpoch", self._serving().OffsetForLeaderEpoch(request), timeout)
 
     async def DeleteRecords(
         self, request: DeleteRecordsRequest, *, timeout: float | None = None
     ) -> DeleteRecordsResponse:
-        return await _in_time(self._serving().DeleteRecords(request), timeout)
+        return await _answer("DeleteRecords", self._serving().DeleteRecords(request), timeout)
 
     async def AlterReplicaLogDirs(
         self, request: AlterReplicaLogDirsRequest, *, timeout: float | None = None
     ) -> AlterReplicaLogDirsResponse:
-        return await _in_time(self._serving().AlterReplicaLogDirs(request), timeout)
+        return await _answer("AlterReplicaLogDirs", self._serving().AlterReplicaLogDirs(request), timeout)
 
     async def DescribeLogDirs(
         self, request: DescribeLogDirsRequest, *, timeout: float | None = None
     ) -> DescribeLogDirsResponse:
-        return await _in_time(self._serving().DescribeLogDirs(request), timeout)
+        return await _answer("DescribeLogDirs", self._serving().DescribeLogDirs(request), timeout)
 
     async def DescribeProducers(
         self, request: DescribeProducersRequest, *, timeout: float | None = None
     ) -> DescribeProducersResponse:
-        return await _in_time(self._serving().DescribeProducers(request), timeout)
+        return await _answer("DescribeProducers", self._serving().DescribeProducers(request), timeout)
 
     def _serving(self) -> StorageServicer:
         if self._servicer is None:
@@ -160,10 +161,9 @@ class LocalNode:
         """Who has the link needs it no longer; the node goes on."""
 
 
-async def _in_time(answer: Awaitable[ResponseT], timeout: float | None) -> ResponseT:
-    """The answer. Raises DeadlinePassed."""
-    try:
-        async with asyncio.timeout(timeout):
+async def _answer(call: str, answer: Awaitable[ResponseT], timeout: float | None) -> ResponseT:
+    """Raises LinkError."""
+    time = asyncio.timeout(timeout)
+    with failing_as_elsewhere(call, time):
+        async with time:
             return await answer
-    except TimeoutError:
-        raise DeadlinePassed("the storage node in this process did not answer in time") from None

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.host.local_link import LocalAppends
 from barnabas.host.local_node import LocalNode
-from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Unreachable
+from barnabas.links.errors import DeadlinePassed, OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.links.local_storage import Placed
 from barnabas.links.storage_messages import AppendBatches
 from barnabas.log.prepared_batches import AppendInfo
@@ -58,6 +58,7 @@ class FakeServicer:
         self.fetches = FetchHandler(reader, FetchPurgatory(), counts)
         self.asked = asyncio.Event()
         self.may_answer = asyncio.Event()
+        self.failure: Exception | None = None
         self.hand_overs = 0
 
     async def hand_over(self) -> None:
@@ -66,6 +67,8 @@ class FakeServicer:
     async def ListOffsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         self.asked.set()
         await self.may_answer.wait()
+        if self.failure is not None:
+            raise self.failure
         return ListOffsetsResponse()
 
 
@@ -265,6 +268,28 @@ async def test_a_look_up_is_late_as_over_the_network() -> None:
             await node.ListOffsets(ListOffsetsRequest(), timeout=0)
         servicer.may_answer.set()
         assert await node.ListOffsets(ListOffsetsRequest(), timeout=60) == ListOffsetsResponse()
+
+
+@pytest.mark.parametrize(
+    ("failure", "known"),
+    [
+        (Refused(Refusal.NEVER_ACCEPTED, "too many"), Refused),
+        (KeyError("a fault of ours"), OutcomeUnknown),
+        (TimeoutError("of something inside"), OutcomeUnknown),
+    ],
+    ids=lambda each: getattr(each, "__name__", type(each).__name__),
+)
+async def test_a_call_that_fails_does_so_as_one_to_a_node_elsewhere(
+    failure: Exception, known: type[Exception]
+) -> None:
+    """Whoever asks knows of no other errors."""
+    node, servicer = LocalNode(1), FakeServicer()
+    servicer.failure = failure
+    servicer.may_answer.set()
+    async with serving(node, servicer):
+        with pytest.raises(known) as raised:
+            await node.ListOffsets(ListOffsetsRequest(), timeout=60)
+    assert type(raised.value) is known
 
 
 @pytest.mark.parametrize(
