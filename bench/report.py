@@ -197,7 +197,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
     axes.set_title(
         f"Barnabas beside {result['against']}, {result['began'][:10]}, {result['machine']['cores']} cores\n"
         "ratio of each round of runs: median and range; right of 1 Barnabas is the better one"
-        + ("\ndiamonds: each service a process of its own" if any(row.separate_ratio for row in rows) else ""),
+        + (
+            "\ndiamonds: each service a process of its own" if any(row.separate_ratio for row in rows) else ""
+        ),
         fontsize=9,
     )
     figure.savefig(path, dpi=110)
