@@ -7,8 +7,8 @@ leaves as soon as all of its partitions may be acknowledged; it may overtake oth
 Every request is answered within its timeout_ms and ANSWER_GRACE_MS, whatever the disk does. What has not begun by then
 is taken back and never written; what has begun may still land, as with any REQUEST_TIMED_OUT of Kafka's.
 
-A sequence out of order is a fatal error to producers of librdkafka. Where another node may lead the partition by now, for
-the controller has not heard of this one for a while, it is refused as by a former leader instead.
+A sequence out of order is a fatal error to producers of librdkafka. Where another node may lead the partition by now,
+for the controller has not heard of this one for a while, it is refused as by a former leader instead.
 
 A node that stops refuses what comes from then on (`AppendHandler.stop`), and answers what it has taken: a producer that
 does not know whether its records were written has to send them again, and one without a sequence writes them twice.
