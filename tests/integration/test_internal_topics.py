@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from running_cluster import Cluster
 
@@ -19,6 +19,7 @@ WAIT_SECONDS: Final = 60
 INTERNAL: Final = "__consumer_offsets"
 PARTITIONS: Final = 6
 GROUPS: Final = 4
+MOVED: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 FEW: Final = ("--override", f"offsets.topic.num.partitions={PARTITIONS}")
 
 
@@ -44,16 +45,32 @@ def make_orders(cluster: Any) -> None:
 def commit_to_all(cluster: Any, offset: int) -> None:
     for number in range(GROUPS):
         with member_of(cluster, f"group-{number}") as client:
-            client.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
+            offsets = [TopicPartition("orders", 0, offset)]
+            again(lambda client=client, offsets=offsets: client.commit(offsets=offsets, asynchronous=False))
 
 
 def committed_by_all(cluster: Any) -> list[int]:
+    """A broker that was killed was a coordinator, too: librdkafka leaves it to who asks to ask the next one."""
     found = []
     for number in range(GROUPS):
         with member_of(cluster, f"group-{number}") as client:
-            (position,) = client.committed([TopicPartition("orders", 0)], WAIT_SECONDS)
+            (position,) = again(
+                lambda client=client: client.committed([TopicPartition("orders", 0)], WAIT_SECONDS)
+            )
             found.append(position.offset)
     return found
+
+
+def again(call: Callable[[], Any]) -> Any:
+    """Call it until another coordinator answers."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            if error.args[0].code() not in MOVED or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def produce(cluster: Any, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -319,6 +320,9 @@ async def test_a_peer_of_an_earlier_version_is_asked_call_by_call(
     server = RpcServer(f"unix:{tmp_path}/earlier", make_server())
     await server.serve_coordinator(cast(CoordinatorService, groups))
     link = GrpcNetwork().connect_coordinator(server.address)
+    # gRPC's client may come upon the stream's end while it writes, and then says no more of it than that.
+    with contextlib.suppress(OutcomeUnknown):
+        assert await beat(link, 5) == 5
     assert await beat(link, 5) == 5
     assert await asyncio.gather(*(beat(link, number) for number in range(3))) == [0, 1, 2]
     with pytest.raises(Refused) as refused:
