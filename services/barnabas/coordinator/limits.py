@@ -44,8 +44,10 @@ APPEND_GRACE_MS: Final = 1_000
 FETCH_WAIT_MS: Final = 500
 """How long a fetch of the log may wait for the high watermark to move while a partition is being loaded."""
 
-LOAD_YIELD_RECORDS: Final = 2_000
-"""While loading, the event loop gets a turn after this many records."""
+LOAD_YIELD_RECORDS: Final = 500
+LOAD_YIELD_BYTES: Final = 256 * 1024
+"""While partitions are being loaded, the event loop gets a turn after this many records of any of them, or bytes of
+their batches: some milliseconds, for the process may be a broker, too."""
 
 REBALANCE_PROLONGED_MS_MIN: Final = 1_000
 """A rebalance that nobody joined goes on for so long at least, whatever rebalance timeout its members asked for."""

@@ -11,6 +11,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.kind import DecisionT, Kind, RecordT, ShardT
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
 from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
+from barnabas.coordinator.runtime.replay_turns import ReplayTurns
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
@@ -47,6 +48,7 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
         self._kind = kind
         self._metrics = metrics
         self._lines = RareLines(log, self._clock.monotonic)
+        self._replay_turns = ReplayTurns()
         self._owned: dict[int, _Ownership] = {}
         self._runtimes: dict[int, PartitionRuntime[ShardT, DecisionT, RecordT]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -124,6 +126,7 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
             self._environment,
             self._metrics,
             self._lines,
+            self._replay_turns,
             self._wake_for_deadline,
         )
         if self._group is not None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, Final, Generic
 
@@ -43,6 +43,7 @@ from barnabas.coordinator.runtime.log_errors import (
     for_client,
 )
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
+from barnabas.coordinator.runtime.replay_turns import ReplayTurns
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.coordinator.runtime.write_queue import Append, WriteQueue
 from barnabas.kernel.environment import Environment
@@ -70,7 +71,8 @@ _LOADED: Final = frozenset({PartitionState.SERVING, PartitionState.READ_ONLY})
 class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     """Owns the shard of one partition under one coordinator epoch, the calls that wait in it, and its writes.
 
-    `lines` are shared by the partitions of the coordinator: the same thing keeps many of them from being loaded.
+    `lines` are shared by the partitions of the coordinator: the same thing keeps many of them from being loaded. So
+    are `replay_turns`, for they share an event loop.
     `on_deadline` hears after each decision when `on_time` is needed next, in monotonic ms.
     """
 
@@ -84,6 +86,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         environment: Environment,
         metrics: RuntimeMetrics,
         lines: RareLines,
+        replay_turns: ReplayTurns,
         on_deadline: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.partition = partition
@@ -96,6 +99,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._new_id = environment.new_id
         self._metrics = metrics
         self._lines = lines
+        self._replay_turns = replay_turns
         self._on_deadline = on_deadline
         self._shard = kind.make_shard()
         self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
@@ -108,6 +112,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._broken = False
         self._failed_loads = 0
         """How often in a row the log could not be read."""
+        self._replayed = 0
+        """Records of the log, while it is being read."""
 
     @property
     def is_loaded(self) -> bool:
@@ -310,15 +316,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         """Replay the log up to `end_offset` into a new shard and serve that in `state`."""
         started = perf_counter()
         shard = self._kind.make_shard()
-        count = 0
+        self._replayed = 0
         async for chunk in self._log.read(self.partition, end_offset):
-            view = memoryview(chunk)
-            for position, header in iterate_headers(chunk):
-                for record in self._kind.decode_batch(view[position : position + header.size_in_bytes]):
-                    shard.replay(record)
-                    count += 1
-                    if count % limits.LOAD_YIELD_RECORDS == 0:
-                        await asyncio.sleep(0)
+            await self._replay_turns.replay(self._replay(shard, chunk))
         if self._kind.on_producers is not None:
             # Nothing was written since the last record that was read: the leader knows the producers of that log.
             self._kind.on_producers(shard, await self._log.producers(self.partition))
@@ -333,9 +333,20 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             partition=self.partition,
             state=state.value,
             coordinator_epoch=self.coordinator_epoch,
-            records=count,
+            records=self._replayed,
             seconds=round(seconds, 3),
         )
+
+    def _replay(self, shard: ShardT, chunk: bytes) -> Iterator[int]:
+        """Replay whole batches, a record a step, and say what was read for it: a batch for the first of its records."""
+        view = memoryview(chunk)
+        for position, header in iterate_headers(chunk):
+            size_bytes = header.size_in_bytes
+            for record in self._kind.decode_batch(view[position : position + size_bytes]):
+                shard.replay(record)
+                self._replayed += 1
+                yield size_bytes
+                size_bytes = 0
 
     # -- writing ------------------------------------------------------------------------------------------------
 
