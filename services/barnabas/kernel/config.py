@@ -51,7 +51,8 @@ def other_settings(help_text: str, *, variables_for: Callable[[], Collection[str
 
 
 def part_if(setting_name: str) -> Any:
-    """A dataclass field for the config of a service that the process hosts if this setting says so, by being set."""
+    """A dataclass field for the config of a service that the process hosts if this setting says so, by being set to
+    something: a variable that is there and empty says no, as does a line of a file."""
     return dataclasses.field(default=None, metadata={"part_if": setting_name})
 
 
@@ -86,13 +87,15 @@ def load_config(
     arguments = parser.parse_args(argv)
     environ = os.environ if environ is None else environ
     from_file = _read_properties(arguments.config) if arguments.config else {}
-    parts = {
-        name: part
-        for name, (part, needed) in _parts(config_type).items()
-        if not needed or needed in from_file or variable_of(needed) in environ
-    }
+    parts: dict[str, type[Any]] = {}
+    unhosted: set[str] = set()
+    for name, (part, needed) in _parts(config_type).items():
+        if not needed or environ.get(variable_of(needed), from_file.get(needed, "")):
+            parts[name] = part
+        else:
+            unhosted.add(needed)
     from_environment, _ = _settings_of_environment(tuple(parts.values()) or (config_type,), environ)
-    said = {**from_file, **from_environment}
+    said = {name: text for name, text in {**from_file, **from_environment}.items() if name not in unhosted}
     if not parts:
         return _build(config_type, said, arguments.config)
     known = {name for part in parts.values() for name in _field_names(part)}

@@ -246,6 +246,21 @@ def test_without_its_setting_a_part_is_not_there(tmp_path: Path) -> None:
     assert settings_of(config) == {"shared.name": "x", "other.number": "6"}
 
 
+@pytest.mark.parametrize(
+    ("line", "environ"),
+    [
+        ("own.number=", {}),
+        ("", {"BARNABAS_OWN_NUMBER": ""}),
+        ("own.number=5", {"BARNABAS_OWN_NUMBER": ""}),
+    ],
+)
+def test_a_setting_that_is_empty_brings_no_part(tmp_path: Path, line: str, environ: dict[str, str]) -> None:
+    """As where a template has nothing to put there."""
+    file = tmp_path / "optional.properties"
+    file.write_text(f"shared.name=x\n{line}\n")
+    assert load_config(Optional, ["--config", str(file)], environ) == Optional(Second("x"))
+
+
 @dataclass(frozen=True)
 class TwoSettings:
     own_number: int = setting(1, "The part is there with it.")
