@@ -84,6 +84,8 @@ async def serve(
     context.health.add_condition("connected to the controller", lambda: parts.subscription.is_current)
     try:
         await server.serve_coordinator(parts.group_calls, TransactionsServicer(parts.transactions))
+        if context.stopping.is_set():
+            return  # within a broker whose node never came to serve: nobody is to be told of it
         log.info("listening", address=server.address, coordinator_id=config.coordinator_id)
         async with asyncio.TaskGroup() as tasks:
             background = [

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from prometheus_client import generate_latest
@@ -15,7 +16,7 @@ from barnabas.coordinator.service import serve
 from barnabas.kernel.config import ConfigError
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.service import ServiceContext, StartError, system_environment
-from barnabas.links.errors import LinkError
+from barnabas.links.errors import LinkError, Unreachable
 from barnabas.messages import coordinator_pb2, transactions_pb2
 from barnabas.rpc.network import GrpcNetwork
 from barnabas.rpc.server import RpcServer
@@ -64,6 +65,47 @@ async def test_both_coordinators_answer_at_one_address(tmp_path: Path) -> None:
             assert f"{name} 0.0" in shown
         await groups.close()
         await transactions.close()
+
+
+class Reluctant:
+    """The network of a broker whose node never came to serve: there is a server only once the broker stops."""
+
+    def __init__(self, context: list[ServiceContext]) -> None:
+        self._network = GrpcNetwork()
+        self._context = context
+        self.watched = 0
+        self.address = "unix:/nowhere"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def listen(self, _: str) -> Any:
+        return self
+
+    def connect_controller(self, _: str) -> Any:
+        return self
+
+    async def serve_coordinator(self, *_: object) -> None:
+        self._context[0].stopping.set()
+
+    async def stop(self, _: float | None) -> None:
+        for _turn in range(10):
+            await asyncio.sleep(0)
+
+    async def close(self) -> None: ...
+
+    def Watch(self, _: object) -> Any:
+        self.watched += 1
+        raise Unreachable("it was not to be asked")
+
+
+async def test_a_coordinator_that_is_not_served_before_it_stops_registers_with_nobody(tmp_path: Path) -> None:
+    """It would be given what a former process of its name had, and what it has not loaded is nobody else's then."""
+    made: list[ServiceContext] = []
+    network = Reluctant(made)
+    made.append(ServiceContext("coordinator", system_environment(network=cast(Any, network))))
+    await serve(config_in(tmp_path), made[0])
+    assert network.watched == 0
 
 
 async def test_what_is_to_be_changed_first() -> None:
