@@ -26,8 +26,14 @@ log = get_logger("broker.calls")
 @contextlib.contextmanager
 def failing_as_elsewhere(call: str, time: asyncio.Timeout) -> Iterator[None]:
     """What fails in the block, a call that has this time, fails as one over a network does: with a LinkError."""
+    cancelled_before = _cancellations()
     try:
         yield
+    except asyncio.CancelledError:
+        if _cancellations() > cancelled_before:
+            raise
+        # Something that the service waited for was, and not its caller, who would take it for its own end.
+        raise OutcomeUnknown(f"{call} was given up in this process") from None
     except Refused:
         raise
     except LinkError as error:
@@ -38,6 +44,13 @@ def failing_as_elsewhere(call: str, time: asyncio.Timeout) -> Iterator[None]:
             raise DeadlinePassed(f"{call} was not answered in time in this process") from None
         log.exception("a call failed", method=call)
         raise OutcomeUnknown(f"unexpected {type(error).__name__}") from error
+
+
+def _cancellations() -> int:
+    """How often the running task has been cancelled, by a time that is over or by whoever does not want it."""
+    task = asyncio.current_task()
+    assert task is not None, "a call has a time"
+    return task.cancelling()
 
 
 class LocalService(Generic[ServiceT]):

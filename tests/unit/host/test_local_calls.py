@@ -133,6 +133,16 @@ async def test_a_call_that_is_cancelled_ends_at_the_service(served: Served) -> N
     await served.service.stop(30)  # nothing is under way
 
 
+async def test_a_call_that_the_service_gives_up_is_not_its_callers_end(served: Served) -> None:
+    """A client would lose its connection for it, and who asks for many would ask no more."""
+    served.groups.failure = asyncio.CancelledError()
+    served.groups.may_answer.set()
+    beating = served.beat()
+    with pytest.raises(OutcomeUnknown):
+        await beating
+    assert not beating.cancelled()
+
+
 async def test_what_waits_fails_with_its_link_and_nothing_else_does(served: Served) -> None:
     other = Served()
     other.service = served.service
