@@ -49,6 +49,9 @@ LOAD_YIELD_BYTES: Final = 256 * 1024
 """While partitions are being loaded, the event loop gets a turn after this many records of any of them, or bytes of
 their batches: some milliseconds, for the process may be a broker, too."""
 
+OFFSETS_DELETED_AT_ONCE: Final = 500
+"""Offsets of deleted topics that are deleted before the event loop gets a turn."""
+
 REBALANCE_PROLONGED_MS_MIN: Final = 1_000
 """A rebalance that nobody joined goes on for so long at least, whatever rebalance timeout its members asked for."""
 

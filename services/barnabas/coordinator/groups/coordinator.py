@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Protocol
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.consumer.core.groups import ConsumerGroups
 from barnabas.coordinator.groups.consumer.core.topics import Topics
 from barnabas.coordinator.groups.consumer.settings import GroupSettings
-from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.coordinator.groups.core.decision import Decision
+from barnabas.coordinator.groups.core.expiry import (
+    delete_offsets,
+    delete_pending_of_topics,
+    offsets_of_topics,
+)
+from barnabas.coordinator.groups.core.records import OffsetAndMetadata, OffsetKey
+from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.kind import GroupRuntime, groups_kind
 from barnabas.coordinator.groups.metrics import GroupMetrics, GroupPartitions
 from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
@@ -64,8 +74,23 @@ class GroupCoordinator:
         self.partitions.on_image(old, new)
         deleted = _deleted_topics(old, new)
         if deleted:
-            for runtime in self.partitions.runtimes():
-                runtime.do(lambda shard, decision: delete_offsets_of_topics(shard, deleted, decision))
+            self.partitions.take_steps(self._delete_offsets(deleted))
+
+    def _delete_offsets(self, deleted: Mapping[bytes, str]) -> Iterator[None]:
+        """Delete the offsets of these topics, which may be hundreds of thousands, in steps. The first finds them."""
+        found = []
+        for runtime in self.partitions.runtimes():
+            if runtime.is_loaded:
+                found.append((runtime, offsets_of_topics(runtime.shard, deleted)))
+                runtime.do(lambda shard, decision: delete_pending_of_topics(shard, deleted, decision))
+        count = 0
+        for runtime, offsets in found:
+            while some := list(islice(offsets, limits.OFFSETS_DELETED_AT_ONCE - count)):
+                runtime.do(partial(_delete_found, some))
+                count += len(some)
+                if count == limits.OFFSETS_DELETED_AT_ONCE:
+                    count = 0
+                    yield
 
     def runtime_of(self, group_id: str) -> GroupRuntime:
         """The partition of a group. Raises KafkaError: NOT_COORDINATOR when it is another coordinator's,
@@ -80,6 +105,12 @@ class GroupCoordinator:
         if runtime is None:
             raise KafkaError(ErrorCode.not_coordinator)
         return runtime
+
+
+def _delete_found(
+    offsets: Sequence[tuple[OffsetKey, OffsetAndMetadata]], shard: GroupShard, decision: Decision
+) -> None:
+    delete_offsets(shard, offsets, decision)
 
 
 def _deleted_topics(old: MetadataImage, new: MetadataImage) -> dict[bytes, str]:

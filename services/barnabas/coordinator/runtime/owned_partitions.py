@@ -104,6 +104,13 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
             if runtime.on_time():
                 await asyncio.sleep(0)
 
+    def take_steps(self, steps: Iterator[None]) -> None:
+        """Take the first step now, and each of the others in a later turn of the event loop. None may raise."""
+        for _ in steps:
+            if self._group is not None:
+                self._group.create_task(_take_others(steps), name="steps")
+                return
+
     def shards(self) -> Iterator[ShardT]:
         """Those of the partitions that are being served, for reading."""
         for runtime in self._runtimes.values():
@@ -170,3 +177,8 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
                 # Not wait_for: in Python 3.11 that loses a cancellation which comes together with the event.
                 async with asyncio.timeout(seconds):
                     await self._deadline_moved.wait()
+
+
+async def _take_others(steps: Iterator[None]) -> None:
+    for _ in steps:
+        await asyncio.sleep(0)

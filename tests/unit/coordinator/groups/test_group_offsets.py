@@ -10,7 +10,7 @@ from coordinator_driver import GROUP, ShardDriver
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.deadlines import start_afresh
 from barnabas.coordinator.groups.core.describe import describe_group, list_groups
-from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.coordinator.groups.core.expiry import delete_offsets, offsets_of_topics
 from barnabas.coordinator.groups.core.records import GroupRecord, MarkerRecord, OffsetRecord
 from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.kernel.errors import ErrorCode
@@ -192,7 +192,8 @@ def test_deleted_topics_take_their_offsets_along(driver: ShardDriver) -> None:
     driver.commit("", -1, topic="t")
     driver.commit("", -1, topic="u")
     driver.said()
-    driver.take(lambda decision: delete_offsets_of_topics(driver.shard, {b"1": "t", b"2": "w"}, decision))
+    found = offsets_of_topics(driver.shard, {b"1": "t", b"2": "w"})
+    driver.take(lambda decision: delete_offsets(driver.shard, found, decision))
     assert driver.said() == ["log offset g t-0 gone"]
 
 

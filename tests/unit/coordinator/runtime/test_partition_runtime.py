@@ -357,6 +357,39 @@ async def test_deleted_topics_take_their_offsets_along(log: LogInMemory) -> None
         assert await node.fetch() == -1
 
 
+async def test_many_offsets_of_deleted_topics_go_a_few_at_a_time(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that deleted 250,000 of them at once sent no heartbeat for so long that it was given up."""
+    monkeypatch.setattr("barnabas.coordinator.limits.OFFSETS_DELETED_AT_ONCE", 10)
+    node = Node("a", log)
+    node.see("a", partitions=3, topics=("t",))
+    groups = [f"g{number}" for number in range(50)]
+    async with running(node):
+        for group in groups:
+            assert await node.commit(5, group=group) is ErrorCode.none
+
+        def left() -> list[str]:
+            return [each for shard in node.coordinator.partitions.shards() for each in shard.offsets]
+
+        node.see("a", partitions=3, topics=("t",))
+        node.see("a", partitions=3, deleted=("t",))
+        assert len(left()) == 40
+        before, most_at_once = 40, 0
+        again = left()[-1]
+        assert await node.commit(7, group=again) is ErrorCode.none, "of a new topic of the same name"
+        while len(left()) > 1:
+            before = len(left())
+            await asyncio.sleep(0)
+            most_at_once = max(most_at_once, before - len(left()))
+        assert most_at_once == 10
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert left() == [again]
+        assert await node.fetch(group=again) == 7
+        assert await node.fetch(group=next(each for each in groups if each != again)) == -1
+
+
 async def test_metrics(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a", partitions=3)

@@ -8,7 +8,7 @@ offset, nothing expires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from barnabas.coordinator.groups.consumer.core.embedded import Malformed, read_topics
 from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
@@ -43,20 +43,40 @@ def on_expiration_deadline(shard: GroupShard, decision: Decision) -> None:
     schedule_expiry(shard, decision)
 
 
-def delete_offsets_of_topics(shard: GroupShard, deleted: Mapping[bytes, str], decision: Decision) -> None:
-    """Delete all offsets for topics that are gone, by their ids, pending ones too: a new topic of the same name
-    starts anew. What was committed for the new one already stays.
-    """
+def delete_pending_of_topics(shard: GroupShard, deleted: Mapping[bytes, str], decision: Decision) -> None:
+    """Delete the offsets that transactions have for topics that are gone, and what was committed beneath them: a new
+    topic of the same name starts anew."""
+    keys = shard.pending.of_topics(set(deleted.values()))
+    decision.records += [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
+
+
+def offsets_of_topics(
+    shard: GroupShard, deleted: Mapping[bytes, str]
+) -> Iterator[tuple[OffsetKey, OffsetAndMetadata]]:
+    """What is committed now for topics that are gone, by their ids, whatever becomes of it until it is looked at. What
+    was committed for a new topic of the same name is none of it."""
     names = set(deleted.values())
-    keys = [
-        OffsetKey(group_id, name, partition)
+    found = [
+        (group_id, name, dict(topics[name]))
         for group_id, topics in shard.offsets.items()
         for name in names & topics.keys()
-        for partition, value in topics[name].items()
-        if not value.topic_id or value.topic_id in deleted
     ]
-    keys += shard.pending.of_topics(names)
-    decision.records += [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
+    return (
+        (OffsetKey(group_id, name, partition), value)
+        for group_id, name, partitions in found
+        for partition, value in partitions.items()
+        if not value.topic_id or value.topic_id in deleted
+    )
+
+
+def delete_offsets(
+    shard: GroupShard, offsets: Iterable[tuple[OffsetKey, OffsetAndMetadata]], decision: Decision
+) -> None:
+    """Delete `offsets`, but for what has been committed anew since they were found, or may yet be."""
+    for key, value in offsets:
+        is_as_found = shard.offset_of(key) == value
+        if is_as_found and not shard.pending.has(key):
+            decision.records.append(OffsetRecord(*key, value=None))
 
 
 def _expire_group(shard: GroupShard, group: Group, decision: Decision) -> None:

@@ -76,9 +76,10 @@ class GroupShard:
         return self.pending.has(key) if by_log is None else by_log
 
     def _state_of(self, key: OffsetKey) -> OffsetState:
-        return OffsetState(self._committed(key), self.pending.has(key))
+        return OffsetState(self.offset_of(key), self.pending.has(key))
 
-    def _committed(self, key: OffsetKey) -> OffsetAndMetadata | None:
+    def offset_of(self, key: OffsetKey) -> OffsetAndMetadata | None:
+        """What is committed there, or is about to be."""
         return self.offsets.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
     def next_deadline_ms(self) -> int | None:

@@ -9,7 +9,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.consumer.core.offsets import txn_commit_refusal
 from barnabas.coordinator.groups.core.commit import handle_commit
 from barnabas.coordinator.groups.core.delete import handle_delete_group, handle_offset_delete
-from barnabas.coordinator.groups.core.expiry import delete_offsets_of_topics
+from barnabas.coordinator.groups.core.expiry import delete_offsets, offsets_of_topics
 from barnabas.coordinator.groups.core.fetch import handle_fetch
 from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.kernel.errors import ErrorCode
@@ -240,7 +240,9 @@ def test_what_was_committed_for_another_topic_of_the_name_is_not_told_and_stays_
 
     new = b"n" * 16
     assert [fetched_for(old), fetched_for(new), fetched_for(b"")] == [5, -1, 5]
-    driver.take(lambda decision: delete_offsets_of_topics(driver.shard, {new: "t"}, decision))
+    found = offsets_of_topics(driver.shard, {new: "t"})
+    driver.take(lambda decision: delete_offsets(driver.shard, found, decision))
     assert fetched_for(old) == 5
-    driver.take(lambda decision: delete_offsets_of_topics(driver.shard, {old: "t"}, decision))
+    found = offsets_of_topics(driver.shard, {old: "t"})
+    driver.take(lambda decision: delete_offsets(driver.shard, found, decision))
     assert fetched_for(old) == -1
