@@ -162,6 +162,21 @@ def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout(driver: Sh
     assert driver.said() == [f"heartbeat {b} <- UNKNOWN_MEMBER_ID"]
 
 
+def test_who_asks_late_for_its_assignment_is_there_for_another_session(driver: ShardDriver) -> None:
+    a, b = driver.stable_group("a", "b", session=10_000)
+    driver.join("a", a, session=10_000)
+    driver.join("b", b, session=10_000)
+    driver.sync(a, 2, f"{a}=0,{b}=1")
+    driver.said()
+    for _ in range(2):
+        driver.advance(4_500)
+        driver.heartbeat(a, 2)
+    driver.sync(b, 2)
+    driver.advance(2_000)
+    driver.heartbeat(b, 2)
+    assert driver.said()[2:] == [f"sync {b} <- assignment 1", f"heartbeat {b} <- NONE"]
+
+
 def test_followers_waiting_for_a_leader_that_dies_are_sent_back(driver: ShardDriver) -> None:
     a, b = driver.stable_group("a", "b")
     driver.join("a", a)

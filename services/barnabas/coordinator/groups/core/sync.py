@@ -35,6 +35,8 @@ def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, de
     if not group.pending_sync:
         shard.timers.cancel(sync_of(group))
     if group.state is GroupState.STABLE:
+        # Who asks is there, and may have come long after its generation began; it sends heartbeats once it is told.
+        shard.start_session(group, group.members[member_id], decision)
         decision.reply(waiter, synced(group, member_id))
         return
     assert group.state is GroupState.COMPLETING_REBALANCE, "a group with members is in one of three states"
