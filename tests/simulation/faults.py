@@ -33,7 +33,9 @@ from world import World
 
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
-ENDS_A_PROCESS: Final = frozenset({"kill", "stop", "power", "failing syncs", "failing disk"})
+TAKES_A_NODE_OUT: Final = frozenset(
+    {"kill", "stop", "power", "failing syncs", "failing disk", "full disk", "refusing disk"}
+)
 
 STOP_SECONDS_MAX: Final = 20.0
 """What a node that is asked to stop is given."""
@@ -96,7 +98,7 @@ class Faults:
 
     async def _happen(self, fault: Fault, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._world.now))
-        if fault.kind in ENDS_A_PROCESS and not self._copies.may_end(self._machines[fault.target]):
+        if fault.kind in TAKES_A_NODE_OUT and not self._copies.may_end(self._machines[fault.target]):
             self._world.trace.say("fault", f"does not happen, for nobody else has all records: {fault}")
             return
         self._world.trace.say("fault", f"begins: {fault}")

@@ -49,7 +49,7 @@ FAILED_ONCE = (
     (111, 3),  # as 60
     (910131, 3),  # a deposed coordinator that had not heard of it refused a commit by what it knew
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
-    (1007431015, 3),  # a session went on from when the generation began although its member asked for its assignment
+    (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those
 in SEEDS: whoever finds another one adds it.

@@ -39,6 +39,11 @@ class DiskHealth:
         self.refused_at: list[float] = []
         """When it has refused records since it began to."""
 
+    @property
+    def is_well(self) -> bool:
+        """Whether it takes all that is written to it."""
+        return not (self.is_full or self.fails_syncs or self.fails_writes)
+
 
 class VirtualDisk:
     """Owner of one machine's files and of how its disks do: one, and one at each of the paths `more`."""
