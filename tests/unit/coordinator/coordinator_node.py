@@ -118,6 +118,7 @@ class Node:
         member_id: str = "",
         group: str = "g",
         topic: str = "t",
+        topic_id: bytes = b"",
         metadata: str = "",
     ) -> ErrorCode:
         partition = pb.OffsetCommitPartition(
@@ -128,7 +129,7 @@ class Node:
             generation_id=generation,
             member_id=member_id,
             retention_time_ms=-1,
-            topics=[pb.OffsetCommitTopic(name=topic, partitions=[partition])],
+            topics=[pb.OffsetCommitTopic(name=topic, topic_id=topic_id, partitions=[partition])],
         )
         response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
@@ -153,6 +154,7 @@ class Node:
         producer: tuple[int, int] = (7, 0),
         group: str = "g",
         topic: str = "t",
+        topic_id: bytes = b"",
         metadata: str = "",
         generation: int = -1,
         member_id: str = "",
@@ -171,7 +173,7 @@ class Node:
             member_id=member_id,
             group_instance_id=instance_id,
             adds_partitions=adds,
-            topics=[pb.OffsetCommitTopic(name=topic, partitions=[partition])],
+            topics=[pb.OffsetCommitTopic(name=topic, topic_id=topic_id, partitions=[partition])],
         )
         response = await self.calls.TxnOffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from barnabas.coordinator.groups.consumer.core.offsets import commit_refusal
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
@@ -22,6 +23,7 @@ from barnabas.messages.coordinator_pb2 import (
     OffsetCommitPartitionResult,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetCommitTopic,
     OffsetCommitTopicResult,
     TxnOffsetCommitRequest,
 )
@@ -35,18 +37,17 @@ def handle_commit(
     consumer_group = shard.consumers.get(request.group_id)
     code = _refusal(group, request) if consumer_group is None else commit_refusal(consumer_group, request)
     if code is not ErrorCode.none:
-        decision.reply(waiter, commit_response(request, lambda _: code))
+        decision.reply(waiter, commit_response(request, lambda *_: code))
         return
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         # A commit is as good as a heartbeat. While the generation is being assigned it is refused above.
         shard.start_session(group, group.members[request.member_id], decision)
-    metadata_max = shard.config.offset_metadata_max_bytes
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms >= 0:
         expire_ms = min(decision.now_ms + request.retention_time_ms, TIMESTAMP_MS_MAX)
     for topic in request.topics:
         for partition in topic.partitions:
-            if is_too_long(partition.metadata, metadata_max):
+            if verdict(shard, topic, partition) is not ErrorCode.none:
                 continue
             value = OffsetAndMetadata(
                 partition.committed_offset,
@@ -58,13 +59,15 @@ def handle_commit(
             )
             decision.records.append(OffsetRecord(request.group_id, topic.name, partition.partition, value))
     decision.offsets_committed += len(decision.records)
-    decision.reply(
-        waiter, commit_response(request, lambda partition: verdict_on_metadata(partition, metadata_max))
-    )
+    decision.reply(waiter, commit_response(request, partial(verdict, shard)))
 
 
-def verdict_on_metadata(partition: OffsetCommitPartition, metadata_max: int) -> ErrorCode:
+def verdict(shard: GroupShard, topic: OffsetCommitTopic, partition: OffsetCommitPartition) -> ErrorCode:
     """What becomes of one offset in a commit that is not refused as a whole."""
+    if shard.is_deleted(topic.topic_id):
+        # Its gateway has not heard of that, and the client may mean a new topic of the name: it is to ask again.
+        return ErrorCode.coordinator_load_in_progress
+    metadata_max = shard.config.offset_metadata_max_bytes
     if is_too_long(partition.metadata, metadata_max):
         return ErrorCode.offset_metadata_too_large
     return ErrorCode.none
@@ -72,7 +75,7 @@ def verdict_on_metadata(partition: OffsetCommitPartition, metadata_max: int) -> 
 
 def commit_response(
     request: OffsetCommitRequest | TxnOffsetCommitRequest,
-    code_of: Callable[[OffsetCommitPartition], ErrorCode],
+    code_of: Callable[[OffsetCommitTopic, OffsetCommitPartition], ErrorCode],
 ) -> OffsetCommitResponse:
     """The answer with `code_of` each partition: the protocol has no place for an error of the whole."""
     return OffsetCommitResponse(
@@ -80,7 +83,9 @@ def commit_response(
             OffsetCommitTopicResult(
                 name=topic.name,
                 partitions=[
-                    OffsetCommitPartitionResult(partition=partition.partition, error_code=code_of(partition))
+                    OffsetCommitPartitionResult(
+                        partition=partition.partition, error_code=code_of(topic, partition)
+                    )
                     for partition in topic.partitions
                 ],
             )

@@ -9,7 +9,9 @@ offset, nothing expires.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
+from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.embedded import Malformed, read_topics
 from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup
 from barnabas.coordinator.groups.consumer.core.tombstones import group_tombstones
@@ -40,14 +42,18 @@ def on_expiration_deadline(shard: GroupShard, decision: Decision) -> None:
         _expire_group(shard, group, decision)
     for consumer_group in shard.consumers.groups.values():
         _expire_consumer_group(shard, consumer_group, decision)
+    delete_offsets(shard, islice(_left_over(shard), limits.OFFSETS_DELETED_AT_ONCE), decision)
     schedule_expiry(shard, decision)
 
 
 def delete_pending_of_topics(shard: GroupShard, deleted: Mapping[bytes, str], decision: Decision) -> None:
     """Delete the offsets that transactions have for topics that are gone, and what was committed beneath them: a new
-    topic of the same name starts anew."""
-    keys = shard.pending.of_topics(set(deleted.values()))
-    decision.records += [OffsetRecord(*key, value=None) for key in dict.fromkeys(keys)]
+    topic of the same name starts anew. Where something of the new one's is among it, all stays: it goes together."""
+    for key in shard.pending.of_topics(set(deleted.values())):
+        committed = shard.offset_of(key)
+        values = [*shard.pending.values_at(key), *(() if committed is None else (committed,))]
+        if all(not value.topic_id or value.topic_id in deleted for value in values):
+            decision.records.append(OffsetRecord(*key, value=None))
 
 
 def offsets_of_topics(
@@ -77,6 +83,19 @@ def delete_offsets(
         is_as_found = shard.offset_of(key) == value
         if is_as_found and not shard.pending.has(key):
             decision.records.append(OffsetRecord(*key, value=None))
+
+
+def _left_over(shard: GroupShard) -> Iterator[tuple[OffsetKey, OffsetAndMetadata]]:
+    """What is committed for topics that are gone, and was not deleted with them: the partition was not served just
+    then, its log took no writes, or a transaction had another offset there. Nobody is told of it meanwhile."""
+    if not shard.consumers.topics.image.deleted_topics:
+        return
+    for group_id, topics in shard.offsets.items():
+        for name, partitions in topics.items():
+            for partition, value in partitions.items():
+                key = OffsetKey(group_id, name, partition)
+                if shard.is_deleted(value.topic_id) and not shard.pending.has(key):
+                    yield key, value
 
 
 def _expire_group(shard: GroupShard, group: Group, decision: Decision) -> None:

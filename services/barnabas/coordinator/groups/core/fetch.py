@@ -24,7 +24,8 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
 
     It never shows an offset that could still be lost: as every answer, it leaves when all that was decided before is
     in the log, or else it leaves that out. With `require_stable` it shows none where an open transaction has another,
-    which may count soon (KIP-447).
+    which may count soon (KIP-447). What was committed for another topic of the name is none of this one's: for one that
+    somebody deleted, or, where the client names the topic by its id, for any other.
     """
     group_id = request.group_id
     consumer_group = shard.consumers.get(group_id)
@@ -38,23 +39,33 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
         committed, is_pending = shard.offsets.get(group_id, {}), shard.pending.has
     asks_stable = request.require_stable
 
+    def counts(value: OffsetAndMetadata, topic_id: bytes = b"") -> bool:
+        is_of_another = topic_id and value.topic_id not in (b"", topic_id)
+        return not is_of_another and not shard.is_deleted(value.topic_id)
+
     def topic_result(name: str, indexes: Iterable[int], topic_id: bytes = b"") -> OffsetFetchTopicResult:
         offsets = committed.get(name, {})
-        if topic_id:  # what was committed for another topic of that name is none of this one's
-            offsets = {index: value for index, value in offsets.items() if value.topic_id in (b"", topic_id)}
+
+        def offset_of(index: int) -> OffsetAndMetadata:
+            value = offsets.get(index, _NOTHING_COMMITTED)
+            return value if counts(value, topic_id) else _NOTHING_COMMITTED
+
         return OffsetFetchTopicResult(
             name=name,
             partitions=[
                 _unstable(index)
                 if asks_stable and is_pending(OffsetKey(group_id, name, index))
-                else _partition(index, offsets.get(index, _NOTHING_COMMITTED))
+                else _partition(index, offset_of(index))
                 for index in indexes
             ],
         )
 
     topics = []
     if request.all_topics:
-        topics = [topic_result(name, partitions) for name, partitions in committed.items()]
+        for name, partitions in committed.items():
+            indexes = [index for index, value in partitions.items() if counts(value)]
+            if indexes:
+                topics.append(topic_result(name, indexes))
     topics += [topic_result(topic.name, topic.partitions, topic.topic_id) for topic in request.topics]
     decision.reply(waiter, OffsetFetchResponse(topics=topics))
 

@@ -69,6 +69,12 @@ class PendingOffsets:
         for group_id in self._by_group:
             yield from (key for key in self.of_group(group_id) if key.topic in names)
 
+    def values_at(self, key: OffsetKey) -> Iterator[OffsetAndMetadata]:
+        """What transactions have there."""
+        contended = self._by_group.get(key.group_id, {}).get((key.topic, key.partition))
+        for producer_id in () if contended is None else contended.producers:
+            yield self._by_producer[producer_id][key].value
+
     def add(self, producer_id: int, key: OffsetKey, value: OffsetAndMetadata) -> None:
         """The producer's transaction has this offset, in place of an earlier one."""
         contended = self._by_group.setdefault(key.group_id, {}).setdefault(

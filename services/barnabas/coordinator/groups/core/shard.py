@@ -82,6 +82,10 @@ class GroupShard:
         """What is committed there, or is about to be."""
         return self.offsets.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
 
+    def is_deleted(self, topic_id: bytes) -> bool:
+        """Whether somebody deleted the topic. Another one may have its name, and nothing that was committed for it."""
+        return topic_id in self.consumers.topics.image.deleted_topics
+
     def next_deadline_ms(self) -> int | None:
         """When time is needed next, in monotonic ms, or a little earlier; None for never."""
         return self.timers.next_ms()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.offsets import txn_commit_refusal
-from barnabas.coordinator.groups.core.commit import commit_response, is_too_long, verdict_on_metadata
+from barnabas.coordinator.groups.core.commit import commit_response, verdict
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.known_producers import Question
@@ -20,7 +22,6 @@ def handle_txn_commit(
 ) -> None:
     """Write each offset as part of the transaction, unless its metadata is too long, or refuse them all. `question` was
     answered: the partition is part of the transaction."""
-    metadata_max = shard.config.offset_metadata_max_bytes
     records = [
         OffsetRecord(
             request.group_id,
@@ -31,23 +32,22 @@ def handle_txn_commit(
                 partition.committed_leader_epoch,
                 partition.metadata,
                 decision.now_ms,
+                topic_id=topic.topic_id,
             ),
             question.producer,
         )
         for topic in request.topics
         for partition in topic.partitions
-        if not is_too_long(partition.metadata, metadata_max)
+        if verdict(shard, topic, partition) is ErrorCode.none
     ]
     code = _refusal(shard, request, question, len(records))
     if code is not ErrorCode.none:
-        decision.reply(waiter, commit_response(request, lambda _: code))
+        decision.reply(waiter, commit_response(request, lambda *_: code))
         return
     decision.records += records
     decision.offsets_committed += len(records)
     decision.transactional_offsets_committed += len(records)
-    decision.reply(
-        waiter, commit_response(request, lambda partition: verdict_on_metadata(partition, metadata_max))
-    )
+    decision.reply(waiter, commit_response(request, partial(verdict, shard)))
 
 
 def _refusal(

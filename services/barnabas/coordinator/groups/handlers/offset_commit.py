@@ -19,7 +19,7 @@ async def _handle(coordinator: GroupCoordinator, request: OffsetCommitRequest) -
 
 
 def _refuse(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return commit_response(request, lambda _: error.code)
+    return commit_response(request, lambda *_: error.code)
 
 
 OFFSET_COMMIT = Handler("OffsetCommit", _handle, _refuse)

@@ -71,7 +71,7 @@ def _raise_for(code: ErrorCode) -> None:
 
 
 def _refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return commit_response(request, lambda _: error.code)
+    return commit_response(request, lambda *_: error.code)
 
 
 TXN_OFFSET_COMMIT = Handler("TxnOffsetCommit", _handle, _refuse)
