@@ -58,12 +58,15 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
         self._clock.on_jump(self._on_jump)
 
     async def run(self) -> None:
-        """Serve until cancelled. Images may be given before and while it runs."""
+        """Serve until cancelled. Images may be given before, while and after it runs."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for partition in self._runtimes:
-                self._start(partition)
-            await self._watch_deadlines()
+            try:
+                for partition in self._runtimes:
+                    self._start(partition)
+                await self._watch_deadlines()
+            finally:
+                self._group = None  # an image that comes while it ends begins nothing
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take over and give up partitions as the metadata says."""

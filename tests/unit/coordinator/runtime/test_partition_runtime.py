@@ -435,3 +435,16 @@ async def test_the_loop_has_a_turn_between_partitions_that_have_something_to_do(
     asyncio.get_running_loop().call_soon(turns.append, "others")
     await node.coordinator.partitions.on_time()
     assert turns == [0, "others", 1, 2]
+
+
+async def test_metadata_that_come_while_it_ends_begin_nothing(log: LogInMemory) -> None:
+    """Its subscription is cancelled at the same time, and may have a change to tell in that very turn."""
+    node = Node("a", log)
+    node.see("a")
+    serving = asyncio.create_task(node.coordinator.partitions.run())
+    await until_writing(node)
+    asyncio.get_running_loop().call_soon(serving.cancel)
+    asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, node.see, "a", 1)
+    await asyncio.wait((serving,))
+    node.see("a", 2)
+    assert serving.cancelled()
