@@ -1,9 +1,10 @@
-"""The common case of Produce where the leader is in another process: handed over as it is read, without a task.
+"""The common case of Produce that its leader cannot answer at once: handed over as it is read, without a task.
 
-What `plain_produce.py` is for the storage node in this process, this is for all others. A plain request is queued on
-its leader's stream by plain calls before `data_received` returns, and its answer is written from a template when the
-result comes. Whatever is not plain is left to the general way: at first by not taking it, with nothing changed; later,
-where the leader refuses or nobody knows, by `handlers/produce.py`, which goes on from the result.
+What `plain_produce.py` is for the storage node in this process, this is for all others, and for batches of
+transactions, of which any leader may have to ask the coordinator first (KIP-890). A plain request is queued on its
+leader's stream by plain calls before `data_received` returns, and its answer is written from a template when the result
+comes. Whatever is not plain is left to the general way: at first by not taking it, with nothing changed; later, where
+the leader refuses or nobody knows, by `handlers/produce.py`, which goes on from the result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers import produce
 from barnabas.gateway.parts import GatewayParts
-from barnabas.gateway.plain_produce import is_plain_batch
+from barnabas.gateway.plain_produce import is_answered, is_transactional
+from barnabas.gateway.produce_batches import ADDED_FROM
 from barnabas.gateway.request import Client, Request
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
@@ -47,8 +49,8 @@ class ForwardedProduces:
         plain = None if self._faults.is_active else read_plain_produce(frame)
         if plain is None:
             return None
-        version, _, acks, timeout_ms, topic, partition, records = plain
-        if not is_plain_batch(acks, records):
+        version, _, _, acks, timeout_ms, topic, partition, records = plain
+        if not is_answered(acks, records):
             return None
         unsettled, held = client.unsettled, client.held
         unsettled.settle_all()
@@ -56,16 +58,17 @@ class ForwardedProduces:
             return None
         image = self._parts.metadata.image
         try:
+            head = _head_of(plain)
             found = led_partition(image, topic if version >= TOPIC_ID_FROM else topic.decode(), partition)
         except UnicodeDecodeError:
             return None
-        if isinstance(found, ErrorCode):
+        if head is None or isinstance(found, ErrorCode):
             return None
         node = self._parts.links.storage(found.leader)
         if node is None:
             return None
         stream, size_bytes = node.appends, len(records)
-        batches = AppendBatches(AppendRequest(acks=acks, timeout_ms=timeout_ms))
+        batches = AppendBatches(head)
         batches.add(
             PartitionAppend(topic_id=found.topic_id, partition=partition, leader_epoch=NO_EPOCH), records
         )
@@ -82,6 +85,20 @@ class ForwardedProduces:
         times.api_key, times.api_version, times.started = API_KEY, version, began
         times.local_seconds = perf_counter() - began
         return forwarded
+
+
+def _head_of(plain: PlainProduce) -> AppendRequest | None:
+    """What goes to the leader beside the batch; None for a transaction's batch in a request without a transactional id,
+    which is refused. Raises UnicodeDecodeError.
+    """
+    version, _, transactional_id, acks, timeout_ms, _, _, records = plain
+    head = AppendRequest(acks=acks, timeout_ms=timeout_ms)
+    if is_transactional(records):
+        if transactional_id is None:
+            return None
+        head.transaction.transactional_id = transactional_id.decode()
+        head.transaction.adds_partitions = version >= ADDED_FROM
+    return head
 
 
 class ForwardedProduce:
@@ -134,7 +151,7 @@ class ForwardedProduce:
         if got is None:
             return None
         self._client.unsettled.settle(self.result)
-        version, correlation_id, _, _, topic, partition, _ = self._plain
+        version, correlation_id, _, _, _, topic, partition, _ = self._plain
         answer = encode_plain_answer(
             *(version, correlation_id, topic, partition),
             *(got.base_offset, got.log_append_time_ms, got.log_start_offset),

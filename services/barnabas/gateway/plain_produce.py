@@ -47,8 +47,8 @@ class PlainProduces:
         plain = read_plain_produce(frame)
         if plain is None:
             return None
-        version, correlation_id, acks, _, topic, partition, records = plain
-        if not is_plain_batch(acks, records):
+        version, correlation_id, _, acks, _, topic, partition, records = plain
+        if not is_answered(acks, records) or is_transactional(records):
             return None
         topic_id = topic if version >= TOPIC_ID_FROM else self._topic_id(topic)
         if topic_id is None:
@@ -77,8 +77,11 @@ class PlainProduces:
         return found
 
 
-def is_plain_batch(acks: int, records: memoryview) -> bool:
-    """Whether the batch is answered, and of no transaction."""
-    return (
-        acks in _ACKNOWLEDGED and len(records) >= HEADER_SIZE and not first_flags(records) & TRANSACTIONAL_BIT
-    )
+def is_answered(acks: int, records: memoryview) -> bool:
+    """Whether there is a batch, and an answer to give."""
+    return acks in _ACKNOWLEDGED and len(records) >= HEADER_SIZE
+
+
+def is_transactional(records: memoryview) -> bool:
+    """Whether the batch is of a transaction."""
+    return bool(first_flags(records) & TRANSACTIONAL_BIT)

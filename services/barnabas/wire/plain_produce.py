@@ -1,9 +1,9 @@
 """The plain Produce request, read in one pass, and its answer, written from a template.
 
-Nearly every small request of the hot path looks the same: a flexible version (9 to 13), no transaction, no tagged
-fields, one batch for one partition. This reads that shape alone, checking each length as it comes to it, and says None
-to everything else, which then takes the general way (`requests.read_body`, at a quarter of the speed). The tests hold
-the two to each other, and the answer to what `produce.py` writes.
+Nearly every small request of the hot path looks the same: a flexible version (9 to 13), no tagged fields, one batch
+for one partition, of a transaction or not. This reads that shape alone, checking each length as it comes to it, and
+says None to everything else, which then takes the general way (`requests.read_body`, at a quarter of the speed). The
+tests hold the two to each other, and the answer to what `produce.py` writes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from barnabas.wire.produce import FLEXIBLE_FROM, TOPIC_ID_FROM
 VERSION_MAX: Final = 13
 
 _HEADER: Final = struct.Struct(">hhih")
-_BEFORE_TOPIC: Final = struct.Struct(">BBhiB")
-"""Tagged fields of the header, transactional id, acks, timeout, topics."""
+_TAGS_AND_ID: Final = struct.Struct(">BB")
+"""Tagged fields of the header, the first byte of the transactional id's length."""
+_BEFORE_TOPIC: Final = struct.Struct(">hiB")
+"""Acks, timeout, topics."""
 _BEFORE_RECORDS: Final = struct.Struct(">BiB")
 """Partitions, partition, the first byte of the records' length."""
 _UUID_BYTES: Final = 16
@@ -40,10 +42,12 @@ _ANSWER_BY_ID_BYTES: Final = _ANSWER_BY_ID.size - 4 + _UUID_BYTES + _ANSWER_REST
 _ANSWER_BY_NAME_BYTES: Final = _ANSWER_BY_NAME.size - 4 + _ANSWER_REST.size
 """What their length fields say, but for the name."""
 
-PlainProduce = tuple[int, int, int, int, bytes, int, memoryview]
-"""What a plain request asks for: version, correlation id, acks, timeout in ms, topic, partition, records.
+PlainProduce = tuple[int, int, bytes | None, int, int, bytes, int, memoryview]
+"""What a plain request asks for: version, correlation id, transactional id, acks, timeout in ms, topic, partition,
+records.
 
-The topic is a name in UTF-8, from version 13 on an id of 16 bytes; the records are in the frame, nothing is copied.
+The topic is a name in UTF-8, from version 13 on an id of 16 bytes; the transactional id is in UTF-8 or None. The
+records are in the frame, nothing is copied.
 """
 
 
@@ -54,8 +58,14 @@ def read_plain_produce(frame: bytes) -> PlainProduce | None:
         if api_key or not FLEXIBLE_FROM <= version <= VERSION_MAX or client_id_bytes < -1:
             return None
         at = _HEADER.size + client_id_bytes if client_id_bytes > 0 else _HEADER.size
-        tags, transactional_id, acks, timeout_ms, topics = _BEFORE_TOPIC.unpack_from(frame, at)
-        if tags or transactional_id or topics != _ONE:
+        tags, size = _TAGS_AND_ID.unpack_from(frame, at)
+        at += _TAGS_AND_ID.size
+        transactional_id = None
+        if size:
+            transactional_id = frame[at : at + size - 1]
+            at += size - 1
+        acks, timeout_ms, topics = _BEFORE_TOPIC.unpack_from(frame, at)
+        if tags or size > _ONE_BYTE_MAX or topics != _ONE:
             return None
         at += _BEFORE_TOPIC.size
         size = _UUID_BYTES
@@ -77,7 +87,8 @@ def read_plain_produce(frame: bytes) -> PlainProduce | None:
     end = at + size - 1
     if size < 1 or frame[end : end + len(_NO_TAGS)] != _NO_TAGS:
         return None
-    return version, correlation_id, acks, timeout_ms, topic, partition, memoryview(frame)[at:end]
+    records = memoryview(frame)[at:end]
+    return version, correlation_id, transactional_id, acks, timeout_ms, topic, partition, records
 
 
 def _read_long(frame: bytes, byte: int, at: int) -> tuple[int, int]:

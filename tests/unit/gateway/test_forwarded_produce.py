@@ -29,6 +29,9 @@ from barnabas.wire.produce import ProducedPartition, encode_produce_response
 PRODUCE = 0
 BATCH = encode_batch([(1, b"k", b"v", ())])
 OF_A_PRODUCER = encode_batch([(1, b"k", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=3)
+OF_A_TRANSACTION = encode_batch(
+    [(1, b"k", b"v", ())], producer_id=7, producer_epoch=0, base_sequence=3, transactional=True
+)
 
 
 def produce_frame(
@@ -86,9 +89,16 @@ class Node1(Gateway):
 
 @pytest.mark.parametrize("version", range(9, 14))
 @pytest.mark.parametrize("acks", [-1, 1])
-async def test_it_is_handed_over_and_answered_as_the_general_way_would(version: int, acks: int) -> None:
+@pytest.mark.parametrize(
+    ("records", "transactional_id"),
+    [(BATCH, None), (OF_A_PRODUCER, "mine"), (OF_A_TRANSACTION, "mine")],
+    ids=["plain", "id alone", "transaction"],
+)
+async def test_it_is_handed_over_and_answered_as_the_general_way_would(
+    version: int, acks: int, records: bytes, transactional_id: str | None
+) -> None:
     gateway, general = Node1(taken()), Node1(taken())
-    frame = produce_frame(version=version, acks=acks)
+    frame = produce_frame(version=version, acks=acks, records=records, transactional_id=transactional_id)
     answer = await gateway.answer(frame)
     assert answer == await general.dispatcher.serve(frame, general.client)
     topic = topic_id("orders") if version >= 13 else "orders"
@@ -107,7 +117,11 @@ async def test_it_is_handed_over_and_answered_as_the_general_way_would(version: 
 
 
 @pytest.mark.parametrize("version", range(9, 14))
-@pytest.mark.parametrize("records", [BATCH, OF_A_PRODUCER], ids=["plain", "idempotent"])
+@pytest.mark.parametrize(
+    ("records", "transactional_id"),
+    [(BATCH, None), (OF_A_PRODUCER, None), (OF_A_TRANSACTION, "mine")],
+    ids=["plain", "idempotent", "transaction"],
+)
 @pytest.mark.parametrize(
     "result",
     [
@@ -117,16 +131,21 @@ async def test_it_is_handed_over_and_answered_as_the_general_way_would(version: 
         refused(ErrorCode.fenced_leader_epoch),
         refused(ErrorCode.unknown_topic_id),
         refused(ErrorCode.corrupt_message),
+        refused(ErrorCode.transaction_abortable),
         refused(ErrorCode.invalid_record, "it is bad", [RecordError(batch_index=1, message="this one")]),
     ],
-    ids=["not sent", "unknown", "not leader", "fenced", "no topic", "corrupt", "bad record"],
+    ids=["not sent", "unknown", "not leader", "fenced", "no topic", "corrupt", "abortable", "bad record"],
 )
 async def test_a_failure_is_answered_as_the_general_way_would(
-    version: int, records: bytes, result: Any, monkeypatch: pytest.MonkeyPatch
+    version: int,
+    records: bytes,
+    transactional_id: str | None,
+    result: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)  # for what goes to its leader again
     gateway, general = Node1(result), Node1(result)
-    frame = produce_frame(version=version, records=records)
+    frame = produce_frame(version=version, records=records, transactional_id=transactional_id)
     answer = await gateway.answer(frame)
     assert answer == await general.dispatcher.serve(frame, general.client)
     assert decode_answer(PRODUCE, version, answer).responses[0].partition_responses[0].error_code
@@ -154,8 +173,8 @@ async def test_where_the_broker_leads_no_more_it_is_left_alone() -> None:
         produce_frame(acks=2),
         produce_frame(version=8),
         produce_frame(records=BATCH[:22]),
-        produce_frame(records=BATCH[:22] + bytes([BATCH[22] | 0x10]) + BATCH[23:]),
-        produce_frame(transactional_id="mine"),
+        produce_frame(records=OF_A_TRANSACTION),
+        produce_frame(records=OF_A_TRANSACTION, transactional_id="mine").replace(b"mine", b"m\xffne"),
         produce_frame()[:-1],
         b"",
     ],
@@ -168,8 +187,8 @@ async def test_where_the_broker_leads_no_more_it_is_left_alone() -> None:
         "acks 2",
         "old",
         "cut batch",
-        "transaction",
-        "transactional id",
+        "transaction without an id",
+        "id not in UTF-8",
         "cut",
         "empty",
     ],

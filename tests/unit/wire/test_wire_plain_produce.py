@@ -64,13 +64,13 @@ def _topic(schema: Any, version: int, name: str, partitions: list[tuple[int, byt
 def read_generally(frame: bytes) -> PlainProduce:
     header = read_header(frame)
     body = read_body(frame, header)
-    assert body.transactional_id is None
     (topic,) = body.topic_data
     (data,) = topic.partition_data
     by_id = header.api_version >= IDS_FROM
     return (
         header.api_version,
         header.correlation_id,
+        None if body.transactional_id is None else body.transactional_id.encode(),
         body.acks,
         body.timeout // datetime.timedelta(milliseconds=1),
         (topic.topic_id.bytes if topic.topic_id else bytes(16)) if by_id else topic.name.encode(),
@@ -86,28 +86,45 @@ def read_generally(frame: bytes) -> PlainProduce:
     records,
     st.sampled_from([-1, 0, 1, 7]),
     st.integers(-(2**31), 2**31 - 1),
+    st.sampled_from([None, "", "mine", "é" * 63, "i" * 127, "i" * 300]),
 )
 def test_it_reads_what_the_general_way_reads(
-    version: int, name: str, partition: int, held: bytes, acks: int, timeout_ms: int
+    version: int,
+    name: str,
+    partition: int,
+    held: bytes,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None,
 ) -> None:
-    frame = frame_of(version, [(name, [(partition, held)])], acks=acks, timeout_ms=timeout_ms)
+    frame = frame_of(
+        version,
+        [(name, [(partition, held)])],
+        acks=acks,
+        timeout_ms=timeout_ms,
+        transactional_id=transactional_id,
+    )
     plain = read_plain_produce(frame)
     has_long_name = version < IDS_FROM and len(name.encode()) > 126
-    assert (plain is None) is has_long_name
+    has_long_id = len((transactional_id or "").encode()) > 126
+    assert (plain is None) is (has_long_name or has_long_id)
     if plain is not None:
         assert plain == read_generally(frame)
 
 
+@pytest.mark.parametrize("transactional_id", [None, "mine"])
 @pytest.mark.parametrize("version", PLAIN_VERSIONS)
-def test_a_cut_frame_is_not_plain(version: int) -> None:
-    frame = frame_of(version, [("topic", [(0, b"r" * 200)])])
+def test_a_cut_frame_is_not_plain(version: int, transactional_id: str | None) -> None:
+    frame = frame_of(version, [("topic", [(0, b"r" * 200)])], transactional_id=transactional_id)
     for end in range(len(frame)):
         assert read_plain_produce(frame[:end]) is None
 
 
-@given(st.sampled_from(PLAIN_VERSIONS), st.data())
-def test_a_damaged_frame_is_read_alike_or_left_to_the_general_way(version: int, data: st.DataObject) -> None:
-    frame = bytearray(frame_of(version, [("topic", [(0, b"r" * 20)])]))
+@given(st.sampled_from(PLAIN_VERSIONS), st.sampled_from([None, "mine"]), st.data())
+def test_a_damaged_frame_is_read_alike_or_left_to_the_general_way(
+    version: int, transactional_id: str | None, data: st.DataObject
+) -> None:
+    frame = bytearray(frame_of(version, [("topic", [(0, b"r" * 20)])], transactional_id=transactional_id))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(10, len(frame) - 1))
         frame[at] = data.draw(st.integers(0, 255))
@@ -130,7 +147,6 @@ def test_a_damaged_frame_is_read_alike_or_left_to_the_general_way(version: int, 
     [
         *(frame_of(version, [("topic", [(0, b"r")])]) for version in range(3, 9)),
         *(frame_of(version, [("topic", [(0, None)])]) for version in PLAIN_VERSIONS),
-        frame_of(9, [("topic", [(0, b"r")])], transactional_id="mine"),
         frame_of(9, [("topic", [])]),
         frame_of(9, []),
         frame_of(9, [("t", [(0, b"r"), (1, b"r")])]),
