@@ -102,6 +102,9 @@ FENCED_SHOWN_SECONDS: Final = 5.0
 """How long Metadata shows a broker whose node was fenced: until clients have asked who leads now, which librdkafka does
 within a second, and have left it."""
 
+OWN_GATEWAY_MISSED_SECONDS: Final = 30.0
+"""How long the gateway of a live node's own process may be away before clients are told of another gateway instead."""
+
 PORTS_APART_SECONDS: Final = 0.2
 """How long a client has to come again at another gateway before its connections to the next port are closed, too: twice
 its first pause before it does (reconnect.backoff.ms: 100 ms with librdkafka)."""

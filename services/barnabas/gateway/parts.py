@@ -10,6 +10,7 @@ from barnabas.gateway.answers.large_answers import LargeAnswers
 from barnabas.gateway.clients.budget import ByteBudget, RefusalPace
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.lately_fenced import LatelyFenced
+from barnabas.gateway.clients.own_gateways import OwnGateways
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
@@ -40,6 +41,7 @@ class GatewayParts:
     refusal_pace: RefusalPace = field(default_factory=RefusalPace)
     unread_answers: UnreadAnswers = field(default_factory=UnreadAnswers)
     lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
+    own_gateways: OwnGateways = field(default_factory=OwnGateways)
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one request that gathers much from other services."""

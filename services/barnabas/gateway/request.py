@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -94,12 +94,17 @@ class Request:
 
     def brokers(self, image: MetadataImage) -> Mapping[int, Endpoint]:
         """The brokers that this client is to see, by id."""
-        return visible_brokers(image, self.client.listener, self.client.local_host, self.parts.gateway_id)
+        return self._brokers(image, ())
 
     def brokers_to_show(self, image: MetadataImage) -> Mapping[int, Endpoint]:
         """The same, and those that were fenced a moment ago."""
-        client, lately = self.client, self.parts.lately_fenced.still_shown()
-        return visible_brokers(image, client.listener, client.local_host, self.parts.gateway_id, lately)
+        return self._brokers(image, self.parts.lately_fenced.still_shown())
+
+    def _brokers(self, image: MetadataImage, fenced_but_shown: Collection[int]) -> Mapping[int, Endpoint]:
+        client, parts = self.client, self.parts
+        return visible_brokers(
+            image, client.listener, client.local_host, fenced_but_shown, parts.own_gateways.of
+        )
 
     def addressed_node(self, image: MetadataImage) -> int | None:
         """The id of the broker that the client believes to talk to; None where one broker stands for all."""

@@ -69,6 +69,7 @@ async def _serve(
         unread_answers=unread_answers,
     )
     metadata.on_change(parts.lately_fenced.on_metadata)
+    metadata.on_change(parts.own_gateways.on_metadata)
     sockets = Sockets(parts, listeners, _injected_faults(config, context), environment.registry, local)
     environment.registry.register(StreamCollector("client", stream_counts))
     environment.registry.register(SubscriptionCollector(metadata))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,12 +88,13 @@ def visible_brokers(
     image: MetadataImage,
     listener: Listener,
     local_host: str,
-    gateway_id: str,
     fenced_but_shown: Collection[int] = (),
+    own_gateway_of: Callable[[int], GatewayRecord | None] = lambda _: None,
 ) -> Mapping[int, Endpoint]:
     """The brokers that a client on `listener` is told of, by broker id.
 
     `local_host` is the local address of the client's socket. Under one-broker advertising there is a single entry.
+    `own_gateway_of` gives the gateway in a node's process while that is away, for a node whose clients it served.
     While every node is fenced, all are shown: gateways answer for them, and a client that is told of no broker at all
     gives up the connections that it has (librdkafka then has no coordinator for ten seconds).
     """
@@ -104,7 +105,8 @@ def visible_brokers(
         rack = image.nodes[shown].rack if shown in image.nodes else ""
         host = listener.advertised_host or local_host
         return {shown: Endpoint(shown, host, listener.advertised_port, rack or None)}
-    return {node.node_id: _endpoint(image, node, listener, local_host, gateway_id) for node in nodes}
+    away = {node.node_id: gateway for node in nodes if (gateway := own_gateway_of(node.node_id)) is not None}
+    return {node.node_id: _endpoint(image, node, listener, local_host, away) for node in nodes}
 
 
 def one_broker_id(image: MetadataImage) -> int:
@@ -113,28 +115,43 @@ def one_broker_id(image: MetadataImage) -> int:
 
 
 def _endpoint(
-    image: MetadataImage, node: NodeRecord, listener: Listener, local_host: str, gateway_id: str
+    image: MetadataImage,
+    node: NodeRecord,
+    listener: Listener,
+    local_host: str,
+    away: Mapping[int, GatewayRecord],
 ) -> Endpoint:
-    """Where `node` is reached: the gateway in its own process if there is one, else one of its rack, else any."""
+    """Where `node` is reached: the gateway in its own process if there is one, also where that is `away`; else one of
+    its rack, else any.
+    """
     rack = node.rack or None
     if not listener.advertised_host:
         # Other gateways' `auto` addresses are unknown here, and any gateway serves any request: name ourselves.
         return Endpoint(node.node_id, local_host, listener.advertised_port + node.position, rack)
-    candidates = [
-        (gateway, record)
-        for gateway in image.gateways.values()
-        for record in gateway.listeners
-        if record.name == listener.name and record.host
-    ]
-    if not candidates:
+    candidates = _advertised(image.gateways.values(), listener)
+    own = [pair for pair in candidates if pair[0].HasField("node_id") and pair[0].node_id == node.node_id]
+    if not own and node.node_id in away:
+        own = _advertised([away[node.node_id]], listener)
+    if not (candidates or own):
         return Endpoint(
             node.node_id, listener.advertised_host, listener.advertised_port + node.position, rack
         )
-    own = [pair for pair in candidates if pair[0].HasField("node_id") and pair[0].node_id == node.node_id]
     same_rack = [pair for pair in candidates if node.rack and pair[0].rack == node.rack]
     _, record = max(own or same_rack or candidates, key=lambda pair: _weight(pair[0], node.node_id))
     port = record.port + node.position if record.port_per_node else record.port
     return Endpoint(node.node_id, record.host, port, rack)
+
+
+def _advertised(
+    gateways: Iterable[GatewayRecord], listener: Listener
+) -> list[tuple[GatewayRecord, AdvertisedListener]]:
+    """Where the gateways have the listener, with an address that others can be told."""
+    return [
+        (gateway, record)
+        for gateway in gateways
+        for record in gateway.listeners
+        if record.name == listener.name and record.host
+    ]
 
 
 def _weight(gateway: GatewayRecord, node_id: int) -> bytes:

@@ -30,7 +30,7 @@ def listener(host: str = "", *, port_per_node: bool = True) -> Listener:
 
 
 def shown(at: Listener, known: MetadataImage) -> Mapping[int, Endpoint]:
-    return visible_brokers(known, at, "10.9.9.9", "gateway-1")
+    return visible_brokers(known, at, "10.9.9.9")
 
 
 def test_parsing() -> None:
