@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.gateway import limits
 from barnabas.gateway.clients.held import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
+from barnabas.gateway.clients.own_gateways import starting_nodes
 from barnabas.gateway.clients.resends import Resends
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn
@@ -97,8 +98,12 @@ class Request:
         return self._brokers(image, ())
 
     def brokers_to_show(self, image: MetadataImage) -> Mapping[int, Endpoint]:
-        """The same, and those that were fenced a moment ago."""
-        return self._brokers(image, self.parts.lately_fenced.still_shown())
+        """The same, and those that were fenced a moment ago, or have only been started.
+
+        A client of librdkafka that is told of brokers without the one that it asks ends its connection to that, and
+        what waits for a coordinator there may wait for ever.
+        """
+        return self._brokers(image, [*self.parts.lately_fenced.still_shown(), *starting_nodes(image)])
 
     def _brokers(self, image: MetadataImage, fenced_but_shown: Collection[int]) -> Mapping[int, Endpoint]:
         client, parts = self.client, self.parts

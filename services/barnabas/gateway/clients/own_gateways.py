@@ -3,6 +3,9 @@
 While the process is away, that of another gateway could be told. But where brokers have their own port only, nobody
 listens there for the node; and librdkafka stays with what it was told: of the coordinator it takes the broker's id from
 the answer and no address, and so asks at that place long after the broker is back.
+
+As soon as the process serves clients again the broker is shown, though its node may still be fenced: the gateway that a
+client asks is never missing among the brokers that it names.
 """
 
 from __future__ import annotations
@@ -45,3 +48,11 @@ class OwnGateways:
         ):
             return None
         return self._last.get(node_id)
+
+
+def starting_nodes(image: MetadataImage) -> list[int]:
+    """The ids of nodes that are fenced, and have a gateway in their process that serves clients: their process was
+    started a moment ago, and will have them back.
+    """
+    attended = (each.node_id for each in image.gateways.values() if each.HasField("node_id"))
+    return [node_id for node_id in attended if node_id in image.nodes and image.nodes[node_id].fenced]

@@ -10,7 +10,7 @@ from barnabas.gateway.clients.listeners import Listener
 from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
 from barnabas.metadata.image import gateway_key, node_key
 
-METADATA = 3
+METADATA, DESCRIBE_CLUSTER = 3, 60
 PLACES = {1: ("one", 9092), 2: ("two", 19092), 3: ("three", 29092)}
 """Of brokers that have the port for their own node only: that of another one is nobody's."""
 
@@ -28,9 +28,11 @@ GONE = {node_id: MetadataRecord(key=gateway_key(f"broker-{node_id}")) for node_i
 class Brokers(Gateway):
     """The gateway of the first of three brokers."""
 
-    def __init__(self) -> None:
+    def __init__(self, away: int | None = None) -> None:
+        """`away` is a broker that has long been gone, and was never seen."""
         super().__init__([], Listener("PLAINTEXT", "0.0.0.0", 9092, "one", 9092, port_per_node=True))
-        self.change(*map(node_record, PLACES), *map(gateway_record, PLACES))
+        self.change(*(node_record(each, fenced=each == away) for each in PLACES))
+        self.change(*(gateway_record(each) for each in PLACES if each != away))
 
     def change(self, *records: MetadataRecord) -> None:
         before = self.metadata.image
@@ -81,3 +83,13 @@ async def test_a_node_that_is_away_with_its_gateway_is_expected_where_it_was(
     assert await brokers.shown() == PLACES
     brokers.change(MetadataRecord(key=node_key(2)))
     assert brokers.parts.own_gateways.of(2) is None
+
+
+async def test_a_broker_is_shown_as_soon_as_its_gateway_serves_though_its_node_is_fenced() -> None:
+    """librdkafka forgets who is missing, also the broker that it asks."""
+    brokers = Brokers(away=2)
+    assert sorted(await brokers.shown()) == [1, 3]
+    brokers.change(gateway_record(2))
+    assert await brokers.shown() == PLACES
+    described = await brokers.ask(DESCRIBE_CLUSTER, 0, {})
+    assert sorted(broker.broker_id for broker in described.brokers) == [1, 3], "it takes no administration"
