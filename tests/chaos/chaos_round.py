@@ -32,7 +32,7 @@ COPIES: Final = {"of-librdkafka": "copies-of-librdkafka", "of-java": "copies-of-
 """Where each topic's records are written to in transactions, by a group named so as well."""
 COPIED: Final = [Place(topic, partition) for topic in COPIES.values() for partition in range(PARTITIONS)]
 
-SERVES_SECONDS_MAX: Final = 30.0
+SERVES_SECONDS_MAX: Final = 45.0
 """After a fault everything is served again within this: each partition takes records, they are read and committed, and
 all replicas are in sync. What it took is in the table. Less than a client stands still before it is replaced
 (`copying_worker.AGAIN_SECONDS_MAX`), or nobody would see that it did; more than a worker that hangs is left alone."""
