@@ -217,6 +217,21 @@ def test_the_last_one_of_the_newer_protocol_leaves_a_classic_group(driver: Migra
     assert driver.shard.groups["g"].state is GroupState.STABLE
 
 
+def test_who_comes_back_as_the_last_is_not_told_of_what_others_have_still_to_give_up(
+    driver: MigrationDriver,
+) -> None:
+    (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))
+    driver.enter("new", instance="i")
+    waiter = driver.join("c", instance="i", metadata=subscription("t"))
+    reply = driver.replies[waiter]
+    assert isinstance(reply, pb.JoinGroupResponse)
+    group = driver.shard.groups["g"]
+    assert set(group.members) == {a, reply.member_id}
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert driver.synced(reply.member_id, group.generation) == "REBALANCE_IN_PROGRESS"
+    assert driver.beaten(a, group.generation) == "rebalance_in_progress"
+
+
 def test_with_no_downgrade_it_stays_a_consumer_group_of_classic_members() -> None:
     driver = MigrationDriver(CoordinatorConfig(group_consumer_migration_policy="upgrade"), t=4)
     (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))

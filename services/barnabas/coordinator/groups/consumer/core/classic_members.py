@@ -192,18 +192,26 @@ def _join_as_last(
     decision: Decision,
 ) -> Member:
     """A static member comes back with the classic protocol, and no other speaks the newer one: it is a classic group
-    from now on. Without a rebalance, where the member was to have what it is to have now."""
+    from now on. Without a rebalance, where the member was to have what it is to have now and the others have what
+    they are to have. Kafka asks for none either where they have not, and tells the member that it has what another
+    one has still to give up."""
     epoch, has_changed = update_subscription(shard, group, before, after, decision)
-    is_stale = group.target_epoch.epoch < epoch
+    target_epoch = group.target_epoch.epoch
+    is_stale = target_epoch < epoch
+    others = (member for member in group.members.values() if member is not old)
+    are_settled = all(member.is_reconciled_to(target_epoch) for member in others)
     target = last_target(group, after)
     if not is_stale:
-        after = reconcile(shard, group, after, group.target_epoch.epoch, target, has_changed, owned, decision)
+        after = reconcile(shard, group, after, target_epoch, target, has_changed, owned, decision)
     decision.records.clear()  # the group's records all go; what was to be written of it need not be
     members = [
         (after, target) if member is old else (member, group.target_of(member.member_id))
         for member in group.members.values()
     ]
-    reason = "it was a consumer group with a stale assignment" if is_stale else ""
+    reason = ""
+    if is_stale or not are_settled:
+        what = "with a stale assignment" if is_stale else "that was being rebalanced"
+        reason = f"it was a consumer group {what}"
     if not downgrade(shard, group, members, decision, reason):
         raise KafkaError(ErrorCode.group_id_not_found, "the group cannot become a classic one")
     return after
