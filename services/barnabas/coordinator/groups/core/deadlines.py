@@ -61,6 +61,8 @@ def _bring_to_life(shard: GroupShard, group_id: str, stored: StoredGroup, decisi
         shard.start_session(group, member, decision)
     if len(group.members) > shard.config.group_max_size:
         prepare_rebalance(shard, group, decision, "the group is larger than group.max.size")
+    elif group.members and stored.leader is None:
+        prepare_rebalance(shard, group, decision, "no leader has shared out what its members are to have")
 
 
 def on_time(shard: GroupShard, decision: Decision) -> None:

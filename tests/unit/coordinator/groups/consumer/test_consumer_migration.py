@@ -214,6 +214,11 @@ def test_the_last_one_of_the_newer_protocol_leaves_a_classic_group(driver: Migra
     assert read_assignment(group.members[a].assignment)[0]["t"] >= {0, 1}
     assert driver.beaten(a, generation) == "rebalance_in_progress"
     driver.reload()
+    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE, "the partitions are nobody's yet"
+    assert driver.beaten(a, generation) == "rebalance_in_progress"
+    driver.join(a, a, metadata=subscription("t"))
+    driver.sync(a, generation + 1, f"{a}=all")
+    driver.reload()
     assert driver.shard.groups["g"].state is GroupState.STABLE
 
 

@@ -9,6 +9,7 @@ whoever joins it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.embedded import (
@@ -182,7 +183,7 @@ def downgrade(
     rebalance_reason: str = "",
 ) -> bool:
     """Make a classic group of `members`, with what each is to have. Where a reason is given, they are asked to join
-    again.
+    again: a record without a leader says so to whoever reads the log before they have.
 
     False, and nothing is done, where they cannot be one.
     """
@@ -197,7 +198,10 @@ def downgrade(
     for member_id in group.members:
         cancel_timers(shard, group.group_id, member_id)
     decision.records += group_tombstones(group)
-    decision.records.append(GroupRecord(group.group_id, classic.to_stored()))
+    stored = classic.to_stored()
+    if rebalance_reason:
+        stored = replace(stored, leader=None)
+    decision.records.append(GroupRecord(group.group_id, stored))
     shard.groups[group.group_id] = classic
     for member in classic.members.values():
         shard.start_session(classic, member, decision)
