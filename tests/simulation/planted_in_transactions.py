@@ -223,7 +223,7 @@ def keeps_its_epoch(started: Any) -> Any:
 
 
 IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
-    "take-an-old-epochs-end": (end_txn, "handle_end_txn", of_any_epoch, 15, 3),
+    "take-an-old-epochs-end": (end_txn, "handle_end_txn", of_any_epoch, 96, 3),
     "stable-is-what-is-replicated": (LogProducers, "last_stable_offset", past_what_is_open, 0, 3),
     "stable-up-to-the-last-that-began": (ProducerState, "_publish", unless_two_are_open, 0, 3),
     "count-pending-offsets": (GroupShard, "_replay_offset", as_if_it_counted, 33, 3),
@@ -233,16 +233,16 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "followers-list-no-aborted-transactions": (LogAppender, "append_as_follower", not_by_followers, 15, 3),
     "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 36, 3),
     "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
-    "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 15, 3),
-    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 0, 3),
+    "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 0, 3),
+    "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 6, 3),
     "tell-markers-before-the-decision-is-committed": (
         TransactionShard,
         "replay_uncommitted",
         before_it_is_committed,
-        36,
+        165,
         3,
     ),
-    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 15, 3),
+    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 24, 3),
     "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 66, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
 }
