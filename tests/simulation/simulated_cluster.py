@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -432,8 +431,6 @@ def run_seed(
     world = World(seed, keeps_trace=keeps_trace)
     cluster = SimulatedCluster(world, plan)
     world.run(cluster.tell())
-    gc.unfreeze()  # services take what they have built for what stays, but each world ends
-    gc.collect()
     read = sum(len(each) for each in cluster.history.read.values())
     return Outcome(
         seed,
