@@ -147,6 +147,9 @@ to it, which is 2 minutes by default."""
 OPEN_BATCH: Final = 16
 """Logs that are created or opened in one go, before those that are ready are put into service."""
 
+REMOVE_BATCH: Final = 16
+"""Logs that are deleted in one go: some 20 ms each, which a stop of the node waits for, and what is to be opened."""
+
 RECOVERY_BATCH: Final = 32
 """Logs that one thread opens in one go at start: few enough that threads end at the same time, and a tenth of the
 hand-overs between threads that one at a time takes."""

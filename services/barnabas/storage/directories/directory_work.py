@@ -1,14 +1,17 @@
 """What has to be opened, created, deleted and set aside in one log directory, done in its threads.
 
-Removals come before openings, so that a topic that is created again finds its name free; what is opened for the first
-time comes before what is tried again. One thing is done after the other: no log is ever opened twice at a time.
+Removals come before openings of the same name, so that a topic that is created again finds its name free; what is
+opened for the first time comes before what is tried again. One thing is done after the other: no log is ever opened
+twice at a time. A large topic is deleted bit by bit: others are opened meanwhile, and a node that stops leaves the rest
+to its next start.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from barnabas.kernel.clock import Clock
 from barnabas.log.checkpoints.stray import StrayKey
@@ -17,6 +20,8 @@ from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.failed_openings import FailedOpenings, is_for_now
 from barnabas.storage.replica.replica import Replica
+
+T = TypeVar("T")
 
 
 class Opened(NamedTuple):
@@ -28,6 +33,11 @@ class Opened(NamedTuple):
     high_watermark: int = 0
     moved_to: str = ""
     failure: Exception | None = None
+
+
+def _parted(doomed: list[T]) -> tuple[list[T], list[T]]:
+    """What is deleted next, and the rest."""
+    return doomed[: limits.REMOVE_BATCH], doomed[limits.REMOVE_BATCH :]
 
 
 class DirectoryWork:
@@ -129,9 +139,12 @@ class DirectoryWork:
         return bool(self._to_delete or self._to_set_aside or self._strays_to_delete or self._to_clear_up)
 
     async def _do_removals(self) -> None:
-        doomed, self._to_delete = self._to_delete, []
-        aside, self._to_set_aside = self._to_set_aside, []
-        strays, self._strays_to_delete = self._strays_to_delete, []
+        """The next deletions; with the last of them what is to be set aside, for it may have the name of one."""
+        doomed, self._to_delete = _parted(self._to_delete)
+        strays, self._strays_to_delete = _parted(self._strays_to_delete)
+        aside: list[Replica] = []
+        if not self._to_delete:
+            aside, self._to_set_aside = self._to_set_aside, []
         left, self._to_clear_up = self._to_clear_up, []
         self._is_removing = True
         loop = asyncio.get_running_loop()
@@ -155,13 +168,19 @@ class DirectoryWork:
             while self._has_removals() or self._to_open or self._failed.ready:
                 if self._has_removals():
                     await self._do_removals()
+                    await self._open_next()
                 elif self._to_open:
                     await self._open_next()
                 else:
                     await self._try_next_again()
 
     async def _open_next(self) -> None:
-        batch = list(self._to_open)[: limits.OPEN_BATCH]
+        """What has its name free."""
+        taken = {(each.topic, each.index) for each in (*self._to_delete, *self._to_set_aside)}
+        free = (each for each in self._to_open if (each.topic, each.index) not in taken)
+        batch = list(islice(free, limits.OPEN_BATCH))
+        if not batch:
+            return
         for replica in batch:
             del self._to_open[replica]
         self._opening = len(batch)
