@@ -2,9 +2,9 @@
 
 A small request costs little in what it must do (checks, a CRC, one write) and much in what a general server does
 around it: tasks, futures, decoded objects, messages to other processes. So where a request is plain (one batch for one
-partition, `wire/plain_produce.py`) and the partition is led by the storage node in this very process, the answer is
-made by plain calls before `data_received` returns. Whatever is not so is left to the general way before anything has
-changed: `handlers/produce.py` answers it, errors included.
+partition, `wire/plain_produce.py`), of no transaction, and the partition is led by the storage node in this very
+process, the answer is made by plain calls before `data_received` returns. Whatever is not so is left before anything
+has changed: to `forwarded_produce.py`, or to the general way, `handlers/produce.py`, which answers errors, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlainProduces:
     def answer(self, frame: bytes, received: float) -> bytes | None:
         """The whole answer to the request in `frame`, which was read at `received` (perf_counter).
 
-        None, with nothing changed, when it must go the general way.
+        None, with nothing changed, when it must go another way.
         """
         if self._faults.is_active:
             return None
