@@ -50,7 +50,8 @@ LOAD_YIELD_BYTES: Final = 256 * 1024
 their batches: some milliseconds, for the process may be a broker, too."""
 
 OFFSETS_DELETED_AT_ONCE: Final = 500
-"""Offsets of deleted topics that are deleted before the event loop gets a turn."""
+"""Offsets of deleted topics that are deleted before the event loop gets a turn; of those left over, in one look for
+expired ones."""
 
 REBALANCE_PROLONGED_MS_MIN: Final = 1_000
 """A rebalance that nobody joined goes on for so long at least, whatever rebalance timeout its members asked for."""
