@@ -198,7 +198,7 @@ class NodeRecord(_message.Message):
     adds it to its base port. In a registration: the place that the node wishes for; absent for any.
     """
     fenced: _builtins.bool
-    """A fenced node leads nothing and is not shown to clients."""
+    """A fenced node leads nothing. Clients are not shown it but for a moment, while it goes or comes."""
     stopping: _builtins.bool
     """It said that it is about to stop: it comes to lead nothing any more, nor into any ISR. Until its next process registers."""
     previous_node_epoch: _builtins.int

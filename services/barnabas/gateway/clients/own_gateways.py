@@ -51,8 +51,8 @@ class OwnGateways:
 
 
 def starting_nodes(image: MetadataImage) -> list[int]:
-    """The ids of nodes that are fenced, and have a gateway in their process that serves clients: their process was
-    started a moment ago, and will have them back.
+    """The ids of nodes that are fenced, and have a gateway in their process that serves clients: as a rule the process
+    was started a moment ago, and its node is about to register.
     """
     attended = (each.node_id for each in image.gateways.values() if each.HasField("node_id"))
     return [node_id for node_id in attended if node_id in image.nodes and image.nodes[node_id].fenced]
