@@ -192,9 +192,8 @@ def _join_as_last(
     decision: Decision,
 ) -> Member:
     """A static member comes back with the classic protocol, and no other speaks the newer one: it is a classic group
-    from now on. Without a rebalance, where the member was to have what it is to have now and the others have what
-    they are to have. Kafka asks for none either where they have not, and tells the member that it has what another
-    one has still to give up."""
+    from now on. There is no rebalance where the target is still right and the others have all of theirs. Where they
+    have not, Kafka asks for none either, and tells the member that it has what another one has still to give up."""
     epoch, has_changed = update_subscription(shard, group, before, after, decision)
     target_epoch = group.target_epoch.epoch
     is_stale = target_epoch < epoch
