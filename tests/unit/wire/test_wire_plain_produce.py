@@ -142,6 +142,23 @@ def test_a_damaged_frame_is_read_alike_or_left_to_the_general_way(
     assert "UTF-8" in refusal or "codec" in refusal
 
 
+PLAIN = frame_of(9, [("t", [(0, b"r")])], client_id=None, acks=1, timeout_ms=0)
+HEADER, ID_AND_ALL = PLAIN[:10], PLAIN[11:]
+ALL_BUT_THE_ID = ID_AND_ALL[1:]
+TWO_TOPICS = frame_of(13, [("topic", [(0, b"r")]), ("other", [(0, b"r")])]).replace(
+    uuid.uuid5(uuid.NAMESPACE_DNS, "other").bytes, bytes(16)
+)
+"""The id of the second one begins as a request ends."""
+A_REQUEST_IN_THE_ID = frame_of(
+    *(9, [("t", [(0, b"r")])]),
+    client_id=None,
+    transactional_id="i" * 161 + ALL_BUT_THE_ID.decode() + "i" * 110,
+)
+"""Its length is in two bytes, of which the first alone would be that of what comes before the request in it."""
+A_REQUEST_IN_A_TAG = HEADER + bytes([1, 0, len(ALL_BUT_THE_ID) - 1]) + ALL_BUT_THE_ID[1:] + ID_AND_ALL
+"""The number of the tagged field is what an id that is null would be, its length the first byte of acks."""
+
+
 @pytest.mark.parametrize(
     "frame",
     [
@@ -151,6 +168,9 @@ def test_a_damaged_frame_is_read_alike_or_left_to_the_general_way(
         frame_of(9, []),
         frame_of(9, [("t", [(0, b"r"), (1, b"r")])]),
         frame_of(9, [("t", [(0, b"r")]), ("u", [(0, b"r")])]),
+        TWO_TOPICS,
+        A_REQUEST_IN_THE_ID,
+        A_REQUEST_IN_A_TAG,
         struct.pack(">hhih", 1, 12, 77, 0) + bytes(40),
         b"",
     ],

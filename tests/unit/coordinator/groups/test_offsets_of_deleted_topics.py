@@ -131,3 +131,38 @@ async def test_what_is_committed_for_the_old_topic_later_is_not_taken(node: Node
         assert len(log.records()) == before
         assert await node.commit(5, topic_id=NEW) is NONE
         assert await node.fetch() == 5
+
+
+async def leave_behind(node: Node, group: str, producer: tuple[int, int]) -> None:
+    """A transaction for the new topic keeps what the group committed for the old one until it is aborted."""
+    assert await node.commit(5, group=group, topic_id=OLD) is NONE
+    assert await node.commit_in_transaction(7, group=group, topic_id=NEW, producer=producer) is NONE
+
+
+async def look_for_expired_ones(node: Node) -> None:
+    node.clock.advance(600_000)
+    await node.coordinator.partitions.on_time()
+
+
+async def test_a_look_for_what_is_left_over_takes_nothing_of_other_topics(node: Node) -> None:
+    async with running(node):
+        await leave_behind(node, "left over", (7, 0))
+        assert await node.commit(5, group="of another topic", topic="u", topic_id=b"u" * 16) is NONE
+        node.see("a", deleted=("t",))
+        assert await node.complete(committed=False) is NONE
+        assert await node.commit(5, group="of the new one", topic_id=NEW) is NONE
+        assert await node.commit(5, group="without an id") is NONE
+        assert len(left(node)) == 4
+        await look_for_expired_ones(node)
+        assert left(node) == ["of another topic", "of the new one", "without an id"]
+
+
+async def test_what_open_transactions_keep_is_not_in_the_way_of_what_is_left_over(node: Node) -> None:
+    async with running(node):
+        for group in GROUPS[:10]:
+            await leave_behind(node, group, (7, 0))
+        await leave_behind(node, "left over", (8, 0))
+        node.see("a", deleted=("t",))
+        assert await node.complete(producer=(8, 0), committed=False) is NONE
+        await look_for_expired_ones(node)
+        assert left(node) == GROUPS[:10]
