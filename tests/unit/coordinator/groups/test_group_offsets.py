@@ -118,6 +118,13 @@ def test_offsets_outlive_the_coordinator(driver: ShardDriver) -> None:
     assert driver.said() == [f"heartbeat {b} <- REBALANCE_IN_PROGRESS"]
 
 
+def test_a_group_that_everybody_left_is_empty_for_the_next_coordinator_too(driver: ShardDriver) -> None:
+    (a,) = driver.stable_group("a")
+    driver.leave(a)
+    driver.reload()
+    assert describe_group(driver.shard, GROUP).state == "Empty"
+
+
 def test_a_lone_consumer_s_offsets_expire_after_its_last_commit(driver: ShardDriver) -> None:
     driver.commit("", -1)
     driver.advance(DAY - MINUTE)

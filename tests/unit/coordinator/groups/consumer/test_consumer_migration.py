@@ -237,6 +237,34 @@ def test_who_comes_back_as_the_last_is_not_told_of_what_others_have_still_to_giv
     assert driver.beaten(a, group.generation) == "rebalance_in_progress"
 
 
+def test_who_comes_back_as_the_last_gets_what_others_have_given_up(driver: MigrationDriver) -> None:
+    """Also where it had not heard of that: nothing has to be shared out anew."""
+    (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))
+    driver.enter("new", instance="i")
+    driver.rejoin(a, {"t": [0, 1, 2, 3]})
+    driver.synced(a, 1)
+    assert driver.rejoin(a, {"t": [0, 1]}) == 2
+    driver.synced(a, 2)
+    assert driver.has("new") == {}
+    waiter = driver.join("c", instance="i", metadata=subscription("t"))
+    reply = driver.replies[waiter]
+    assert isinstance(reply, pb.JoinGroupResponse)
+    assert driver.shard.groups["g"].state is GroupState.STABLE
+    assert driver.synced(reply.member_id, reply.generation_id) == "t2,3"
+    assert driver.beaten(a, reply.generation_id) == "none"
+
+
+def test_who_comes_back_as_the_last_with_another_subscription_has_the_group_rebalanced(
+    driver: MigrationDriver,
+) -> None:
+    """There is no target for that yet."""
+    driver.enter("new", instance="i")
+    driver.join("c", instance="i", metadata=subscription("t", "u"))
+    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
+    driver.reload()
+    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
+
+
 def test_with_no_downgrade_it_stays_a_consumer_group_of_classic_members() -> None:
     driver = MigrationDriver(CoordinatorConfig(group_consumer_migration_policy="upgrade"), t=4)
     (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))
@@ -384,6 +412,7 @@ def test_a_static_member_changes_its_protocol_both_ways(driver: MigrationDriver)
     assert driver.said()[-2].startswith("log group g generation 2")
     assert read_assignment(group.members[reply.member_id].assignment)[0] == {"t": frozenset(range(4))}
     driver.reload()
+    assert driver.shard.groups["g"].state is GroupState.STABLE
     driver.enter("new2", instance="i")
     member = driver.description().members[0]
     assert (member.member_id, member.is_classic, member.member_epoch) == ("new2", False, 2)
