@@ -119,17 +119,18 @@ class Node:
         group: str = "g",
         topic: str = "t",
         topic_id: bytes = b"",
+        partition: int = 0,
         metadata: str = "",
     ) -> ErrorCode:
-        partition = pb.OffsetCommitPartition(
-            partition=0, committed_offset=offset, committed_leader_epoch=-1, metadata=metadata
+        row = pb.OffsetCommitPartition(
+            partition=partition, committed_offset=offset, committed_leader_epoch=-1, metadata=metadata
         )
         request = pb.OffsetCommitRequest(
             group_id=group,
             generation_id=generation,
             member_id=member_id,
             retention_time_ms=-1,
-            topics=[pb.OffsetCommitTopic(name=topic, topic_id=topic_id, partitions=[partition])],
+            topics=[pb.OffsetCommitTopic(name=topic, topic_id=topic_id, partitions=[row])],
         )
         response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)

@@ -10,6 +10,7 @@ from log_in_memory import LogInMemory
 
 from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.errors import ErrorCode
+from barnabas.messages import coordinator_pb2 as pb
 
 NONE = ErrorCode.none
 NOTHING = -1
@@ -121,6 +122,16 @@ async def test_a_transaction_for_the_old_topic_ends_with_it(node: Node) -> None:
         assert left(node) == []
 
 
+async def test_a_transaction_for_the_old_topic_takes_nothing_of_the_new_one_with_it(node: Node) -> None:
+    async with running(node):
+        assert await node.commit_in_transaction(5, topic_id=OLD) is NONE
+        assert await node.commit(2, topic_id=NEW) is NONE
+        node.see("a", deleted=("t",))
+        await some_turns()
+        assert await node.complete() is NONE
+        assert await node.fetch(stable=True) == 2
+
+
 async def test_what_is_committed_for_the_old_topic_later_is_not_taken(node: Node, log: LogInMemory) -> None:
     """Its gateway is behind: by name, the client may mean the new topic, and is to be heard once that is known."""
     async with running(node):
@@ -163,6 +174,42 @@ async def test_what_open_transactions_keep_is_not_in_the_way_of_what_is_left_ove
             await leave_behind(node, group, (7, 0))
         await leave_behind(node, "left over", (8, 0))
         node.see("a", deleted=("t",))
+        await some_turns()
         assert await node.complete(producer=(8, 0), committed=False) is NONE
+        assert left(node) == [*GROUPS[:10], "left over"]
         await look_for_expired_ones(node)
         assert left(node) == GROUPS[:10]
+
+
+async def told(node: Node, group: str, topic_id: bytes | None = None) -> dict[str, dict[int, int]]:
+    """What the group has committed: for all topics, or for partitions 0 and 1 of the topic t with this id."""
+    by_id = [] if topic_id is None else [pb.OffsetFetchTopic(name="t", topic_id=topic_id, partitions=[0, 1])]
+    request = pb.OffsetFetchRequest(
+        group_id=group, topics=by_id, all_topics=topic_id is None, member_epoch=-1
+    )
+    answer = await node.calls.OffsetFetch(request)
+    return {
+        topic.name: {each.partition: each.committed_offset for each in topic.partitions}
+        for topic in answer.topics
+    }
+
+
+async def test_who_asks_for_all_topics_is_told_of_what_counts(node: Node) -> None:
+    """Of a topic with nothing else there is not even the name."""
+    async with running(node):
+        for group in ("mixed", "old alone"):
+            await leave_behind(node, group, (7, 0))
+        assert await node.commit(3, group="mixed", topic="u", topic_id=b"u" * 16) is NONE
+        node.see("a", deleted=("t",))
+        assert await node.complete(committed=False) is NONE
+        assert await node.commit(4, group="mixed", partition=1, topic_id=NEW) is NONE
+        assert await told(node, "mixed") == {"t": {1: 4}, "u": {0: 3}}
+        assert await told(node, "old alone") == {}
+
+
+async def test_who_asks_by_id_is_told_what_was_committed_for_that_topic_or_for_a_name(node: Node) -> None:
+    async with running(node):
+        assert await node.commit(5, topic_id=OLD) is NONE
+        assert await node.commit(6, partition=1) is NONE
+        assert await told(node, "g", OLD) == {"t": {0: 5, 1: 6}}
+        assert await told(node, "g", NEW) == {"t": {0: NOTHING, 1: 6}}

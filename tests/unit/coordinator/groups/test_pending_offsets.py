@@ -158,6 +158,9 @@ class PendingMachine(RuleBasedStateMachine):
             assert set(self.shard.pending.keys_of(producer_id)) == set(offsets)
             assert self.shard.pending.count_of(producer_id) == len(offsets)
         assert len(self.shard.pending) == sum(map(len, self.model.pending.values()))
+        for key in KEYS:
+            values = [offsets[key][1] for offsets in self.model.pending.values() if key in offsets]
+            assert sorted(self.shard.pending.values_at(key), key=repr) == sorted(values, key=repr)
         for group_id in "gh":
             of_group = {key for key in pending if key.group_id == group_id}
             assert set(self.shard.pending.of_group(group_id)) == of_group
