@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from gateway_harness import node_record
 
 from barnabas.gateway import limits, service
 from barnabas.gateway.clients.sockets import Sockets
@@ -19,43 +20,36 @@ from barnabas.gateway.service import serve
 from barnabas.kernel.service import ServiceContext, system_environment
 from barnabas.links.controller_link import ControllerService
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import ClusterRecord, GatewayRecord, MetadataRecord
+from barnabas.metadata.image import gateway_key
 from barnabas.rpc.network import GrpcNetwork
 from jumping_time import jumping_time
+
+CLUSTER = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id="c" * 22))
 
 
 class FakeController:
     """Streams a snapshot, and a change when it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, snapshot: Sequence[MetadataRecord] = (), change: Sequence[MetadataRecord] = (CLUSTER,)
+    ) -> None:
+        self.snapshot = [CLUSTER, *snapshot]
+        self.change = change
         self.may_change = asyncio.Event()
 
     async def Watch(self, _: WatchRequest) -> AsyncGenerator[MetadataDelta]:
-        cluster = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id="c" * 22))
-        yield MetadataDelta(revision=1, snapshot=True, records=[cluster])
+        yield MetadataDelta(revision=1, snapshot=True, records=self.snapshot)
         await self.may_change.wait()
-        yield MetadataDelta(revision=2, records=[cluster])
+        yield MetadataDelta(revision=2, records=self.change)
         await asyncio.Event().wait()
 
 
-async def test_what_is_under_way_at_a_stop_hears_of_the_metadata(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A request for a topic that is being created, say, is answered once the metadata has it."""
-    controller, server = FakeController(), GrpcNetwork().listen(f"unix:{tmp_path}/c")
+async def serve_for_a_moment(controller: FakeController, path: Path) -> None:
+    """A gateway, from its start to its stop as soon as it has metadata."""
+    server = GrpcNetwork().listen(f"unix:{path}/c")
     await server.serve_controller(cast(ControllerService, controller))  # it answers Watch alone
-    close, heard = Sockets.close, asyncio.Event()
-
-    async def close_once_it_is_heard(sockets: Sockets) -> None:
-        controller.may_change.set()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                await sockets._parts.metadata.wait_until(lambda image: image.revision == 2)
-                heard.set()
-        await close(sockets)
-
-    monkeypatch.setattr(Sockets, "close", close_once_it_is_heard)
-    config = GatewayConfig(controllers=(f"unix:{tmp_path}/c",), listeners=("PLAINTEXT://127.0.0.1:0",))
+    config = GatewayConfig(controllers=(f"unix:{path}/c",), listeners=("PLAINTEXT://127.0.0.1:0",))
     context = ServiceContext("gateway", system_environment(network=GrpcNetwork()))
     running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context))
     try:
@@ -67,7 +61,53 @@ async def test_what_is_under_way_at_a_stop_hears_of_the_metadata(
             await running
     finally:
         await server.stop(0)
+
+
+async def until_it_has_changed(controller: FakeController, parts: GatewayParts) -> bool:
+    controller.may_change.set()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            await parts.metadata.wait_until(lambda image: image.revision == 2)
+            return True
+    return False
+
+
+async def test_what_is_under_way_at_a_stop_hears_of_the_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request for a topic that is being created, say, is answered once the metadata has it."""
+    controller, close, heard = FakeController(), Sockets.close, asyncio.Event()
+
+    async def close_once_it_is_heard(sockets: Sockets) -> None:
+        if await until_it_has_changed(controller, sockets._parts):
+            heard.set()
+        await close(sockets)
+
+    monkeypatch.setattr(Sockets, "close", close_once_it_is_heard)
+    await serve_for_a_moment(controller, tmp_path)
     assert heard.is_set()
+
+
+async def test_what_clients_are_told_of_brokers_follows_the_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is killed keeps its address, and is shown for a moment."""
+    gateway = GatewayRecord(gateway_id="broker-1", node_id=1)
+    controller = FakeController(
+        [node_record(1), MetadataRecord(key=gateway_key("broker-1"), gateway=gateway)],
+        [node_record(1, fenced=True), MetadataRecord(key=gateway_key("broker-1"))],
+    )
+    close, known = Sockets.close, []
+
+    async def close_once_it_is_known(sockets: Sockets) -> None:
+        parts = sockets._parts
+        await until_it_has_changed(controller, parts)
+        known.append((parts.own_gateways.of(1), parts.lately_fenced.still_shown()))
+        await close(sockets)
+
+    monkeypatch.setattr(Sockets, "close", close_once_it_is_known)
+    await serve_for_a_moment(controller, tmp_path)
+    assert known[0] == (gateway, [1])
 
 
 @pytest.mark.parametrize(

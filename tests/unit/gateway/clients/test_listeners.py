@@ -139,3 +139,32 @@ def test_while_the_gateway_beside_a_node_is_not_there_another_stands_for_it() ->
     assert [found[node_id].host for node_id in (0, 1)] == ["broker-0", "broker-1"]
     assert found[2].host in ("broker-0", "broker-1")
     assert found[2].port == 9094
+
+
+@pytest.mark.parametrize("others", [[], [gateway_record("other", 9092)]], ids=["nobody", "another"])
+def test_while_it_is_away_its_last_place_counts_whoever_else_is_there(others: list[MetadataRecord]) -> None:
+    away = {1: gateway_record("broker-1", 9192, node_id=1).gateway}
+    found = visible_brokers(
+        image(node_record(1), *others), listener("x"), "10.9.9.9", own_gateway_of=away.get
+    )
+    assert found == {1: Endpoint(1, "broker-1", 9192, None)}
+
+
+def test_where_it_is_counts_and_not_where_it_was() -> None:
+    known = image(node_record(1), gateway_record("broker-1", 9092, node_id=1))
+    before = {1: gateway_record("broker-1", 9192, node_id=1).gateway}
+    found = visible_brokers(known, listener("x"), "10.9.9.9", own_gateway_of=before.get)
+    assert found == {1: Endpoint(1, "broker-1", 9092, None)}
+
+
+def test_only_who_has_the_listener_at_an_address_stands_for_a_node() -> None:
+    elsewhere = gateway_record("elsewhere", 9092, node_id=1)
+    elsewhere.gateway.listeners[0].name = "OTHER"
+    without_host = gateway_record("", 9093, node_id=1)
+    known = image(node_record(1), elsewhere, without_host, gateway_record("one", 9094))
+    assert shown(listener("x"), known) == {1: Endpoint(1, "one", 9094, None)}
+
+
+def test_a_fenced_node_that_is_forgotten_is_not_shown() -> None:
+    known = image(node_record(1), node_record(2, fenced=True))
+    assert set(visible_brokers(known, listener("x"), "10.9.9.9", fenced_but_shown=(2, 3))) == {1, 2}

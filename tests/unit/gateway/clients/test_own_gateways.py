@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from gateway_harness import Gateway, node_record
 
@@ -15,8 +17,8 @@ PLACES = {1: ("one", 9092), 2: ("two", 19092), 3: ("three", 29092)}
 """Of brokers that have the port for their own node only: that of another one is nobody's."""
 
 
-def gateway_record(node_id: int) -> MetadataRecord:
-    host, port = PLACES[node_id]
+def gateway_record(node_id: int, place: tuple[str, int] | None = None) -> MetadataRecord:
+    host, port = place or PLACES[node_id]
     listener = AdvertisedListener(name="PLAINTEXT", host=host, port=port - (node_id - 1), port_per_node=True)
     gateway = GatewayRecord(gateway_id=f"broker-{node_id}", listeners=[listener], node_id=node_id)
     return MetadataRecord(key=gateway_key(f"broker-{node_id}"), gateway=gateway)
@@ -96,3 +98,44 @@ async def test_a_broker_is_shown_as_soon_as_its_gateway_serves_though_its_node_i
     assert await brokers.shown() == PLACES
     described = await brokers.ask(DESCRIBE_CLUSTER, 0, {})
     assert sorted(broker.broker_id for broker in described.brokers) == [1, 3], "it takes no administration"
+
+
+async def test_a_broker_that_came_back_at_another_place_is_expected_there() -> None:
+    brokers = Brokers()
+    brokers.change(GONE[2])
+    brokers.change(gateway_record(2, ("moved", 19092)))
+    brokers.change(GONE[2])
+    assert await brokers.shown() == PLACES | {2: ("moved", 19092)}
+
+
+async def test_a_gateway_alone_is_that_of_no_node() -> None:
+    """It has no node id, which is not 0."""
+    brokers = Brokers()
+    listener = AdvertisedListener(name="PLAINTEXT", host="alone", port=9092, port_per_node=True)
+    alone = GatewayRecord(gateway_id="alone", listeners=[listener])
+    brokers.change(node_record(0, fenced=True), MetadataRecord(key=gateway_key("alone"), gateway=alone))
+    assert await brokers.shown() == PLACES, "nobody starts"
+    assert brokers.parts.own_gateways.of(0) is None
+
+
+async def test_it_is_missed_from_when_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else changes meanwhile."""
+    loop, passed = asyncio.get_running_loop(), 0.0
+    began = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: began + passed)
+    brokers = Brokers()
+    passed += 2 * limits.OWN_GATEWAY_MISSED_SECONDS
+    brokers.change(node_record(3))
+    brokers.change(GONE[2])
+    assert await brokers.shown() == PLACES
+    passed += 0.9 * limits.OWN_GATEWAY_MISSED_SECONDS
+    brokers.change(node_record(3))
+    assert await brokers.shown() == PLACES
+    passed += 0.2 * limits.OWN_GATEWAY_MISSED_SECONDS
+    assert await brokers.shown() != PLACES
+
+
+async def test_a_gateway_whose_node_is_not_registered_shows_no_broker() -> None:
+    brokers = Brokers()
+    brokers.change(MetadataRecord(key=node_key(3)))
+    assert sorted(await brokers.shown()) == [1, 2]
