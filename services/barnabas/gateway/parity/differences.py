@@ -340,6 +340,18 @@ BY_DESIGN: Final = (
         "COORDINATOR_NOT_AVAILABLE, on which they look for another first.",
     ),
     (
+        "OffsetCommit, TxnOffsetCommit, OffsetFetch",
+        "What was committed for a topic that has been deleted is told to nobody from that moment on; Kafka tells it to "
+        "whoever names the topic until the offset is deleted, too. An offset for such a topic, by a gateway that has "
+        "not heard of it yet, is refused with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again.",
+    ),
+    (
+        "JoinGroup",
+        "A static member that comes back with the classic protocol, and is the last to leave the newer one, has its "
+        "group rebalanced where others have not all of what they are to have; Kafka tells it that it has what another "
+        "one has still to give up.",
+    ),
+    (
         "AddPartitionsToTxn",
         "A request without transactions (version 4 and above) is answered; Kafka is silent.",
     ),
