@@ -15,7 +15,7 @@ import pytest_asyncio
 from test_store_contract import *  # noqa: F403
 from trace_of_run import Trace
 from virtual_channel import VirtualChannel
-from virtual_disk import ProcessFiles, VirtualDisk
+from virtual_disk import DiskHealth, ProcessFiles, VirtualDisk
 from virtual_loop import Life, NothingLeftError, VirtualLoop
 from virtual_network import VirtualNetwork
 from virtual_sockets import connect, listen
@@ -160,6 +160,14 @@ def test_a_disk_that_fails_leaves_the_others_alone() -> None:
             refused()
     files.pwrite(first, b"x", 0)
     files.fsync(first)
+
+
+@pytest.mark.parametrize("fault", ["is_full", "fails_syncs", "fails_writes"])
+def test_a_disk_is_well_that_takes_all_that_is_written_to_it(fault: str) -> None:
+    health = DiskHealth("/")
+    assert health.is_well
+    setattr(health, fault, True)
+    assert not health.is_well
 
 
 def test_only_an_address_without_a_process_refuses_connections() -> None:
