@@ -101,11 +101,14 @@ class LagMeasurement(Collector):
                     topic = topics.get(name)
                     if topic is None:
                         continue
+                    counting = [  # what was committed for a former topic of the name is no position in this one
+                        (PartitionId(topic.topic_id, index), committed.offset)
+                        for index, committed in partitions.items()
+                        if committed.topic_id in (b"", topic.topic_id)
+                    ]
                     room = max(0, limits.LAG_PARTITIONS_MAX - len(lags))
-                    left_out += max(0, len(partitions) - room)
-                    for index, committed in list(partitions.items())[:room]:
-                        partition = PartitionId(topic.topic_id, index)
-                        lags.append(GroupLag(group_id, name, partition, committed.offset))
+                    left_out += max(0, len(counting) - room)
+                    lags += [GroupLag(group_id, name, *position) for position in counting[:room]]
         return lags, left_out
 
     async def _read_timestamps(self, behind: list[GroupLag]) -> None:

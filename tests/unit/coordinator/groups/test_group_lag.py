@@ -71,8 +71,11 @@ class Measured:
         self._registry = CollectorRegistry()
         self._registry.register(self.lag)
 
-    def commit(self, partition: int, offset: int, group: str = "g", topic: str = "t") -> None:
-        self.shard.replay(OffsetRecord(group, topic, partition, OffsetAndMetadata(offset)))
+    def commit(
+        self, partition: int, offset: int, group: str = "g", topic: str = "t", topic_id: bytes = b""
+    ) -> None:
+        value = OffsetAndMetadata(offset, topic_id=topic_id)
+        self.shard.replay(OffsetRecord(group, topic, partition, value))
 
     async def measure(self, after_ms: int = 2_000) -> None:
         self.clock.advance(after_ms)
@@ -84,6 +87,16 @@ class Measured:
 
     def total(self, name: str, **labels: str) -> float | None:
         return self._registry.get_sample_value(name, labels)
+
+
+async def test_what_was_committed_for_a_former_topic_of_the_name_is_no_lag_of_this_one() -> None:
+    measured = Measured(FakeEnds(p0=(0, 100), p1=(0, 50)))
+    measured.commit(0, 4_000, topic_id=b"o" * 16)
+    measured.commit(1, 40, topic_id=TOPIC_ID)
+    await measured.measure()
+    assert measured.value("kafka_consumergroup_lag") is None
+    assert measured.value("kafka_consumergroup_lag", 1) == 10
+    assert measured.lag.left_out == 0
 
 
 async def test_lag_in_records_and_seconds() -> None:
