@@ -35,7 +35,8 @@ COPIED: Final = [Place(topic, partition) for topic in COPIES.values() for partit
 SERVES_SECONDS_MAX: Final = 45.0
 """After a fault everything is served again within this: each partition takes records, they are read and committed, and
 all replicas are in sync. What it took is in the table. Less than a client stands still before it is replaced
-(`copying_worker.AGAIN_SECONDS_MAX`), or nobody would see that it did; more than a worker that hangs is left alone."""
+(`copying_worker.AGAIN_SECONDS_MAX`), or nobody would see that it did; more than a worker that hangs is left alone
+(`chaos_copies.SILENCE_SECONDS_MAX`)."""
 
 WAIT_SECONDS: Final = 60.0
 BETWEEN_FAULTS_SECONDS: Final = 0.3

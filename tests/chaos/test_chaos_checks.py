@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from chaos_copies import SILENCE_SECONDS_MAX
 from chaos_history import Judge, Recorder
 from chaos_logs import check_copies, check_files
-from chaos_round import _longest_pause
+from chaos_round import SERVES_SECONDS_MAX, _longest_pause
+from copying_worker import AGAIN_SECONDS_MAX
 from history import Place
 
 from barnabas.records.control import encode_marker
@@ -200,3 +202,7 @@ def test_what_is_not_copied_yet_is_known(recorder: Recorder) -> None:
     assert recorder.uncopied() == 1
     recorder.on_copy_read(Place("copies", 0), 5, VALUES[0])
     assert recorder.uncopied() == 0
+
+
+def test_a_client_that_stands_still_is_seen_before_it_is_replaced() -> None:
+    assert SILENCE_SECONDS_MAX < SERVES_SECONDS_MAX < AGAIN_SECONDS_MAX
