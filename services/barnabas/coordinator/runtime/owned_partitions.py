@@ -108,11 +108,12 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
                 await asyncio.sleep(0)
 
     def take_steps(self, steps: Iterator[None]) -> None:
-        """Take the first step now, and each of the others in a later turn of the event loop. None may raise."""
+        """Take the first step now, and while it runs each of the others in a later turn of the event loop. None may
+        raise."""
         for _ in steps:
             if self._group is not None:
                 self._group.create_task(_take_others(steps), name="steps")
-                return
+            return
 
     def shards(self) -> Iterator[ShardT]:
         """Those of the partitions that are being served, for reading."""

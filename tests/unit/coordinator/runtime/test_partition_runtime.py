@@ -448,3 +448,6 @@ async def test_metadata_that_come_while_it_ends_begin_nothing(log: LogInMemory) 
     await asyncio.wait((serving,))
     node.see("a", 2)
     assert serving.cancelled()
+    steps = iter([None] * 3)
+    node.coordinator.partitions.take_steps(steps)
+    assert len(list(steps)) == 2, "they would all be taken in one turn"
