@@ -94,7 +94,7 @@ def visible_brokers(
     """The brokers that a client on `listener` is told of, by broker id.
 
     `local_host` is the local address of the client's socket. Under one-broker advertising there is a single entry.
-    `own_gateway_of` gives the gateway in a node's process while that is away, for a node whose clients it served.
+    `own_gateway_of` gives the gateway in a node's process as it was last: that counts while there is none.
     While every node is fenced, all are shown: gateways answer for them, and a client that is told of no broker at all
     gives up the connections that it has (librdkafka then has no coordinator for ten seconds).
     """
@@ -105,8 +105,7 @@ def visible_brokers(
         rack = image.nodes[shown].rack if shown in image.nodes else ""
         host = listener.advertised_host or local_host
         return {shown: Endpoint(shown, host, listener.advertised_port, rack or None)}
-    away = {node.node_id: gateway for node in nodes if (gateway := own_gateway_of(node.node_id)) is not None}
-    return {node.node_id: _endpoint(image, node, listener, local_host, away) for node in nodes}
+    return {node.node_id: _endpoint(image, node, listener, local_host, own_gateway_of) for node in nodes}
 
 
 def one_broker_id(image: MetadataImage) -> int:
@@ -119,10 +118,10 @@ def _endpoint(
     node: NodeRecord,
     listener: Listener,
     local_host: str,
-    away: Mapping[int, GatewayRecord],
+    own_gateway_of: Callable[[int], GatewayRecord | None],
 ) -> Endpoint:
-    """Where `node` is reached: the gateway in its own process if there is one, also where that is `away`; else one of
-    its rack, else any.
+    """Where `node` is reached: the gateway in its own process, also where that was last; else one of its rack, else
+    any.
     """
     rack = node.rack or None
     if not listener.advertised_host:
@@ -130,8 +129,8 @@ def _endpoint(
         return Endpoint(node.node_id, local_host, listener.advertised_port + node.position, rack)
     candidates = _advertised(image.gateways.values(), listener)
     own = [pair for pair in candidates if pair[0].HasField("node_id") and pair[0].node_id == node.node_id]
-    if not own and node.node_id in away:
-        own = _advertised([away[node.node_id]], listener)
+    if not own and (last := own_gateway_of(node.node_id)) is not None:
+        own = _advertised([last], listener)
     if not (candidates or own):
         return Endpoint(
             node.node_id, listener.advertised_host, listener.advertised_port + node.position, rack
