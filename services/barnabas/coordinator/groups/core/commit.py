@@ -32,7 +32,7 @@ from barnabas.messages.coordinator_pb2 import (
 def handle_commit(
     shard: GroupShard, request: OffsetCommitRequest, waiter: Waiter, decision: Decision
 ) -> None:
-    """Write each offset, unless its metadata is too long, or refuse them all."""
+    """Write each offset, unless its topic is gone or its metadata too long, or refuse them all."""
     group = shard.groups.get(request.group_id)
     consumer_group = shard.consumers.get(request.group_id)
     code = _refusal(group, request) if consumer_group is None else commit_refusal(consumer_group, request)

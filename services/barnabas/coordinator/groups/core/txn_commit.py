@@ -20,8 +20,8 @@ from barnabas.messages.coordinator_pb2 import TxnOffsetCommitRequest
 def handle_txn_commit(
     shard: GroupShard, request: TxnOffsetCommitRequest, question: Question, waiter: Waiter, decision: Decision
 ) -> None:
-    """Write each offset as part of the transaction, unless its metadata is too long, or refuse them all. `question` was
-    answered: the partition is part of the transaction."""
+    """Write each offset as part of the transaction, unless its topic is gone or its metadata too long, or refuse them
+    all. `question` was answered: the partition is part of the transaction."""
     records = [
         OffsetRecord(
             request.group_id,
