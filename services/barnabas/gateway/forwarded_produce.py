@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.later import Pieces
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers import produce
@@ -31,7 +32,7 @@ from barnabas.metadata.leaders import led_partition
 from barnabas.records.batch import is_sequenced
 from barnabas.wire.plain_produce import PlainProduce, encode_plain_answer, read_plain_produce
 from barnabas.wire.produce import API_KEY, TOPIC_ID_FROM
-from barnabas.wire.requests import read_body, read_header
+from barnabas.wire.requests import MalformedRequest, read_body, read_header
 
 
 class ForwardedProduces:
@@ -57,8 +58,8 @@ class ForwardedProduces:
         if client.gaps or held.refusals or client.resends or self._parts.leads_no_more.is_set():
             return None
         image = self._parts.metadata.image
+        head = _head_of(plain)
         try:
-            head = _head_of(plain)
             found = led_partition(image, topic if version >= TOPIC_ID_FROM else topic.decode(), partition)
         except UnicodeDecodeError:
             return None
@@ -89,14 +90,14 @@ class ForwardedProduces:
 
 def _head_of(plain: PlainProduce) -> AppendRequest | None:
     """What goes to the leader beside the batch; None for a transaction's batch in a request without a transactional id,
-    which is refused. Raises UnicodeDecodeError.
+    which is refused.
     """
     version, _, transactional_id, acks, timeout_ms, _, _, records = plain
     head = AppendRequest(acks=acks, timeout_ms=timeout_ms)
     if is_transactional(records):
         if transactional_id is None:
             return None
-        head.transaction.transactional_id = transactional_id.decode()
+        head.transaction.transactional_id = transactional_id
         head.transaction.adds_partitions = version >= ADDED_FROM
     return head
 
@@ -165,8 +166,12 @@ class ForwardedProduce:
         """There is a result. What failed opens its gap now, before anything else runs. Raises CloseConnection."""
         if self._taken() is not None:
             return
-        header = read_header(self._frame)
-        request = Request(header, read_body(self._frame, header), self._client, self._parts, self._times)
+        try:
+            header = read_header(self._frame)
+            body = read_body(self._frame, header)
+        except MalformedRequest as error:  # a client id that is no text: nobody had to read it before
+            raise CloseConnection(str(error)) from error
+        request = Request(header, body, self._client, self._parts, self._times)
         self._rest = produce.resume(
             request, self.result, self._batches, self._image, self._began, self._order
         )

@@ -42,12 +42,11 @@ _ANSWER_BY_ID_BYTES: Final = _ANSWER_BY_ID.size - 4 + _UUID_BYTES + _ANSWER_REST
 _ANSWER_BY_NAME_BYTES: Final = _ANSWER_BY_NAME.size - 4 + _ANSWER_REST.size
 """What their length fields say, but for the name."""
 
-PlainProduce = tuple[int, int, bytes | None, int, int, bytes, int, memoryview]
+PlainProduce = tuple[int, int, str | None, int, int, bytes, int, memoryview]
 """What a plain request asks for: version, correlation id, transactional id, acks, timeout in ms, topic, partition,
 records.
 
-The topic is a name in UTF-8, from version 13 on an id of 16 bytes; the transactional id is in UTF-8 or None. The
-records are in the frame, nothing is copied.
+The topic is a name in UTF-8, from version 13 on an id of 16 bytes. The records are in the frame, nothing is copied.
 """
 
 
@@ -62,7 +61,7 @@ def read_plain_produce(frame: bytes) -> PlainProduce | None:
         at += _TAGS_AND_ID.size
         transactional_id = None
         if size:
-            transactional_id = frame[at : at + size - 1]
+            transactional_id = frame[at : at + size - 1].decode()
             at += size - 1
         acks, timeout_ms, topics = _BEFORE_TOPIC.unpack_from(frame, at)
         if tags or size > _ONE_BYTE_MAX or topics != _ONE:
@@ -82,7 +81,7 @@ def read_plain_produce(frame: bytes) -> PlainProduce | None:
         at = end + _BEFORE_RECORDS.size
         if size > _ONE_BYTE_MAX:
             size, at = _read_long(frame, size, at)
-    except (IndexError, struct.error):
+    except (IndexError, UnicodeDecodeError, struct.error):
         return None
     end = at + size - 1
     if size < 1 or frame[end : end + len(_NO_TAGS)] != _NO_TAGS:

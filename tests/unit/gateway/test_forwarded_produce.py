@@ -17,6 +17,7 @@ from gateway_harness import (
 )
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.forwarded_produce import ForwardedProduce, ForwardedProduces
 from barnabas.gateway.request_times import RequestTimes
@@ -175,6 +176,7 @@ async def test_where_the_broker_leads_no_more_it_is_left_alone() -> None:
         produce_frame(records=BATCH[:22]),
         produce_frame(records=OF_A_TRANSACTION),
         produce_frame(records=OF_A_TRANSACTION, transactional_id="mine").replace(b"mine", b"m\xffne"),
+        produce_frame(transactional_id="mine").replace(b"mine", b"m\xffne"),
         produce_frame()[:-1],
         b"",
     ],
@@ -189,6 +191,7 @@ async def test_where_the_broker_leads_no_more_it_is_left_alone() -> None:
         "cut batch",
         "transaction without an id",
         "id not in UTF-8",
+        "id not in UTF-8 alone",
         "cut",
         "empty",
     ],
@@ -228,3 +231,13 @@ async def test_a_client_of_a_node_that_has_its_share_is_held_until_the_result() 
     forwarded.result.set_result(taken())
     await asyncio.sleep(0)
     assert gateway.client.held.count == 0
+
+
+async def test_a_client_id_that_is_no_text_ends_the_connection_whoever_looks_at_the_failure_first() -> None:
+    """In a callback of the event loop nothing else would do so: the client would wait for ever."""
+    gateway = Node1(refused(ErrorCode.not_leader_or_follower))
+    frame = produce_frame(records=OF_A_PRODUCER)
+    assert gateway.forward(frame[:10] + b"\xff\xff\xff\xff" + frame[14:]) is not None
+    await asyncio.sleep(0)
+    with pytest.raises(CloseConnection, match="client id"):
+        gateway.forward(frame)

@@ -70,7 +70,7 @@ def read_generally(frame: bytes) -> PlainProduce:
     return (
         header.api_version,
         header.correlation_id,
-        None if body.transactional_id is None else body.transactional_id.encode(),
+        body.transactional_id,
         body.acks,
         body.timeout // datetime.timedelta(milliseconds=1),
         (topic.topic_id.bytes if topic.topic_id else bytes(16)) if by_id else topic.name.encode(),
