@@ -265,6 +265,30 @@ def test_who_comes_back_as_the_last_with_another_subscription_has_the_group_reba
     assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
 
 
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["here", "loaded"])
+@pytest.mark.parametrize("instance", [None, "i"], ids=["leaves", "comes back"])
+def test_down_and_up_again_before_anyone_joined_gives_nobody_what_another_one_reads(
+    driver: MigrationDriver, instance: str | None, is_loaded: bool
+) -> None:
+    """As where the only member of the newer protocol is restarted while the others are still to be moved."""
+    (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))
+    driver.enter("new", instance=instance)
+    if instance is None:
+        driver.beat("new", -1)
+    else:
+        driver.join("c", instance=instance, metadata=subscription("t"))
+    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
+    if is_loaded:
+        driver.reload()
+    driver.enter("next")
+    assert {member for (_, _), member in driver.holders().items()} == {a}
+    assert len(driver.holders()) == 4
+    driver.rejoin(a, {"t": [0, 1, 2, 3]})
+    driver.rejoin(a, {})
+    driver.beat("next")
+    assert driver.has("next")
+
+
 def test_with_no_downgrade_it_stays_a_consumer_group_of_classic_members() -> None:
     driver = MigrationDriver(CoordinatorConfig(group_consumer_migration_policy="upgrade"), t=4)
     (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))

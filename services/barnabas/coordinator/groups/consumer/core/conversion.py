@@ -183,10 +183,13 @@ def downgrade(
     rebalance_reason: str = "",
 ) -> bool:
     """Make a classic group of `members`, with what each is to have. Where a reason is given, they are asked to join
-    again: a record without a leader says so to whoever reads the log before they have.
+    again: a record without a leader says so to whoever reads the log before they have. Until then they have what they
+    had: should the group be a consumer group again before, nobody is given what another one still reads.
 
     False, and nothing is done, where they cannot be one.
     """
+    if rebalance_reason:
+        members = [(member, _held(member)) for member, _ in members]
     try:
         classic = _downgraded(group, members, shard.consumers.topics, decision.now_ms)
     except Malformed as error:
@@ -211,6 +214,15 @@ def downgrade(
     if rebalance_reason:
         prepare_rebalance(shard, classic, decision, rebalance_reason)
     return True
+
+
+def _held(member: ConsumerMember) -> Assignment:
+    """What the member may be reading, and what it is to give up of it."""
+    held: dict[bytes, frozenset[int]] = {}
+    for some in (member.current.assigned, member.current.revoking):
+        for topic_id, partitions in some.items():
+            held[topic_id] = held.get(topic_id, frozenset()).union(partitions)
+    return held
 
 
 def _downgraded(
