@@ -124,14 +124,13 @@ def test_who_waits_in_a_classic_group_is_to_join_again(driver: MigrationDriver, 
     assert any(line.startswith(f"{who} <- REBALANCE_IN_PROGRESS") for line in said)
     assert driver.unanswered() == set()
     assert len(driver.description().members) == (2 if state == "preparing" else 3)
-    assert driver.description().group_epoch == 2
+    assert driver.description().group_epoch == driver.description().assignment_epoch == 3
 
 
 def test_nobody_is_told_epoch_0_where_the_group_had_no_generation_yet(driver: MigrationDriver) -> None:
     driver.join("a", instance="i", known=False, metadata=subscription("t"))
-    assert driver.enter("b", instance="i").member_epoch == 1  # for what it subscribes to, nothing has changed
-    assert driver.enter("c", "").member_epoch == 1
-    driver.settle("b", "c")
+    assert driver.enter("b", "", instance="i").member_epoch > 0
+    driver.settle("b")
 
 
 def test_a_protocol_that_nobody_had_to_read_is_read_when_its_member_asks(driver: MigrationDriver) -> None:
@@ -263,30 +262,6 @@ def test_who_comes_back_as_the_last_with_another_subscription_has_the_group_reba
     assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
     driver.reload()
     assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
-
-
-@pytest.mark.parametrize("is_loaded", [False, True], ids=["here", "loaded"])
-@pytest.mark.parametrize("instance", [None, "i"], ids=["leaves", "comes back"])
-def test_down_and_up_again_before_anyone_joined_gives_nobody_what_another_one_reads(
-    driver: MigrationDriver, instance: str | None, is_loaded: bool
-) -> None:
-    """As where the only member of the newer protocol is restarted while the others are still to be moved."""
-    (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))
-    driver.enter("new", instance=instance)
-    if instance is None:
-        driver.beat("new", -1)
-    else:
-        driver.join("c", instance=instance, metadata=subscription("t"))
-    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
-    if is_loaded:
-        driver.reload()
-    driver.enter("next")
-    assert {member for (_, _), member in driver.holders().items()} == {a}
-    assert len(driver.holders()) == 4
-    driver.rejoin(a, {"t": [0, 1, 2, 3]})
-    driver.rejoin(a, {})
-    driver.beat("next")
-    assert driver.has("next")
 
 
 def test_with_no_downgrade_it_stays_a_consumer_group_of_classic_members() -> None:

@@ -100,11 +100,13 @@ def _cannot_upgrade(group_id: str, reason: str) -> KafkaError:
 
 def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
     """The records of what the group becomes. Members have what they were assigned last, in the last generation's epoch;
-    where there was none yet, in the first one: epoch 0 says "join" to members of the newer protocol.
+    where there was none yet, in the first one: epoch 0 says "join" to members of the newer protocol. Where the group
+    was being rebalanced, what they are to have is still to be decided, whether or not who joins changes anything.
 
     Raises Malformed, and KafkaError where an assignor of the members' own has something to say that would be lost.
     """
     group_id, epoch = classic.group_id, max(classic.generation, FIRST_EPOCH)
+    group_epoch = epoch if classic.state is GroupState.STABLE else epoch + 1
     members = [_upgraded_member(classic, member, epoch, topics) for member in classic.members.values()]
     names = {name for member in members for name in member.metadata.topic_names}
     targets = {
@@ -113,7 +115,7 @@ def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
     }
     return [
         *(MemberRecord(group_id, member.member_id, member.metadata) for member in members),
-        GroupEpochRecord(group_id, GroupEpoch(epoch, topics.hash_of(names))),
+        GroupEpochRecord(group_id, GroupEpoch(group_epoch, topics.hash_of(names))),
         *(TargetRecord(group_id, member_id, target) for member_id, target in targets.items()),
         TargetEpochRecord(group_id, TargetEpoch(epoch)),
         *(CurrentRecord(group_id, member.member_id, member.current) for member in members),

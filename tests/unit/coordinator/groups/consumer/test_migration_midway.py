@@ -1,0 +1,58 @@
+"""Groups that change their protocol in the midst of a rebalance: it goes on, and nobody is given what another one reads."""
+
+from __future__ import annotations
+
+import pytest
+from migration_driver import MigrationDriver, assignment, subscription
+
+from barnabas.coordinator.groups.core.states import GroupState
+from barnabas.messages import coordinator_pb2 as pb
+
+
+@pytest.fixture
+def driver() -> MigrationDriver:
+    return MigrationDriver(t=4)
+
+
+@pytest.mark.parametrize("has_generation", [False, True], ids=["first", "later"])
+def test_a_rebalance_goes_on_whoever_takes_the_group_with_it(
+    driver: MigrationDriver, has_generation: bool
+) -> None:
+    """A static member in its own place changes nothing, and partitions that nobody has would stay so."""
+    if has_generation:
+        driver.join("a", instance="i", known=False, metadata=subscription("t"))
+        waiter = driver.join("b", known=False, metadata=subscription("t"))
+        driver.advance(driver.config.group_initial_rebalance_delay_ms * 2)
+        reply = driver.replies[waiter]
+        assert isinstance(reply, pb.JoinGroupResponse)
+        driver.leave(reply.member_id)
+    else:
+        driver.join("a", instance="i", known=False, metadata=subscription("t"))
+    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
+    driver.enter("new", instance="i")
+    driver.settle("new")
+    assert driver.has("new") == {"t": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["here", "loaded"])
+@pytest.mark.parametrize("instance", [None, "i"], ids=["leaves", "comes back"])
+def test_down_and_up_again_before_anyone_joined_gives_nobody_what_another_one_reads(
+    driver: MigrationDriver, instance: str | None, is_loaded: bool
+) -> None:
+    """As where the only member of the newer protocol is restarted while the others are still to be moved."""
+    (a,) = driver.classic_group(a=assignment({"t": [0, 1, 2, 3]}))
+    driver.enter("new", instance=instance)
+    if instance is None:
+        driver.beat("new", -1)
+    else:
+        driver.join("c", instance=instance, metadata=subscription("t"))
+    assert driver.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
+    if is_loaded:
+        driver.reload()
+    driver.enter("next")
+    assert {member for (_, _), member in driver.holders().items()} == {a}
+    assert len(driver.holders()) == 4
+    driver.rejoin(a, {"t": [0, 1, 2, 3]})
+    driver.rejoin(a, {})
+    driver.beat("next")
+    assert driver.has("next")
