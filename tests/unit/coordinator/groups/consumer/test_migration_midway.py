@@ -1,4 +1,4 @@
-"""Groups that change their protocol in the midst of a rebalance: it goes on, and nobody is given what another one reads."""
+"""Groups that change their protocol in the midst of a rebalance: it goes on, and nobody has what another one reads."""
 
 from __future__ import annotations
 
