@@ -56,3 +56,20 @@ def test_down_and_up_again_before_anyone_joined_gives_nobody_what_another_one_re
     driver.rejoin(a, {})
     driver.beat("next")
     assert driver.has("next")
+
+
+def test_who_was_sent_back_before_it_had_its_assignment_still_reads_what_it_had(
+    driver: MigrationDriver,
+) -> None:
+    """A cooperative member gives up nothing before it is told to."""
+    a, b = driver.classic_group(a=assignment({"t": [0, 1]}), b=assignment({"t": [2, 3]}))
+    driver.join("c", known=False, metadata=subscription("t"))
+    driver.join(a, a, metadata=subscription("t", owned={"t": [0, 1]}))
+    driver.join(b, b, metadata=subscription("t", owned={"t": [1, 2, 3]}))
+    group = driver.shard.groups["g"]
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    (c,) = group.members.keys() - {a, b}
+    driver.leave(c)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    driver.enter("new")
+    assert driver.holders() == {("t", 0): a, ("t", 1): a, ("t", 2): b, ("t", 3): b}

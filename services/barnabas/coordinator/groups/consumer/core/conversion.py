@@ -14,6 +14,8 @@ from dataclasses import replace
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.embedded import (
     Malformed,
+    PartitionsByName,
+    Subscription,
     read_assignment,
     read_subscription,
     version_of,
@@ -101,13 +103,20 @@ def _cannot_upgrade(group_id: str, reason: str) -> KafkaError:
 def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
     """The records of what the group becomes. Members have what they were assigned last, in the last generation's epoch;
     where there was none yet, in the first one: epoch 0 says "join" to members of the newer protocol. Where the group
-    was being rebalanced, what they are to have is still to be decided, whether or not who joins changes anything.
+    was being rebalanced, what they are to have is still to be decided, whether or not who joins changes anything; and
+    who has been assigned nothing in it has what he said of himself, as far as nobody else has it.
 
     Raises Malformed, and KafkaError where an assignor of the members' own has something to say that would be lost.
     """
     group_id, epoch = classic.group_id, max(classic.generation, FIRST_EPOCH)
     group_epoch = epoch if classic.state is GroupState.STABLE else epoch + 1
-    members = [_upgraded_member(classic, member, epoch, topics) for member in classic.members.values()]
+    assigned = {member_id: _assigned(classic, member) for member_id, member in classic.members.items()}
+    if classic.state is not GroupState.STABLE:
+        _take_at_their_word(classic, assigned)
+    members = [
+        _upgraded_member(classic, member, assigned[member_id], epoch, topics)
+        for member_id, member in classic.members.items()
+    ]
     names = {name for member in members for name in member.metadata.topic_names}
     targets = {
         member.member_id: {topic_id: frozenset(some) for topic_id, some in member.current.assigned.items()}
@@ -122,18 +131,47 @@ def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
     ]
 
 
-def _upgraded_member(classic: Group, member: Member, epoch: int, topics: Topics) -> ConsumerMember:
+def _assigned(classic: Group, member: Member) -> PartitionsByName:
+    """Raises Malformed and KafkaError."""
+    if not member.assignment:
+        return {}
+    partitions, user_data = read_assignment(member.assignment)
+    if user_data:
+        raise _cannot_upgrade(classic.group_id, "an unsupported custom assignor is in use")
+    return partitions
+
+
+def _take_at_their_word(classic: Group, assigned: dict[str, PartitionsByName]) -> None:
+    """Assignments are gone where a generation ended before it was told of its own; a member that rebalances in the
+    cooperative way reads on meanwhile, and said what when it joined."""
+    held = {(name, each) for some in assigned.values() for name, numbers in some.items() for each in numbers}
+    for member_id, member in classic.members.items():
+        if assigned[member_id]:
+            continue
+        claimed = _subscription(classic, member).owned
+        free = {
+            name: frozenset(each for each in numbers if (name, each) not in held)
+            for name, numbers in claimed.items()
+        }
+        held |= {(name, each) for name, numbers in free.items() for each in numbers}
+        assigned[member_id] = free
+
+
+def _subscription(classic: Group, member: Member) -> Subscription:
+    """Raises Malformed."""
     protocol = classic.protocol or classic.select_protocol()
-    subscription = read_subscription(member.metadata_for(protocol) or member.protocols[0][1])
+    return read_subscription(member.metadata_for(protocol) or member.protocols[0][1])
+
+
+def _upgraded_member(
+    classic: Group, member: Member, partitions: PartitionsByName, epoch: int, topics: Topics
+) -> ConsumerMember:
+    subscription = _subscription(classic, member)
     assigned: dict[bytes, dict[int, int]] = {}
-    if member.assignment:
-        partitions, user_data = read_assignment(member.assignment)
-        if user_data:
-            raise _cannot_upgrade(classic.group_id, "an unsupported custom assignor is in use")
-        for name, numbers in partitions.items():
-            topic = topics.get(name)
-            if topic is not None and numbers:
-                assigned[topic.topic_id] = dict.fromkeys(sorted(numbers), epoch)
+    for name, numbers in partitions.items():
+        topic = topics.get(name)
+        if topic is not None and numbers:
+            assigned[topic.topic_id] = dict.fromkeys(sorted(numbers), epoch)
     metadata = MemberMetadata(
         instance_id=member.group_instance_id,
         rack_id=subscription.rack_id,
