@@ -242,7 +242,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
         165,
         3,
     ),
-    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 24, 3),
+    "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 54, 3),
     "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 66, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
 }

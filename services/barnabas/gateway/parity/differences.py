@@ -346,10 +346,10 @@ BY_DESIGN: Final = (
         "not heard of it yet, is refused with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again.",
     ),
     (
-        "JoinGroup",
-        "A static member that comes back with the classic protocol, and is the last to leave the newer one, has its "
-        "group rebalanced where others have not all of what they are to have; Kafka tells it that it has what another "
-        "one has still to give up.",
+        "JoinGroup, ConsumerGroupHeartbeat",
+        "A group that changes its protocol in the midst of a rebalance has it all the same, also where its coordinator "
+        "dies before that is over; Kafka takes what was decided last for what members have, which may leave a "
+        "partition to two of them, or to nobody.",
     ),
     (
         "AddPartitionsToTxn",
