@@ -176,6 +176,8 @@ class DirectoryWork:
 
     async def _open_next(self) -> None:
         """What has its name free."""
+        if not self._to_open:
+            return  # or each bit of a large topic's would look through all that are left of it
         taken = {(each.topic, each.index) for each in (*self._to_delete, *self._to_set_aside)}
         free = (each for each in self._to_open if (each.topic, each.index) not in taken)
         batch = list(islice(free, limits.OPEN_BATCH))

@@ -32,7 +32,13 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.settling import Settling, adopt_moved
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.small_files import exists, sync_file_system
-from barnabas.storage.directories.found_on_disk import FoundFuture, FoundOnDisk, FoundPartition, find_on_disk
+from barnabas.storage.directories.found_on_disk import (
+    FoundFuture,
+    FoundOnDisk,
+    FoundPartition,
+    find_on_disk,
+    topic_there,
+)
 from barnabas.storage.directories.strays import Strays
 
 log = get_logger("storage.log_directories")
@@ -112,8 +118,8 @@ class LogDirectories:
         self.strays = Strays(files)
         self._unsettled: set[str] = set()
         """Directories that may hold a partition by a name that is not its own."""
-        self._undeleted: set[PartitionKey] = set()
-        """Partitions that were to be deleted, and could not be."""
+        self._undeleted: dict[PartitionKey, set[uuid.UUID]] = {}
+        """The topics whose partition of that name was to be deleted, and is not yet."""
         self.found: list[FoundPartition] = []
         """The partitions that were on disk when the directories were opened."""
         self.futures: list[FoundFuture] = []
@@ -379,8 +385,7 @@ class LogDirectories:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
         if (topic, index) in self._undeleted:
-            directory.delete_partition(topic, index)
-            self._undeleted.discard((topic, index))
+            self._delete(directory, (topic, index))
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
         if (topic, index) in self._missing and not may_begin_anew:
             with storage_errors(path):
@@ -393,20 +398,26 @@ class LogDirectories:
             self._missing.discard((topic, index))
         return opened, directory.high_watermarks.get((topic, index), 0)
 
-    def delete_partition(self, topic: str, index: int) -> None:
-        """Remove a partition from disk; one that is not there is no error, a failing disk is logged."""
+    def delete_partition(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
+        """Remove a topic's partition from disk; one that is not there is no error, a failing disk is logged."""
         key = (topic, index)
         directory = self._places.get(key)
         if directory is None:
             return
+        self._undeleted.setdefault(key, set()).add(topic_id)
         try:
-            directory.delete_partition(topic, index)
-        except KafkaError as error:
+            if self._delete(directory, key):
+                self._free(key)
+        except (KafkaError, LogStoreError) as error:
             # It keeps its place, or it would be in two once it has another.
-            log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=error.message)
-            self._undeleted.add(key)
-            return
-        self._free(key)
+            log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=str(error))
+
+    def _delete(self, directory: LogDirectory, key: PartitionKey) -> bool:
+        """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""
+        if is_said := topic_there(self._files, directory, key) in (None, *self._undeleted[key]):
+            directory.delete_partition(*key)
+        del self._undeleted[key]
+        return is_said
 
     def sync_file_system(self, path: str) -> None:
         """Make durable in one pass what recovery left for later; the sync of each log then says whether it is."""
@@ -422,14 +433,14 @@ class LogDirectories:
             return
         stray = StrayKey(topic_id, index)
         try:
+            if topic_there(self._files, directory, (topic, index)) not in (None, topic_id):
+                return
             facts = directory.set_aside(topic, stray, high_watermark)
-        except KafkaError as error:
-            log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=error.message)
+        except (KafkaError, LogStoreError) as error:
+            log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=str(error))
             return
-        if facts is not None:
-            self.strays.add(
-                stray, directory, facts
-            )  # first: a directory that is let go of must not look empty
+        if facts is not None:  # first: a directory that is let go of must not look empty
+            self.strays.add(stray, directory, facts)
         self._free((topic, index))
 
     def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:

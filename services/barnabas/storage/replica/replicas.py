@@ -464,7 +464,8 @@ class Replicas:
     ) -> None:
         """In a thread: delete and set aside."""
         for replica in doomed:
-            self._directories.delete_partition(replica.topic, replica.index)
+            topic_id = uuid.UUID(bytes=replica.topic_id)
+            self._directories.delete_partition(replica.topic, replica.index, topic_id)
         for replica in aside:
             topic_id = uuid.UUID(bytes=replica.topic_id)
             self._directories.set_aside(replica.topic, replica.index, topic_id, replica.high_watermark)

@@ -14,6 +14,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.memory_files import MemoryFiles
+from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.log.partition_log import PartitionLog
@@ -52,9 +53,9 @@ class Node:
         home = self.directories.find_home(path, "t", 0, topic_id)
         return home, self.directories.open_partition(home, "t", 0, topic_id, CONFIG)[0]
 
-    def go(self) -> None:
+    def go(self, topic_id: uuid.UUID = FIRST) -> None:
         self.directories.release("t", 0)
-        self.directories.delete_partition("t", 0)
+        self.directories.delete_partition("t", 0, topic_id)
 
     def lose_power(self) -> None:
         self.directories.abandon()
@@ -115,6 +116,30 @@ def test_what_could_not_be_deleted_keeps_its_place_until_it_can_be(
     node.directories.close({("t", 0): 1})
     node.open()
     assert node.begin(topic_id, is_new=False)[1].log_end_offset == 1
+
+
+@pytest.mark.parametrize("is_order", [True, False], ids=["deleted", "set aside"])
+def test_what_could_not_be_set_aside_does_not_go_with_the_next_topic_of_its_name(
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_order: bool
+) -> None:
+    """Nobody has said that it is deleted, and it is not the other one's."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, "rename", fail)
+        node.directories.set_aside("t", 0, FIRST, 3)
+    node.directories.claim("t", 0, SECOND, is_new=True)
+    if is_order:
+        node.go(SECOND)
+    else:
+        node.directories.set_aside("t", 0, SECOND, 0)
+    assert (node.names(path), node.directories.strays.keys) == (["t-0"], [])
+    node.directories.set_aside("t", 0, FIRST, 3)
+    assert node.directories.strays.keys == [StrayKey(FIRST, 0)]
 
 
 @pytest.mark.parametrize("known", [FIRST, SECOND], ids=["first", "second"])

@@ -109,6 +109,26 @@ async def test_a_topic_of_the_same_name_starts_empty_beside_the_stray_one(tmp_pa
         assert (data / "events-0").is_dir()
 
 
+async def test_the_deletion_of_the_next_topic_of_its_name_takes_nothing_of_what_is_still_to_be_set_aside(
+    tmp_path: Path,
+) -> None:
+    """That waits, as where a large topic is being deleted; the next one was never there."""
+    data = tmp_path / "data"
+    async with run_node(data, tmp_path / "s") as node:
+        topic, second = await node.create_topic(), uuid.uuid4()
+        await node.append(topic, batch(b"kept"))
+        node.snapshot()
+        node.snapshot(*topic_records("events", second))
+        node.snapshot(node.deletion(second))
+        async with asyncio.timeout(20):
+            while not node.replicas.is_idle:
+                await asyncio.sleep(0)
+        assert strays(data) == [StrayKey(topic, 0)]
+        node.snapshot(*topic_records("events", topic, leader_epoch=1))
+        await node.until_open()
+        assert node.replica(topic).high_watermark == 1
+
+
 async def test_a_deletion_that_is_learnt_later_deletes_what_was_set_aside(tmp_path: Path) -> None:
     data, socket = tmp_path / "data", tmp_path / "s"
     async with run_node(data, socket) as node:
