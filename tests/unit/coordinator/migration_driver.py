@@ -26,12 +26,14 @@ def parts(owned: Mapping[str, Sequence[int]]) -> bytes:
     return struct.pack(">i", len(rows)) + b"".join(rows)
 
 
-def subscription(*topics: str, owned: Mapping[str, Sequence[int]] | None = None, version: int = 3) -> bytes:
+def subscription(
+    *topics: str, owned: Mapping[str, Sequence[int]] | None = None, version: int = 3, generation: int = -1
+) -> bytes:
     data = struct.pack(">hi", version, len(topics)) + b"".join(map(text, topics)) + NO_DATA
     if version >= 1:
         data += parts(owned or {})
     if version >= 2:
-        data += struct.pack(">i", -1)
+        data += struct.pack(">i", generation)
     if version >= 3:
         data += text("r")
     return data

@@ -139,10 +139,11 @@ def test_a_protocol_that_nobody_had_to_read_is_read_when_its_member_asks(driver:
     driver.advance(driver.config.group_initial_rebalance_delay_ms * 2)
     a = driver.shard.groups["g"].leader or ""
     driver.sync(a, 1)
+    driver.shard.groups["g"].members[a].assignment = assignment({"t": [0, 1, 2, 3]})
     driver.enter("new", "")  # nothing is to move for it
     assert driver.synced(a, 1) == "INCONSISTENT_GROUP_PROTOCOL"
     assert driver.rejoin(a) == 1
-    assert driver.synced(a, 1) == ""
+    assert driver.synced(a, 1) == "t0,1,2,3"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ whoever joins it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from barnabas.coordinator import limits
@@ -101,20 +101,19 @@ def _cannot_upgrade(group_id: str, reason: str) -> KafkaError:
 
 
 def _upgraded(classic: Group, topics: Topics) -> list[ConsumerRecord]:
-    """The records of what the group becomes. Members have what they were assigned last, in the last generation's epoch;
-    where there was none yet, in the first one: epoch 0 says "join" to members of the newer protocol. Where the group
-    was being rebalanced, what they are to have is still to be decided, whether or not who joins changes anything; and
-    who has been assigned nothing in it has what he said of himself, as far as nobody else has it.
+    """The records of what the group becomes. Members have what they had in it, in the last generation's epoch; where
+    there was none yet, in the first one: epoch 0 says "join" to members of the newer protocol. Where not all was
+    shared out, what they are to have is still to be decided, whether or not who joins changes anything.
 
     Raises Malformed, and KafkaError where an assignor of the members' own has something to say that would be lost.
     """
     group_id, epoch = classic.group_id, max(classic.generation, FIRST_EPOCH)
-    group_epoch = epoch if classic.state is GroupState.STABLE else epoch + 1
     assigned = {member_id: _assigned(classic, member) for member_id, member in classic.members.items()}
-    if classic.state is not GroupState.STABLE:
-        _take_at_their_word(classic, assigned)
+    subscribed = {member_id: _subscription(classic, member) for member_id, member in classic.members.items()}
+    group_epoch = epoch if _is_shared_out(classic, assigned, subscribed, topics) else epoch + 1
+    held = _held_in_classic(assigned, subscribed)
     members = [
-        _upgraded_member(classic, member, assigned[member_id], epoch, topics)
+        _upgraded_member(member, subscribed[member_id], held[member_id], epoch, topics)
         for member_id, member in classic.members.items()
     ]
     names = {name for member in members for name in member.metadata.topic_names}
@@ -141,20 +140,44 @@ def _assigned(classic: Group, member: Member) -> PartitionsByName:
     return partitions
 
 
-def _take_at_their_word(classic: Group, assigned: dict[str, PartitionsByName]) -> None:
-    """Assignments are gone where a generation ended before it was told of its own; a member that rebalances in the
-    cooperative way reads on meanwhile, and said what when it joined."""
-    held = {(name, each) for some in assigned.values() for name, numbers in some.items() for each in numbers}
-    for member_id, member in classic.members.items():
-        if assigned[member_id]:
-            continue
-        claimed = _subscription(classic, member).owned
-        free = {
-            name: frozenset(each for each in numbers if (name, each) not in held)
-            for name, numbers in claimed.items()
-        }
-        held |= {(name, each) for name, numbers in free.items() for each in numbers}
-        assigned[member_id] = free
+def _is_shared_out(
+    classic: Group,
+    assigned: Mapping[str, PartitionsByName],
+    subscribed: Mapping[str, Subscription],
+    topics: Topics,
+) -> bool:
+    """Whether the group is not being rebalanced, nor about to be: cooperative members first give up what others are to
+    have, and nobody may have looked yet at a topic that has grown."""
+    if classic.state is not GroupState.STABLE:
+        return False
+    taken = _each_of(assigned.values())
+    names = {name for each in subscribed.values() for name in each.topics}
+    wanted = [topic for name in names if (topic := topics.get(name)) is not None]
+    return all((topic.name, index) in taken for topic in wanted for index in range(len(topic.partitions)))
+
+
+def _held_in_classic(
+    assigned: Mapping[str, PartitionsByName], subscribed: Mapping[str, Subscription]
+) -> Mapping[str, PartitionsByName]:
+    """What each member has: what it was assigned last, and what it said of itself when it joined, as far as nobody else
+    was assigned that.
+
+    A member that rebalances in the cooperative way reads on until it is told to give something up, and then joins
+    again; and assignments are gone where a generation ended before it was told of its own. Where two say that they have
+    a partition, who has it of the later generation does (KIP-792).
+    """
+    held = {member_id: dict(partitions) for member_id, partitions in assigned.items()}
+    taken = _each_of(assigned.values())
+    for member_id in sorted(subscribed, key=lambda each: subscribed[each].generation, reverse=True):
+        for name, numbers in subscribed[member_id].owned.items():
+            free = frozenset(index for index in numbers if (name, index) not in taken)
+            held[member_id][name] = held[member_id].get(name, frozenset()) | free
+            taken |= {(name, index) for index in free}
+    return held
+
+
+def _each_of(assigned: Iterable[PartitionsByName]) -> set[tuple[str, int]]:
+    return {(name, index) for some in assigned for name, numbers in some.items() for index in numbers}
 
 
 def _subscription(classic: Group, member: Member) -> Subscription:
@@ -164,9 +187,8 @@ def _subscription(classic: Group, member: Member) -> Subscription:
 
 
 def _upgraded_member(
-    classic: Group, member: Member, partitions: PartitionsByName, epoch: int, topics: Topics
+    member: Member, subscription: Subscription, partitions: PartitionsByName, epoch: int, topics: Topics
 ) -> ConsumerMember:
-    subscription = _subscription(classic, member)
     assigned: dict[bytes, dict[int, int]] = {}
     for name, numbers in partitions.items():
         topic = topics.get(name)

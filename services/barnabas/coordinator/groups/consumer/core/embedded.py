@@ -15,6 +15,7 @@ from barnabas.coordinator.runtime.kind import UnreadableRecord
 from barnabas.coordinator.runtime.record_reader import RecordReader
 
 VERSION_MAX: Final = 3
+NO_GENERATION: Final = -1
 _OWNED_FROM: Final = 1
 _GENERATION_FROM: Final = 2
 _RACK_FROM: Final = 3
@@ -37,6 +38,8 @@ class Subscription:
     topics: tuple[str, ...]
     owned: PartitionsByName
     """Nothing where the version says nothing of it: then the member gives up everything when it joins again."""
+    generation: int
+    """Of which generation it has that; NO_GENERATION where it says nothing of it."""
     rack_id: str | None
 
 
@@ -48,12 +51,11 @@ def read_subscription(data: bytes) -> Subscription:
         topics = tuple(reader.string() for _ in range(_count(reader)))
         _read_user_data(reader)
         owned = _read_partitions(reader) if version >= _OWNED_FROM else {}
-        if version >= _GENERATION_FROM:
-            reader.unpack(_INT32)
+        (generation,) = reader.unpack(_INT32) if version >= _GENERATION_FROM else (NO_GENERATION,)
         rack_id = reader.nullable_string() if version >= _RACK_FROM else None
     except UnreadableRecord as error:
         raise Malformed(f"a subscription: {error}") from error
-    return Subscription(topics, owned, rack_id or None)
+    return Subscription(topics, owned, generation, rack_id or None)
 
 
 def read_topics(data: bytes) -> tuple[str, ...]:
