@@ -9,9 +9,10 @@ to its next start.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from barnabas.kernel.clock import Clock
 from barnabas.log.checkpoints.stray import StrayKey
@@ -20,8 +21,6 @@ from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.failed_openings import FailedOpenings, is_for_now
 from barnabas.storage.replica.replica import Replica
-
-T = TypeVar("T")
 
 
 class Opened(NamedTuple):
@@ -33,11 +32,6 @@ class Opened(NamedTuple):
     high_watermark: int = 0
     moved_to: str = ""
     failure: Exception | None = None
-
-
-def _parted(doomed: list[T]) -> tuple[list[T], list[T]]:
-    """What is deleted next, and the rest."""
-    return doomed[: limits.REMOVE_BATCH], doomed[limits.REMOVE_BATCH :]
 
 
 class DirectoryWork:
@@ -65,7 +59,7 @@ class DirectoryWork:
         self._failed = FailedOpenings(lane.path, clock)
         self._to_delete: list[Replica] = []
         self._to_set_aside: list[Replica] = []
-        self._strays_to_delete: list[StrayKey] = []
+        self._strays_to_delete: dict[StrayKey, None] = {}
         self._to_clear_up: list[Callable[[], None]] = []
         self._is_removing = False
         self._opening = 0
@@ -85,7 +79,8 @@ class DirectoryWork:
         return self.is_settled and not is_retrying and not self._is_removing and not self._has_removals()
 
     def open(self, replica: Replica) -> None:
-        """Open or create the partition's log soon."""
+        """Open or create the partition's log soon. If it was set aside, and its time is over, it stays all the same."""
+        self._strays_to_delete.pop(StrayKey(uuid.UUID(bytes=replica.topic_id), replica.index), None)
         if replica.is_offline:
             self._failed.ready[replica] = None
         else:
@@ -127,7 +122,7 @@ class DirectoryWork:
 
     def delete_stray(self, stray: StrayKey) -> None:
         """Delete a partition that was set aside."""
-        self._strays_to_delete.append(stray)
+        self._strays_to_delete[stray] = None
         self._wake.set()
 
     def clear_up(self, work: Callable[[], None]) -> None:
@@ -140,8 +135,11 @@ class DirectoryWork:
 
     async def _do_removals(self) -> None:
         """The next deletions; with the last of them what is to be set aside, for it may have the name of one."""
-        doomed, self._to_delete = _parted(self._to_delete)
-        strays, self._strays_to_delete = _parted(self._strays_to_delete)
+        doomed = self._to_delete[: limits.REMOVE_BATCH]
+        del self._to_delete[: limits.REMOVE_BATCH]
+        strays = list(islice(self._strays_to_delete, limits.REMOVE_BATCH))
+        for stray in strays:
+            del self._strays_to_delete[stray]
         aside: list[Replica] = []
         if not self._to_delete:
             aside, self._to_set_aside = self._to_set_aside, []

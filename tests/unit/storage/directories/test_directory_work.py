@@ -24,6 +24,7 @@ class Replica:
 
     def __init__(self, topic: str, index: int = 0) -> None:
         self.topic = topic
+        self.topic_id = uuid.uuid5(uuid.NAMESPACE_OID, topic).bytes
         self.index = index
 
 
@@ -125,6 +126,18 @@ async def test_strays_are_deleted_bit_by_bit_too(directory: Directory) -> None:
         "delete 0",
         "delete 1 strays",
     ]
+
+
+async def test_a_stray_whose_topic_is_known_again_is_not_deleted_any_more(directory: Directory) -> None:
+    """Its time was over; taken back, it may be set aside anew before its turn comes."""
+    back = Replica("back", 2 * limits.REMOVE_BATCH)
+    for index in range(back.index + 1):
+        directory.work.delete_stray(StrayKey(uuid.UUID(bytes=back.topic_id), index))
+    await directory.step()
+    directory.work.open(back)  # type: ignore[arg-type]
+    for _ in range(3):
+        await directory.step()
+    assert directory.said == [*2 * ["delete 0", f"delete {limits.REMOVE_BATCH} strays"], "open back"]
 
 
 async def test_who_stops_waits_for_no_more_than_what_is_being_deleted(directory: Directory) -> None:
