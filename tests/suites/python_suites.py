@@ -16,8 +16,8 @@ SERVICE: Final = '''
 from kafka import KafkaConsumer
 
 # A consumer forgets what it subscribed to while its first Metadata request was under way, until it asks again: as it
-# comes, after five minutes. The tests wait for 30 s.
-KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] = 3000
+# comes, after five minutes. The tests wait for 30 s, one of them for 2 s only.
+KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] = 500
 
 
 class ExternalService:
