@@ -62,8 +62,7 @@ class ConsumerDriver(ShardDriver):
         if name not in self.ids:
             self._ids_made += 1
             self.ids[name] = topic_id or bytes([self._ids_made]) * 16
-        there = self.topics.get(name)
-        first = 0 if there is None else len(there.partitions)
+        first = self.partition_count(name)
         self.apply(
             MetadataRecord(
                 key=topic_key(name),
@@ -168,6 +167,10 @@ class ConsumerDriver(ShardDriver):
         raise AssertionError("the group does not settle")
 
     # -- looking ------------------------------------------------------------------------------------------------
+
+    def partition_count(self, topic: str) -> int:
+        there = self.topics.get(topic)
+        return 0 if there is None else len(there.partitions)
 
     def has(self, member: str, group: str = GROUP) -> dict[str, list[int]]:
         """What the member is assigned, by the log."""
