@@ -213,6 +213,15 @@ def of_any_producer(_: Any) -> Any:
     return instead
 
 
+def by_what_it_knows(_: Any) -> Any:
+    """Who loaded the transactions knows them: a refusal changes nothing, so why should it be written?"""
+
+    def instead(self: Decision, waiter: Any, _code: ErrorCode, message: Any) -> None:
+        self.reply(waiter, message)
+
+    return instead
+
+
 def keeps_its_epoch(started: Any) -> Any:
     """The one before has ended its transaction: why should the next have another epoch?"""
 
@@ -245,6 +254,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 54, 3),
     "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 66, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
+    "refuse-without-being-the-owner": (Decision, "refuse", by_what_it_knows, 0, 3),
 }
 """As `planted_faults.Plant` has them."""
 

@@ -138,9 +138,7 @@ class SimulatedCluster:
         self.compacted_topic = self._compacted_topic() if plan.has_compacted_topic else None
         transaction_plan = make_transaction_plan(world.seed)
         self.transactions = (
-            None
-            if transaction_plan is None
-            else Transactions(world, transaction_plan, self._bootstrap, self.coordinators)
+            None if transaction_plan is None else Transactions(world, transaction_plan, self._bootstrap)
         )
         group_plan = make_consumer_group_plan(world.seed)
         self.migrating_group = (

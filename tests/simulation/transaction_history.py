@@ -6,7 +6,7 @@ second instance that came under the transactional id `writer-0`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -73,8 +73,6 @@ class TransactionHistory:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self.count_coordinators: Callable[[], int] = lambda: 1
-        """How many take themselves for that of the transactions at the moment, and have read its log."""
         self.transactions: dict[str, Transaction] = {}
         self.instances: dict[str, list[Instance]] = {}
         """By transactional id, in their order."""

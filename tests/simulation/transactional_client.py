@@ -102,9 +102,6 @@ class TransactionalClient:
         self._added: set[Any] = set()
         self._numbers = 0
         self._began = 0.0
-        self._is_doubtful = False
-        """Whether two coordinators took themselves for that of the transactions when one was asked last, or answered: a
-        deposed one that has not heard of it refuses by what it knew, as Kafka's does, where it need not write."""
         self._has_unsettled = False
         """Whether nobody knows what became of some batch: the partition's sequence is not known."""
         self._coordinators: dict[tuple[int, str], str] = {}
@@ -280,7 +277,7 @@ class TransactionalClient:
         answer = await self._ask(END_TXN, 5 if self._is_new else 3, {**self._named(), "committed": committed})
         self._say(f"{transaction}: {'commit' if committed else 'abort'}: {answer.error_code.name}")
         if answer.error_code:
-            is_empty = answer.error_code is ErrorCode.invalid_txn_state and not self._is_doubtful
+            is_empty = answer.error_code is ErrorCode.invalid_txn_state
             if not committed and is_empty and not self._is_new:
                 return await self._after_abort(transaction)  # nothing was added
             self._refuse(END_TXN, answer.error_code)
@@ -316,13 +313,10 @@ class TransactionalClient:
         """Raises Fenced or Abortable, and tells of what the producer has not deserved."""
         error = ErrorCode(code)
         is_deserved = self.instance.may_be_fenced or (self.transaction is not None and self.is_overdue)
-        is_said_of_old = not is_deserved and self._is_doubtful
-        if error not in FENCED | ABORTABLE or not (is_deserved or is_said_of_old):
+        if error not in FENCED | ABORTABLE or not is_deserved:
             self._world.violate(f"{self.instance.name}: {api_key} is refused with {error.name}")
         transaction = self.transaction
-        is_over = (
-            error in FENCED or is_said_of_old
-        )  # as an application ends that is told what it has not deserved
+        is_over = error in FENCED
         if is_over and transaction is not None and not transaction.is_commit_asked:
             self._history.on_aborted(transaction, is_told=False)
         raise (Fenced if is_over else Abortable)(f"{api_key} is refused with {error.name}")
@@ -339,11 +333,9 @@ class TransactionalClient:
         key = key or (TRANSACTION_KEY, self.instance.transactional_id)
         while True:
             try:
-                was_doubtful = self._history.count_coordinators() > 1
                 answer = await self._once(
                     key, lambda made: made.send(api_key, version, request, REQUEST_SECONDS_MAX)
                 )
-                self._is_doubtful = was_doubtful or self._history.count_coordinators() > 1
                 code = ErrorCode(code_of(answer))
                 if code not in COORDINATOR_CODES:
                     return answer

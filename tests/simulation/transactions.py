@@ -61,19 +61,12 @@ def make_transaction_plan(seed: int) -> TransactionPlan | None:
 class Transactions:
     """Owner of the clients with transactions, and of what they were told."""
 
-    def __init__(
-        self,
-        world: World,
-        plan: TransactionPlan,
-        bootstrap: Sequence[str],
-        coordinators: Sequence[CoordinatingMachine],
-    ) -> None:
+    def __init__(self, world: World, plan: TransactionPlan, bootstrap: Sequence[str]) -> None:
         self._world = world
         self._plan = plan
         self._bootstrap = bootstrap
         self._reads = History(world)
         self._history = TransactionHistory(world)
-        self._history.count_coordinators = lambda: sum(map(_is_loaded, coordinators))
         self._group_history = GroupHistory(world)
         self._sources = [Place(LEDGER, number) for number in range(plan.partitions)]
         self._targets = [Place(COPY, number) for number in range(plan.copy_partitions)]
@@ -152,10 +145,3 @@ class Transactions:
         """What holds once nothing is missing."""
         histories = self._reads, self._history
         TransactionChecks(self._world, histories, nodes, coordinators).check(self._sources, self._targets)
-
-
-def _is_loaded(machine: CoordinatingMachine) -> bool:
-    """Whether it takes itself for the transactions' coordinator, and has read its log."""
-    made = machine.transactions
-    runtime = None if made is None else made.partitions.runtime(0)
-    return runtime is not None and runtime.is_loaded

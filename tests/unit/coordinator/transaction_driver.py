@@ -81,7 +81,7 @@ def a_transaction(
 
 @dataclass
 class Write:
-    """A decision on its way into the log."""
+    """A decision on its way into the log; without records where the shell writes its barrier."""
 
     records: list[TransactionRecord]
     encoded: list[tuple[bytes, bytes | None]]
@@ -120,7 +120,7 @@ class TransactionDriver:
             assert len(key) + len(value or b"") <= TRANSACTION_RECORD_BYTES_MAX
             self.shard.replay_uncommitted(record)
         self._deliver(decision.replies_at_once)
-        if decision.records:
+        if decision.records or decision.must_be_owner:
             self.on_their_way.append(Write(decision.records, encoded, decision.replies))
         elif self.on_their_way:
             self.on_their_way[-1].replies.extend(decision.replies)

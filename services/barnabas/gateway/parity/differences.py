@@ -340,6 +340,12 @@ BY_DESIGN: Final = (
         "COORDINATOR_NOT_AVAILABLE, on which they look for another first.",
     ),
     (
+        "InitProducerId, AddPartitionsToTxn, EndTxn",
+        "A coordinator that was frozen or cut off while another one took over refuses nobody for good before it has "
+        "heard of that: clients ask again. Kafka's may say PRODUCER_FENCED or INVALID_TXN_STATE by what it knew, which "
+        "ends a Java producer.",
+    ),
+    (
         "OffsetCommit, TxnOffsetCommit, OffsetFetch",
         "What was committed for a topic that has been deleted is told to nobody from that moment on; Kafka tells it to "
         "whoever names the topic until the offset is deleted, too. An offset for such a topic, by a gateway that has "

@@ -124,14 +124,18 @@ def test_verifying_says_it_of_each_partition(state: TransactionState, codes: str
 
 
 def test_verifying_waits_for_nothing_and_goes_by_what_is_committed(driver: TransactionDriver) -> None:
-    """While another add is on its way it is not CONCURRENT_TRANSACTIONS (KAFKA-14904), and no promise either."""
+    """While another add is on its way it is not CONCURRENT_TRANSACTIONS (KAFKA-14904), and no promise either. Only a no
+    has to wait, as it is for the owner to say."""
     driver.given(a_transaction(TransactionState.ONGOING))
     driver.holds = True
     driver.add("t-1")
-    assert driver.add("t-0", "t-1", verify=True) == "NONE,TRANSACTION_ABORTABLE"
+    assert driver.add("t-0", verify=True) == "NONE"
+    waiter = driver.next_waiter
+    assert driver.add("t-0", "t-1", verify=True) is None
     driver.end("commit")
     assert driver.add("t-0", verify=True) == "NONE"
-    driver.commit(1)
+    driver.commit(2)
+    assert driver.answer(waiter) == "NONE,TRANSACTION_ABORTABLE"
     assert driver.add("t-0", "t-1", verify=True) == "NONE,NONE"
     driver.commit()
     assert driver.add("t-0", epoch=6, verify=True) == "CONCURRENT_TRANSACTIONS"

@@ -20,11 +20,11 @@ def handle_add_partitions(
 ) -> None:
     """Reply with a TransactionPartitionsResult: `item` is one transaction of a request.
 
-    With `verify_only` nothing is written, and the reply leaves at once: it says what is committed, as the partitions'
+    With `verify_only` nothing is decided, and a yes leaves at once: it says what is committed, as the partitions'
     leaders ask only after the client was told that it may write (so `submit` may be told that it does not write).
     """
     if item.verify_only:
-        decision.reply_at_once(waiter, _verify(shard, item))
+        _answer_leader(shard, item, waiter, decision)
         return
     added = frozenset(_partitions(item))
     transaction = shard.transactions.get(item.transactional_id)
@@ -37,7 +37,11 @@ def handle_add_partitions(
         is_ongoing = transaction.state is TransactionState.ONGOING
         if not (is_ongoing and added <= transaction.partitions):
             code = _add(shard, transaction, item, added, decision)
-    decision.reply(waiter, add_partitions_result(item, lambda _: code))
+    result = add_partitions_result(item, lambda _: code)
+    if code is ErrorCode.none:
+        decision.reply(waiter, result)
+    else:
+        decision.refuse(waiter, code, result)
 
 
 def add_partitions_result(
@@ -67,6 +71,22 @@ def _add(
         return ErrorCode.transaction_abortable
     decision.write(item.transactional_id, changed)
     return ErrorCode.none
+
+
+def _answer_leader(
+    shard: TransactionShard, item: TransactionPartitions, waiter: Waiter, decision: Decision
+) -> None:
+    """A no may end the transaction, so it is only said where it can be written that this is the coordinator."""
+    result = _verify(shard, item)
+    refused = ErrorCode(max(result.error_codes, default=ErrorCode.none))
+    if refused is ErrorCode.none:
+        decision.reply_at_once(waiter, result)
+    elif decision.is_read_only:
+        decision.reply_at_once(
+            waiter, add_partitions_result(item, lambda _: ErrorCode.coordinator_load_in_progress)
+        )
+    else:
+        decision.refuse(waiter, refused, result)
 
 
 def _verify(shard: TransactionShard, item: TransactionPartitions) -> TransactionPartitionsResult:

@@ -59,7 +59,7 @@ def handle_end_txn(
         else:
             ended = _end(transaction, request, decision)
     except KafkaError as error:
-        decision.reply(waiter, end_txn_error(error.code))
+        decision.refuse(waiter, error.code, end_txn_error(error.code))
         return
     if ended is not transaction:
         decision.write(request.transactional_id, ended)

@@ -68,7 +68,7 @@ def handle_init_producer_id(
     try:
         transaction = _next(shard, request, decision, draw_producer_id)
     except KafkaError as error:
-        decision.reply(waiter, init_producer_id_error(error.code))
+        decision.refuse(waiter, error.code, init_producer_id_error(error.code))
         return
     decision.write(request.transactional_id, transaction)
     decision.reply(

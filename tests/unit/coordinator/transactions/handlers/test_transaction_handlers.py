@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from log_in_memory import LogInMemory
 from transaction_node import (
     COMMITTED,
+    FIRST_PRODUCER,
     TransactionNode,
     World,
     a_world,
@@ -16,6 +17,7 @@ from transaction_node import (
     running,
     settle,
     states,
+    until_complete,
 )
 
 from barnabas.coordinator import limits
@@ -251,7 +253,9 @@ async def test_verifying_needs_no_log_that_takes_writes(log: LogInMemory, world:
         log.fail_with = ErrorCode.kafka_storage_error
         assert await node.add("t-1") == "coordinator_load_in_progress"
         assert await node.add("t-0", verify=True) == "none"
-        assert await node.add("t-1", verify=True) == "transaction_abortable"
+        assert await node.add("t-1", verify=True) == "coordinator_load_in_progress", (
+            "that may end the transaction"
+        )
         log.fail_with = None
 
 
@@ -262,10 +266,58 @@ async def test_verifying_while_another_partition_is_on_its_way(log: LogInMemory,
         log.gate = asyncio.Event()
         adding = asyncio.create_task(node.add("t-1"))
         await settle()
-        assert await node.add("t-0", "t-1", verify=True) == "none,transaction_abortable"
+        assert await node.add("t-0", verify=True) == "none"
+        refused = asyncio.create_task(node.add("t-0", "t-1", verify=True))
+        await settle()
         log.gate.set()
         assert await adding == "none"
+        assert await refused == "none,transaction_abortable"
         assert await node.add("t-1", verify=True) == "none"
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda node: node.end(epoch=1), id="commit"),
+        pytest.param(lambda node: node.end(epoch=1, committed=False, version=0), id="abort"),
+        pytest.param(lambda node: node.add("t-1", epoch=1, verify=True), id="verify"),
+        pytest.param(lambda node: node.add("t-1", epoch=2), id="add"),
+        pytest.param(lambda node: node.init(producer_id=FIRST_PRODUCER, epoch=3), id="init"),
+    ],
+)
+async def test_a_coordinator_that_another_one_replaced_ends_nobody(
+    log: LogInMemory, world: World, ask: Callable[[TransactionNode], Awaitable[str]]
+) -> None:
+    """It was frozen, or is cut off, and has not heard of it: by what it knows it would refuse what is right."""
+    former = TransactionNode("a", world, log)
+    async with running(former):
+        await former.open("t-0")
+        assert await former.end() == "1000/1"
+        await until_complete(log)
+        log.epochs[0] = 1
+        newer = a_world()
+        newer.own(TRANSACTION_STATE_TOPIC, "b", 1)
+        present = TransactionNode("b", newer, log)
+        async with running(present):
+            assert await present.add("t-0", "t-1", epoch=1) == "none,none"
+            assert await ask(former) in ("not_coordinator", "coordinator_load_in_progress")
+
+
+async def test_who_is_refused_is_refused_by_the_owner(log: LogInMemory, world: World) -> None:
+    """What a producer gets wrong is told as ever, and leaves no trace among the transactions."""
+    node = TransactionNode("a", world, log)
+    async with running(node):
+        await node.open("t-0")
+        assert await node.end("nobody") == "invalid_producer_id_mapping"
+        assert await node.add("t-0", epoch=7) == "producer_fenced"
+        assert await node.init(producer_id=5, epoch=7) == "producer_fenced"
+        assert await node.end() == "1000/1"
+        await until_complete(log)
+        assert await node.end(epoch=1) == "invalid_txn_state"
+        assert states(log) == list(COMMITTED)
 
 
 # -- EndTxn ----------------------------------------------------------------------------------------------------------
