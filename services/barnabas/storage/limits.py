@@ -14,7 +14,8 @@ PARKED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Record bytes that may wait for one partition whose log is still being opened."""
 
 OPENING_WAIT_MS_MAX: Final = 1_000
-"""How long an append or a look-up waits for a log that is still being opened before it is refused."""
+"""How long an append waits for a log that is still being opened before it is refused, and how long after the opening
+has begun a look-up does."""
 
 REFUSED_WHILE_ABSENT_MAX: Final = 10_000
 """Partitions that a node does not have, and producers in them, whose refused appends it remembers: about 5 MB. More

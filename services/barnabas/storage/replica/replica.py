@@ -72,9 +72,7 @@ class Replica:
         followed: Followed,
         reports: ReplicaReports,
     ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
+        self.topic, self.topic_id, self.index = topic, topic_id, index
         self.internal = internal
         self.log: PartitionLog | None = None
         self.lane: DirectoryLane | None = None
@@ -105,6 +103,7 @@ class Replica:
         self._node_id = node_id
         self._purgatory = purgatory
         self._clock = clock
+        self.opening_since = clock.monotonic()
         self._durability: Durability | None = None
         self._for_high_watermark = OffsetWaiters()
         self._parked: deque[Callable[[], None]] | None = deque()

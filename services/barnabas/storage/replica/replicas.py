@@ -133,25 +133,31 @@ class Replicas:
     async def wait_until_open(self, keys: Iterable[tuple[bytes, int]]) -> None:
         """Wait until the logs of these partitions, (topic id, index) each, are open; OPENING_WAIT_MS_MAX at most.
 
-        One that the metadata here does not name yet is waited for too: who asks may be a moment ahead.
+        One that the metadata here does not name yet is waited for too: who asks may be a moment ahead. One that has
+        been opening for so long already is not: a client has its questions answered one after the other, and were each
+        to wait, whatever it asks behind them would come late by as many seconds.
         """
         wanted = list(keys)
-        if not any(self._is_to_come(*key) for key in wanted):
+        seconds = max((self._seconds_to_come(*key) for key in wanted), default=0.0)
+        if seconds <= 0:
             return
         try:
-            async with asyncio.timeout(limits.OPENING_WAIT_MS_MAX / 1000):
-                while any(self._is_to_come(*key) for key in wanted):
+            async with asyncio.timeout(seconds):
+                while any(self._seconds_to_come(*key) > 0 for key in wanted):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             return  # what is not there now is refused, and the sender tries again
 
-    def _is_to_come(self, topic_id: bytes, index: int) -> bool:
+    def _seconds_to_come(self, topic_id: bytes, index: int) -> float:
+        """How long a log that is not open may still be waited for; 0 or less where there is nothing to wait for."""
+        seconds_max = limits.OPENING_WAIT_MS_MAX / 1000
         replica = self.find(topic_id, index)
         if replica is not None:
-            return replica.is_opening
-        image = self.image
-        return image.partition(topic_id, index) is None and topic_id not in image.deleted_topics
+            open_by = replica.opening_since + seconds_max
+            return open_by - self._clock.monotonic() if replica.is_opening else 0.0
+        is_known = self.image.partition(topic_id, index) is not None or topic_id in self.image.deleted_topics
+        return 0.0 if is_known else seconds_max
 
     @property
     def is_settled(self) -> bool:

@@ -17,6 +17,7 @@ from barnabas.messages.storage_pb2 import (
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochRequest,
 )
+from barnabas.storage.limits import OPENING_WAIT_MS_MAX
 
 
 @pytest.fixture
@@ -83,6 +84,18 @@ async def test_lookups_wait_for_logs_that_are_about_to_be_open(node: StorageHarn
     assert not looking[1].done()
     node.apply(*topic_records("events", topic, 2))
     assert await looking[1] == (0, 0, -1, 0)
+
+
+async def test_lookups_wait_no_more_for_a_log_that_has_been_opening_for_long(node: StorageHarness) -> None:
+    """A client's questions are answered one after the other, and were each to wait, the last would wait for all."""
+    topic = uuid.uuid4()
+    node.apply(*topic_records("events", topic, 1))
+    assert node.replica(topic).is_opening
+    node.clock.advance(OPENING_WAIT_MS_MAX)
+    with pytest.raises(StopIteration):
+        node.replicas.wait_until_open([(topic.bytes, 0)]).send(None)
+    await node.until_open()
+    assert await find(node, topic, -1) == (0, 0, -1, 0)
 
 
 async def test_lookups_are_refused_like_fetches(
