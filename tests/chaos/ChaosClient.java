@@ -18,6 +18,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidTxnStateException;
 import org.apache.kafka.common.errors.OutOfOrderSequenceException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -170,16 +171,25 @@ public final class ChaosClient {
         try (KafkaConsumer<String, String> consumer =
                 new KafkaConsumer<>(reads, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(List.of(topic));
+            boolean isAhead = false;
             for (int number = 1; consumes; number++) {
                 try {
                     if (producer == null) {
                         producer = transactional(bootstrap, name);
                         producer.initTransactions();
                     }
+                    if (isAhead) {
+                        // Not before there is a producer: what the one before has left open hides the offsets.
+                        goBack(consumer);
+                        isAhead = false;
+                    }
                     copyLot(consumer, producer, copies, number % 8 != 0);
                     Thread.sleep(200);
                 } catch (ProducerFencedException | InvalidProducerEpochException | OutOfOrderSequenceException error) {
                     say("F " + name + " is fenced: " + error);
+                    return;
+                } catch (InvalidTxnStateException error) {
+                    say("F " + name + " is ended: " + error);
                     return;
                 } catch (OffsetOutOfRangeException | NoOffsetForPartitionException error) {
                     say("F " + name + " is out of range: " + error);
@@ -187,7 +197,7 @@ public final class ChaosClient {
                 } catch (KafkaException error) {
                     say("E copying: " + error.getClass().getSimpleName());
                     producer = aborted(producer);
-                    goBack(consumer);
+                    isAhead = true;
                 }
             }
         } catch (Exception error) {

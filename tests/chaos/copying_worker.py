@@ -61,6 +61,9 @@ class Worker:
         self._consumer.subscribe([source])
         self._producer: Producer | None = None
         self._begun = 0
+        self._is_ahead = False
+        """Whether it has read more than transactions have ended, and is to go back. A new producer comes first: what
+        the one before has left open hides the offsets."""
         self.is_stopping = threading.Event()
 
     def run(self) -> None:
@@ -69,11 +72,14 @@ class Worker:
             try:
                 if self._producer is None:
                     self._producer = self._start()
+                if self._is_ahead:
+                    self._go_back()
+                    self._is_ahead = False
                 self._copy_lot(self._producer)
             except KafkaException as error:
                 if not self._abort(error):
                     self._producer = None
-                self._go_back()
+                self._is_ahead = True
         self._consumer.close()
 
     def _start(self) -> Producer:
