@@ -136,17 +136,22 @@ class Recorder:
         """Nothing that is wrong by itself."""
         with self._lock:
             self.errors[what] += 1
+            self._note(f"error: {what}")
 
     def on_failure(self, what: str) -> None:
         """What no client may be told."""
         with self._lock:
+            self._note(f"failure: {what}")
             self.judge.violate(f"FAILED: {what}")
 
     def note(self, what: str) -> None:
         """A line between the others, such as a fault."""
         with self._lock:
-            self._file.write(json.dumps([round(time.monotonic(), 4), what]) + "\n")
-            self._file.flush()
+            self._note(what)
+
+    def _note(self, what: str) -> None:
+        self._file.write(json.dumps([round(time.monotonic(), 4), what]) + "\n")
+        self._file.flush()
 
     def unread(self) -> int:
         """How many acknowledged records no consumer has read."""
