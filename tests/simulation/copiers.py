@@ -89,7 +89,7 @@ class Copier(Member):
             ends_at = now + min(self._chance.expovariate(1 / TENURE_SECONDS), TENURE_SECONDS_MAX)
             while self._world.now < ends_at:
                 await asyncio.sleep(self._chance.uniform(0.02, 0.1))
-                await self._copy()
+                await self._copy_or_go_back()
                 await self._beat()
             await self._leave()
         except _Gone:
@@ -97,6 +97,17 @@ class Copier(Member):
         except (Abortable, Interrupted):
             await self._abort()
             raise Interrupted("begins again") from None
+
+    async def _copy_or_go_back(self) -> None:
+        """Where a copy is aborted: to what is committed, as the coordinator says that it knows."""
+        try:
+            await self._copy()
+        except Abortable:
+            await self._abort()
+            if self._producer is None or self._chance.random() < 0.3:
+                raise
+            if self._owned:
+                self._owned = await self._committed(list(self._owned))
 
     async def _leave(self) -> None:
         """The group hears of it at once, or when the session is over."""

@@ -31,6 +31,8 @@ class LogInMemory:
         self.reads = 0
         self.gate: asyncio.Event | None = None
         """Closed: appends stall before anything was done."""
+        self.answer_gate: asyncio.Event | None = None
+        """Closed: appends land, and their senders are not told yet."""
         self.fail_with: ErrorCode | None = None
         """Refuses every append with this code."""
         self.lose_answer = False
@@ -53,6 +55,8 @@ class LogInMemory:
         if self.lose_answer:
             self.lose_answer = False
             raise KafkaError(ErrorCode.coordinator_not_available)
+        if self.answer_gate is not None:
+            await self.answer_gate.wait()
         return first
 
     def _land(self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int | None) -> int:

@@ -235,7 +235,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         is_read_only = decision.is_read_only
         try:
             work(decision)
-            if decision.must_be_owner and not decision.records and not is_read_only:
+            if decision.must_be_owner and not (decision.records or is_read_only or self._queue.has_next):
                 decision.records.append(self._kind.barrier)
             assert not (is_read_only and decision.records), (
                 "what writes is refused while the log takes no writes"

@@ -346,6 +346,13 @@ BY_DESIGN: Final = (
         "ends a Java producer.",
     ),
     (
+        "OffsetFetch",
+        "Stable offsets (require_stable, which Java's consumers ask for) are told by a coordinator that is certain to "
+        "be the owner: one that was frozen or cut off while another one took over tells none, and one whose log takes "
+        "no writes refuses with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again. Kafka's tells what it knew, "
+        "from which a reader that goes on in a transaction writes twice.",
+    ),
+    (
         "OffsetCommit, TxnOffsetCommit, OffsetFetch",
         "What was committed for a topic that has been deleted is told to nobody from that moment on; Kafka tells it to "
         "whoever names the topic until the offset is deleted, too. An offset for such a topic, by a gateway that has "

@@ -103,24 +103,6 @@ async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewh
     assert await early is ErrorCode.not_coordinator
 
 
-async def test_a_zombie_cannot_commit(log: LogInMemory) -> None:
-    old, new = Node("a", log), Node("b", log)
-    old.see("a", 0)
-    async with running(old):
-        assert await old.commit(5) is ErrorCode.none
-        log.epochs[0] = 1  # the controller moves the partition; the old coordinator has not heard of it
-        new.see("b", 1)
-        async with running(new):
-            assert await new.fetch() == 5
-            assert await old.commit(6) is ErrorCode.not_coordinator
-            assert await new.commit(7) is ErrorCode.none
-            assert await old.fetch() is ErrorCode.coordinator_load_in_progress
-            old.see("b", 1)
-            assert await old.fetch() is ErrorCode.not_coordinator
-            offsets = [record.value.offset for record in log.records() if isinstance(record, OffsetRecord)]  # type: ignore[union-attr]
-            assert offsets == [5, 7]
-
-
 async def test_a_write_whose_answer_was_lost_is_found_again(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")

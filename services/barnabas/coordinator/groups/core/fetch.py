@@ -24,8 +24,10 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
 
     It never shows an offset that could still be lost: as every answer, it leaves when all that was decided before is
     in the log, or else it leaves that out. With `require_stable` it shows none where an open transaction has another,
-    which may count soon (KIP-447). What was committed for another topic of the name is none of this one's: for one that
-    somebody deleted, or, where the client names the topic by its id, for any other.
+    which may count soon (KIP-447). Who asks so goes on from there, maybe in transactions: by what a former coordinator
+    knows, frozen while another one took over, he would copy again what was copied. So these are told by the owner
+    alone, and not while the log takes no writes. What was committed for another topic of the name is none of this
+    one's: for one that somebody deleted, or, where the client names the topic by its id, for any other.
     """
     group_id = request.group_id
     consumer_group = shard.consumers.get(group_id)
@@ -67,6 +69,12 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
             if indexes:
                 topics.append(topic_result(name, indexes))
     topics += [topic_result(topic.name, topic.partitions, topic.topic_id) for topic in request.topics]
+    # Where all are unstable the client asks again and again: that needs no owner.
+    goes_on = asks_stable and any(not row.error_code for topic in topics for row in topic.partitions)
+    if goes_on and decision.is_read_only:
+        decision.reply(waiter, OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress))
+        return
+    decision.must_be_owner = goes_on
     decision.reply(waiter, OffsetFetchResponse(topics=topics))
 
 
