@@ -38,7 +38,6 @@ class Recorder:
         self.committed_at: dict[Place, float] = {}
         self.committed: dict[Place, int] = {}
         """The highest that was acknowledged; each topic has one group."""
-        self._doubtful_until = 0.0
         self.errors: defaultdict[str, int] = defaultdict(int)
         """What clients were told and went on after: how often."""
         self.copied_at: dict[Place, float] = {}
@@ -74,16 +73,11 @@ class Recorder:
                 )
             self.committed[place] = max(self.committed.get(place, 0), offset)
 
-    def doubt_committed_offsets(self, until: float) -> None:
-        """A former coordinator that has not been told yet may answer whoever reaches its own broker, as in Kafka."""
-        with self._lock:
-            self._doubtful_until = until
-
     def on_committed_offset(self, place: Place, known: int, offset: int) -> None:
         """Somebody asked for the committed offset; `known` was acknowledged before that."""
         with self._lock:
             self.commits_seen += 1
-            if offset < known and time.monotonic() > self._doubtful_until:
+            if offset < known:
                 self.judge.violate(f"WENT BACK: {place}: {offset} is committed, and {known} was before")
 
     def latest_offsets(self, place: Place) -> dict[int, int]:

@@ -41,8 +41,6 @@ KINDS: Final[Mapping[str, str]] = {
     "elect leaders": "preferred leaders, after leadership has moved",
     "empty a node": "stopped or killed, and started with nothing in its directory, while the others are in sync",
 }
-DEPOSES: Final = frozenset({"freeze a node for long", "cut off from controllers"})
-"""Others take over what a process does, and it does not know until it is told."""
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "brokers": ("broker", "controller", "etcd"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from chaos_copies import LibrdkafkaCopiers, ReaderOfCopies
 from chaos_faults import Faults
 from chaos_history import Judge, Recorder
 from chaos_logs import check_copies, check_files
-from chaos_plan import DEPOSES, Fault
+from chaos_plan import Fault
 from chaos_processes import wait_for
 from chaos_state import ClusterState
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -40,8 +39,6 @@ all replicas are in sync. What it took is in the table. Less than a client stand
 
 WAIT_SECONDS: Final = 60.0
 BETWEEN_FAULTS_SECONDS: Final = 0.3
-DOUBT_SECONDS: Final = 6.0
-"""After a fault that deposes a coordinator who does not know: what it said, and was asked, has come by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,16 +171,11 @@ def _clients(recorder: Recorder, cluster: ChaosCluster, state: ClusterState, fol
 def _do(fault: Fault, doing: Faults, recorder: Recorder, state: ClusterState, cluster: ChaosCluster) -> Seen:
     began = time.monotonic()
     recorder.note(f"begins: {fault}")
-    deposes = cluster.form == "brokers" and fault.kind in DEPOSES
-    if deposes:
-        recorder.doubt_committed_offsets(math.inf)
     try:
         doing.do(fault)
     except TimeoutError as error:
         recorder.judge.violate(f"{fault}: {error}")
     ended = time.monotonic()
-    if deposes:
-        recorder.doubt_committed_offsets(ended + DOUBT_SECONDS)
     recorder.note(f"ends: {fault}")
     serves_after = _wait_served(recorder, state, cluster, ended, str(fault))
     recorder.note(f"served: {fault}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -104,10 +103,6 @@ def test_a_committed_offset_that_goes_back_is_found(recorder: Recorder) -> None:
     recorder.on_committed(PLACE, 10, 0)
     recorder.on_committed_offset(PLACE, recorder.committed[PLACE], 10)
     assert recorder.judge.violations == []
-    recorder.doubt_committed_offsets(math.inf)
-    recorder.on_committed_offset(PLACE, recorder.committed[PLACE], 9)  # a former coordinator that was frozen
-    assert recorder.judge.violations == []
-    recorder.doubt_committed_offsets(0.0)
     recorder.on_committed_offset(PLACE, recorder.committed[PLACE], 9)
     assert "WENT BACK" in recorder.judge.violations[0]
 
