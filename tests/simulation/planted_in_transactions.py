@@ -222,6 +222,16 @@ def by_what_it_knows(_: Any) -> Any:
     return instead
 
 
+def by_whoever_loaded_them(handle: Any) -> Any:
+    """Offsets that are stable were committed: whoever has them can tell."""
+
+    def instead(shard: Any, request: Any, waiter: Any, decision: Any) -> None:
+        handle(shard, request, waiter, decision)
+        decision.must_be_owner = False
+
+    return instead
+
+
 def keeps_its_epoch(started: Any) -> Any:
     """The one before has ended its transaction: why should the next have another epoch?"""
 
@@ -255,6 +265,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 66, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
     "refuse-without-being-the-owner": (Decision, "refuse", by_what_it_knows, 0, 3),
+    "tell-offsets-without-being-the-owner": (offset_fetch, "handle_fetch", by_whoever_loaded_them, 0, 3),
 }
 """As `planted_faults.Plant` has them."""
 
