@@ -108,6 +108,10 @@ TRANSACTION_ANSWER_SECONDS: Final = 5.0
 """How long a client's offsets wait for the word of a transaction coordinator that the partition is part of the
 transaction, with the time in which others are asked about first."""
 
+NO_WAIT_SECONDS_MAX: Final = 1.0
+"""How long a "no" to a partition's leader waits for the write that shows who the owner is: the answers to all that
+that leader's node has asked about wait with it."""
+
 PRODUCER_ID_WAIT_SECONDS: Final = 1.0
 """How long InitProducerId waits for the controller where no producer id is at hand, before the client is told
 COORDINATOR_LOAD_IN_PROGRESS and asks again."""

@@ -235,9 +235,10 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         is_read_only = decision.is_read_only
         try:
             work(decision)
-            if decision.must_be_owner and not (decision.records or is_read_only or self._queue.has_next):
+            if decision.must_be_owner and not (decision.records or self._queue.has_next):
+                # What waits is sent later than now, and shows as much; what is under way may have landed long ago.
                 decision.records.append(self._kind.barrier)
-            assert not (is_read_only and decision.records), (
+            assert not (is_read_only and (decision.records or decision.must_be_owner)), (
                 "what writes is refused while the log takes no writes"
             )
             encoded = self._encode_all(decision)

@@ -341,9 +341,9 @@ BY_DESIGN: Final = (
     ),
     (
         "InitProducerId, AddPartitionsToTxn, EndTxn",
-        "A coordinator that was frozen or cut off while another one took over refuses nobody for good before it has "
-        "heard of that: clients ask again. Kafka's may say PRODUCER_FENCED or INVALID_TXN_STATE by what it knew, which "
-        "ends a Java producer.",
+        "A coordinator that was frozen or cut off while another one took over decides nothing before it has heard of "
+        "that: clients ask again. Kafka's may say PRODUCER_FENCED or INVALID_TXN_STATE by what it knew, which ends a "
+        "Java producer, or that the transaction is committed, and mean the one before.",
     ),
     (
         "OffsetFetch",

@@ -41,7 +41,7 @@ class Decision(Generic[RecordT]):
     """The log takes no writes: the replies leave at once, so they may say only what is committed."""
     must_be_owner: bool = False
     """Something that is sent from now on is written before the replies leave, if only the kind's barrier: a former
-    owner cannot. It counts for nothing in what is answered although the log takes no writes."""
+    owner cannot. Not where `is_read_only`."""
     records: list[RecordT] = field(default_factory=list)
     replies: list[tuple[Waiter, Message]] = field(default_factory=list)
     replies_at_once: list[tuple[Waiter, Message]] = field(default_factory=list)

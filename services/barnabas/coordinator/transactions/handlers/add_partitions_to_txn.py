@@ -48,14 +48,15 @@ async def _add(
             unknown = _unknown(coordinator, item)
             if unknown:
                 return add_partitions_result(item, lambda each: _code_beside(each, unknown))
-        result = await _decide(runtime, item)
+        async with asyncio.timeout(limits.NO_WAIT_SECONDS_MAX if item.verify_only else None):
+            result = await _decide(runtime, item)
         if item.wait_ms and not item.verify_only and ErrorCode.concurrent_transactions in result.error_codes:
             if _is_being_ended(runtime, item.transactional_id):
                 seconds = min(item.wait_ms, limits.CONCURRENT_WAIT_MS_MAX) / 1000
                 await coordinator.completions.wait(item.transactional_id, seconds)
             result = await _decide(runtime, item)
-    except KafkaError as error:
-        code = error.code
+    except (KafkaError, TimeoutError) as error:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.coordinator_load_in_progress
         return add_partitions_result(item, lambda _: code)
     return result
 

@@ -306,6 +306,62 @@ async def test_a_coordinator_that_another_one_replaced_ends_nobody(
             assert await ask(former) in ("not_coordinator", "coordinator_load_in_progress")
 
 
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_coordinator_that_another_one_replaced_takes_no_transaction_for_the_one_before(
+    log: LogInMemory, world: World, committed: bool
+) -> None:
+    """By the rules of versions 0 and 1 both have the same epoch."""
+    former = TransactionNode("a", world, log)
+    async with running(former):
+        await former.init()
+        assert await former.add("t-0", version=0) == "none"
+        assert await former.end(committed=committed, version=0) == "-1/-1"
+        await settle()
+        log.epochs[0] = 1
+        newer = a_world()
+        newer.own(TRANSACTION_STATE_TOPIC, "b", 1)
+        present = TransactionNode("b", newer, log)
+        async with running(present):
+            assert await present.add("t-0", version=0) == "none"
+            assert await former.end(committed=committed, version=0) == "not_coordinator"
+            assert await present.describe() == "Ongoing t-0"
+
+
+async def test_a_coordinator_that_another_one_replaced_adds_nothing_again(
+    log: LogInMemory, world: World
+) -> None:
+    former = TransactionNode("a", world, log)
+    async with running(former):
+        await former.init()
+        assert await former.add("t-0", version=0) == "none"
+        assert await former.add("t-0", version=0) == "none"
+        log.epochs[0] = 1
+        newer = a_world()
+        newer.own(TRANSACTION_STATE_TOPIC, "b", 1)
+        present = TransactionNode("b", newer, log)
+        async with running(present):
+            assert await present.end(version=0) == "-1/-1"
+            await settle()
+            assert await present.add("t-1", version=0) == "none"
+            assert await former.add("t-0", version=0) == "not_coordinator"
+
+
+async def test_a_no_to_a_leader_does_not_keep_its_other_questions_waiting(
+    log: LogInMemory, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "NO_WAIT_SECONDS_MAX", 0.01)
+    node = TransactionNode("a", world, log)
+    async with running(node):
+        await node.open("t-0")
+        log.gate = asyncio.Event()
+        items = [an_addition("t-0", verify=True), an_addition("t-1", verify=True)]
+        answer = await node.calls.AddPartitionsToTxn(pb.AddPartitionsToTxnRequest(transactions=items))
+        codes = [list(each.error_codes) for each in answer.transactions]
+        assert codes == [[ErrorCode.none], [ErrorCode.coordinator_load_in_progress]]
+        log.gate.set()
+        assert await node.add("t-1", verify=True) == "transaction_abortable"
+
+
 async def test_who_is_refused_is_refused_by_the_owner(log: LogInMemory, world: World) -> None:
     """What a producer gets wrong is told as ever, and leaves no trace among the transactions."""
     node = TransactionNode("a", world, log)
