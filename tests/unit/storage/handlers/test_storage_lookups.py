@@ -18,6 +18,7 @@ from barnabas.messages.storage_pb2 import (
     OffsetForLeaderEpochRequest,
 )
 from barnabas.storage.limits import OPENING_WAIT_MS_MAX
+from barnabas.storage.replica.replicas import Replicas
 
 
 @pytest.fixture
@@ -96,6 +97,21 @@ async def test_lookups_wait_no_more_for_a_log_that_has_been_opening_for_long(nod
         node.replicas.wait_until_open([(topic.bytes, 0)]).send(None)
     await node.until_open()
     assert await find(node, topic, -1) == (0, 0, -1, 0)
+
+
+async def test_lookups_wait_for_the_log_that_opens_last(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long after the node has started, beside a partition that is open; and for what is left of the second."""
+    open_one, opening = await node.create_topic("first"), uuid.uuid4()
+    node.clock.advance(10 * OPENING_WAIT_MS_MAX)
+    monkeypatch.setattr(Replicas, "_begin", lambda *_, **__: None)  # it opens never
+    node.apply(*topic_records("events", opening, 1))
+    keys = [(open_one.bytes, 0), (opening.bytes, 0)]
+    node.clock.advance(OPENING_WAIT_MS_MAX - 1)
+    node.replicas.wait_until_open(keys).send(None)  # it waits
+    async with asyncio.timeout(OPENING_WAIT_MS_MAX / 1000 / 2):
+        await node.replicas.wait_until_open(keys)
 
 
 async def test_lookups_are_refused_like_fetches(
