@@ -28,6 +28,11 @@ class MigratingClient(ABC):
         """What requests carry of `reading`."""
         return {TOPIC: sorted(self.reading)} if self.reading else {}
 
+    @property
+    @abstractmethod
+    def is_member(self) -> bool:
+        """Whether it knows its part in the group, and waits for nothing."""
+
     @abstractmethod
     def step(self) -> None:
         """Take in the answer that came, if one did; then send what comes next."""
@@ -60,6 +65,10 @@ class ClassicClient(MigratingClient):
         self._gave_up = False
         """Whether others can have what it read: it has yet to say so, by joining again."""
         self.joins = 0
+
+    @property
+    def is_member(self) -> bool:
+        return self._call is None and self._generation >= 0
 
     def step(self) -> None:
         if self._call is not None:
@@ -176,6 +185,10 @@ class NewerClient(MigratingClient):
     def __init__(self, driver: MigrationDriver, name: str, instance: str | None) -> None:
         super().__init__(driver, name, instance)
         self._is_in = False
+
+    @property
+    def is_member(self) -> bool:
+        return self._is_in
 
     def step(self) -> None:
         if self._is_in:
