@@ -47,10 +47,7 @@ FAILED_ONCE = (
     (300068, 3),
     (60, 1),  # a transaction was aborted when the clock of its coordinator, a broker, had jumped
     (111, 3),  # as 60
-    (
-        910131,
-        3,
-    ),  # a deposed coordinator that had not heard of it refused a commit by what it knew: INVALID_TXN_STATE
+    (910131, 3),  # a deposed coordinator, which had not heard of it, refused a commit by what it knew
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
 )

@@ -174,9 +174,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     ) -> Any:
         """Decide about one request and return its answer once everything that it rests on is in the log.
 
-        `decide` answers the waiter, now or in a later decision. `writes` is False for what never adds a record: that is
-        answered although the log takes none. Raises KafkaError when the partition is not being served, or stops being
-        served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
+        `decide` answers the waiter, now or in a later decision. `writes` is False for what changes nothing: that is
+        decided although the log takes no writes, and may not ask for one then. Raises KafkaError when the partition is
+        not being served, or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
         await self.first_load()
         shard = self.shard
@@ -235,12 +235,12 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         is_read_only = decision.is_read_only
         try:
             work(decision)
-            if decision.must_be_owner and not (decision.records or self._queue.has_next):
-                # What waits is sent later than now, and shows as much; what is under way may have landed long ago.
-                decision.records.append(self._kind.barrier)
             assert not (is_read_only and (decision.records or decision.must_be_owner)), (
                 "what writes is refused while the log takes no writes"
             )
+            if decision.must_be_owner and not (decision.records or self._queue.has_next):
+                # What waits is sent later than now, and shows as much; what is under way may have landed long ago.
+                decision.records.append(self._kind.barrier)
             encoded = self._encode_all(decision)
             if encoded is None:
                 self._take_back(decision, waiter)

@@ -70,7 +70,7 @@ async def wait_for_leaders(
     """Wait until the leaders of the topics' partitions have opened them, or for `seconds` (not at all for 0 or less).
 
     A storage node may hear of a topic after this gateway did, and then creates its logs. It answers the question for
-    an offset when that is done, or after OPENING_WAIT_MS_MAX; what the answer says does not matter.
+    an offset when that is done, or OPENING_WAIT_MS_MAX after it has begun; what the answer says does not matter.
     """
     if seconds <= 0:
         return

@@ -103,7 +103,7 @@ class Replica:
         self._node_id = node_id
         self._purgatory = purgatory
         self._clock = clock
-        self.opening_since = clock.monotonic()
+        self.opening_since = clock.monotonic()  # or waiting to be opened
         self._durability: Durability | None = None
         self._for_high_watermark = OffsetWaiters()
         self._parked: deque[Callable[[], None]] | None = deque()

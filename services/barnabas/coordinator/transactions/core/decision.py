@@ -15,13 +15,7 @@ from barnabas.kernel.errors import ErrorCode
 
 __all__ = ["Decision", "Waiter"]
 
-_ASKED_AGAIN: Final = frozenset(
-    {
-        ErrorCode.concurrent_transactions,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-    }
-)
+_ASKED_AGAIN: Final = frozenset({ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress})
 """Codes that cost a client no more than another try."""
 
 

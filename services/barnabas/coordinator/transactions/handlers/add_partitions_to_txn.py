@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24), in its form for brokers: several transactions at once, to add to or to verify.
 
 Each is answered on its own, since one may be another coordinator's or another partition's. What is only to be verified
-writes nothing, and is answered although the log takes no writes.
+is told of although the log takes no writes, unless it is refused.
 
 A producer's next transaction often comes before the markers of the one before have landed. Its sender may have it wait
 for them here, which takes as long as they do: told CONCURRENT_TRANSACTIONS, clients pause for longer.
