@@ -245,27 +245,24 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "take-an-old-epochs-end": (end_txn, "handle_end_txn", of_any_epoch, 96, 3),
     "stable-is-what-is-replicated": (LogProducers, "last_stable_offset", past_what_is_open, 0, 3),
     "stable-up-to-the-last-that-began": (ProducerState, "_publish", unless_two_are_open, 0, 3),
-    "count-pending-offsets": (GroupShard, "_replay_offset", as_if_it_counted, 33, 3),
+    "count-pending-offsets": (GroupShard, "_replay_offset", as_if_it_counted, 0, 3),
     "take-batches-of-no-transaction": (Verification, "begin", never_asked, 33, 3),
     "forget-who-is-to-be-told": (kind, "on_loaded", known_to_be_told, 6, 3),
-    "apply-offsets-of-aborted-transactions": (GroupShard, "_replay_marker", however_it_ended, 33, 3),
+    "apply-offsets-of-aborted-transactions": (GroupShard, "_replay_marker", however_it_ended, 0, 3),
     "followers-list-no-aborted-transactions": (LogAppender, "append_as_follower", not_by_followers, 15, 3),
     "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 36, 3),
-    "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
+    "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 6, 3),
     "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 0, 3),
     "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 6, 3),
     "tell-markers-before-the-decision-is-committed": (
         TransactionShard,
         "replay_uncommitted",
         before_it_is_committed,
-        165,
+        168,
         3,
     ),
     "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 54, 3),
-    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 66, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
-    "refuse-without-being-the-owner": (Decision, "refuse", by_what_it_knows, 0, 3),
-    "tell-offsets-without-being-the-owner": (offset_fetch, "handle_fetch", by_whoever_loaded_them, 0, 3),
 }
 """As `planted_faults.Plant` has them."""
 
@@ -273,6 +270,9 @@ SOUGHT: Final[dict[str, tuple[Any, ...]]] = {
     "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 0, 3),
     "show-offsets-beside-pending-ones": (offset_fetch, "handle_fetch", unstable_or_not, 0, 3),
     "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 0, 3),
+    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 0, 3),
+    "refuse-without-being-the-owner": (Decision, "refuse", by_what_it_knows, 0, 3),
+    "tell-offsets-without-being-the-owner": (offset_fetch, "handle_fetch", by_whoever_loaded_them, 0, 3),
     "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 0, 3),
 }
 """The same, of which it is not known yet which seed finds them."""
