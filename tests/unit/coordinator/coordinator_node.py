@@ -135,6 +135,14 @@ class Node:
         response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
+    async def fetch_all(self) -> list[int] | ErrorCode:
+        """All stable offsets of the group."""
+        request = pb.OffsetFetchRequest(group_id="g", all_topics=True, require_stable=True, member_epoch=-1)
+        response = await self.calls.OffsetFetch(request)
+        if response.error_code:
+            return ErrorCode(response.error_code)
+        return [each.committed_offset for topic in response.topics for each in topic.partitions]
+
     async def fetch(self, *, group: str = "g", stable: bool = False) -> int | ErrorCode:
         request = pb.OffsetFetchRequest(
             group_id=group,

@@ -62,6 +62,8 @@ class ClassicClient(MigratingClient):
         self._call: int | None = None
         self._partitions_dealt: int | None = None
         """How many partitions the topic had when this one dealt them out, as the leader."""
+        self._partitions_known = 0
+        """How many it had when this one joined."""
         self._gave_up = False
         """Whether others can have what it read: it has yet to say so, by joining again."""
         self.joins = 0
@@ -99,7 +101,7 @@ class ClassicClient(MigratingClient):
         if not self.is_cooperative:
             self.reading = set()
         self.joins += 1
-        self._partitions_dealt = None
+        self._partitions_dealt, self._partitions_known = None, self.driver.partition_count(TOPIC)
         self._gave_up = False
         self._call = self.driver.join(
             self.name,
@@ -136,6 +138,10 @@ class ClassicClient(MigratingClient):
     def _dealt(self, joined: pb.JoinGroupResponse) -> list[pb.SyncGroupAssignment]:
         """What the leader gives to whom. In a cooperative group nobody gets what another one has yet."""
         if not joined.members:
+            return []
+        if joined.skip_assignment:
+            # It leads again (KIP-814): it watches the topic, of which it knows as much as when it joined.
+            self._partitions_dealt = self._partitions_known
             return []
         self._partitions_dealt = self.driver.partition_count(TOPIC)
         members = sorted(member.member_id for member in joined.members)

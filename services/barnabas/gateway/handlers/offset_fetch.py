@@ -31,8 +31,11 @@ _ERROR_OF_THE_WHOLE_FROM: Final = 2
 _MANY_GROUPS_FROM: Final = 8
 _TOPIC_ID_FROM: Final = 10
 _NO_OFFSET: Final = -1
-_NOT_FETCHED: Final = OffsetFetchResponse(error_code=ErrorCode.not_coordinator)
-"""Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here; this has them look it up again too."""
+_NOT_FETCHED: Final = OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress)
+"""All clients ask again after this code, and any gateway can ask whoever owns the group by then. After NOT_COORDINATOR
+librdkafka looks for the coordinator and does not ask again: its partition stands still without an error."""
+
+_SENT_ELSEWHERE: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 
 GROUPS_AT_ONCE: Final = 64
 """Groups of one request that are asked for at the same time."""
@@ -112,7 +115,7 @@ async def _fetch(
         lambda _: _NOT_FETCHED,
     )
     gathered.add(response.ByteSize())
-    return response
+    return _NOT_FETCHED if response.error_code in _SENT_ELSEWHERE else response
 
 
 def _names(request: Request, image: MetadataImage, topics: Sequence[Any] | None) -> list[str | None]:

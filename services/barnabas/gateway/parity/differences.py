@@ -335,8 +335,9 @@ BY_DESIGN: Final = (
     ),
     (
         "InitProducerId, all of groups and transactions",
-        "A coordinator whose log takes no writes, as when it has too few replicas, still tells what is committed, and "
-        "refuses all else with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again; Kafka's says "
+        "A coordinator whose log takes no writes, as when it has too few replicas, still tells what is committed (but "
+        "see OffsetFetch), and refuses all else with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again; Kafka's "
+        "says "
         "COORDINATOR_NOT_AVAILABLE, on which they look for another first.",
     ),
     (
@@ -344,6 +345,11 @@ BY_DESIGN: Final = (
         "A coordinator that was frozen or cut off while another one took over decides nothing before it has heard of "
         "that: clients ask again. Kafka's may say PRODUCER_FENCED or INVALID_TXN_STATE by what it knew, which ends a "
         "Java producer, or that the transaction is committed, and mean the one before.",
+    ),
+    (
+        "OffsetFetch",
+        "Where there is no coordinator, or another one than was asked, the code is COORDINATOR_LOAD_IN_PROGRESS; "
+        "Kafka's NOT_COORDINATOR has librdkafka look for another and not ask again, so that a partition stands still.",
     ),
     (
         "OffsetFetch",
@@ -416,8 +422,9 @@ BY_DESIGN: Final = (
     (
         "DescribeGroups, DescribeTransactions, OffsetFetch, DescribeProducers",
         "What one request asks for ends at 16 MiB: the groups, ids or partitions behind that are answered with "
-        "COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or NOT_LEADER_OR_FOLLOWER, after which clients ask again. What "
-        "is told twice or more often may come to 1 MiB; a request that repeats more is refused (INVALID_REQUEST).",
+        "COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or NOT_LEADER_OR_FOLLOWER, after which clients ask "
+        "again. What is told twice or more often may come to 1 MiB; a request that repeats more is refused "
+        "(INVALID_REQUEST).",
     ),
     (
         "all",

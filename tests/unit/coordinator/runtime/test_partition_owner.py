@@ -54,6 +54,19 @@ async def test_a_zombie_tells_nobody_where_to_go_on(log: LogInMemory) -> None:
             assert await new.fetch(stable=True) == 7
 
 
+async def test_a_zombie_does_not_say_that_there_is_nothing(log: LogInMemory) -> None:
+    old, new = Node("a", log), Node("b", log)
+    old.see("a", 0)
+    async with running(old):
+        assert await old.fetch_all() == []
+        log.epochs[0] = 1
+        new.see("b", 1)
+        async with running(new):
+            assert await new.commit(7) is ErrorCode.none
+            assert await old.fetch_all() is ErrorCode.not_coordinator
+            assert await new.fetch_all() == [7]
+
+
 async def test_what_was_sent_before_does_not_show_who_owns_the_partition(log: LogInMemory) -> None:
     """It landed; then the process was frozen, another one took over, and only now it hears of its write."""
     node = Node("a", log)

@@ -67,7 +67,7 @@ async def test_decisions_that_wait_leave_in_one_append(log: LogInMemory) -> None
 async def test_what_is_not_owned_or_not_loaded(log: LogInMemory) -> None:
     node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=0))
     assert await node.commit(1) is ErrorCode.coordinator_not_available
-    assert await node.fetch() is ErrorCode.not_coordinator
+    assert await node.fetch() is ErrorCode.coordinator_load_in_progress
     node.see("b")
     assert await node.commit(1) is ErrorCode.not_coordinator
     node.see("a", 1)

@@ -280,16 +280,27 @@ async def test_offset_fetch_of_all_topics(version: int) -> None:
         assert [topic.name for topic in group.topics] == ["bills", "gone"]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.not_coordinator, ErrorCode.coordinator_not_available])
+async def test_who_is_sent_elsewhere_for_offsets_asks_again_here(code: ErrorCode) -> None:
+    """librdkafka would look for the coordinator, and never ask again."""
+    gateway = answering("OffsetFetch", lambda _: pb.OffsetFetchResponse(error_code=code))
+    answer = await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
+    assert {group.error_code for group in answer.groups} == {ErrorCode.coordinator_load_in_progress}
+
+
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_offset_fetch_without_a_coordinator(version: int) -> None:
     topics = [{"name": "bills", "topic_id": topic_id("bills"), "partition_indexes": [0]}]
     answer = await Gateway().ask(OFFSET_FETCH, version, offset_fetch_body(version, topics))
     if version == 1:
         (partition,) = answer.topics[0].partitions
-        assert (partition.committed_offset, partition.error_code) == (-1, ErrorCode.not_coordinator)
+        assert (partition.committed_offset, partition.error_code) == (
+            -1,
+            ErrorCode.coordinator_load_in_progress,
+        )
     else:
         group = answer.groups[1] if version >= 8 else answer
-        assert (group.error_code, group.topics) == (ErrorCode.not_coordinator, ())
+        assert (group.error_code, group.topics) == (ErrorCode.coordinator_load_in_progress, ())
 
 
 def describe_all(message: Any) -> pb.DescribeGroupsResponse:

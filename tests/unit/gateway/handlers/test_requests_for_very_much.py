@@ -18,7 +18,7 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2, storage_pb2
 
 OFFSET_FETCH, DESCRIBE_GROUPS, DESCRIBE_PRODUCERS = 9, 15, 61
-NOT_AVAILABLE, NOT_COORDINATOR = ErrorCode.coordinator_not_available, ErrorCode.not_coordinator
+NOT_AVAILABLE, LOADING = ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress
 KIB = 1024
 ANSWER_KIB = 100
 """How large a description is here: of a group, of its offsets, of a partition's producers."""
@@ -163,7 +163,7 @@ async def test_offsets_of_many_groups_end_where_there_is_no_room(
     groups = [{"group_id": f"g{index}", "topics": None} for index in range(200)]
     answer = await gathering.ask(OFFSET_FETCH, 8, {"groups": groups})
     codes = [group.error_code for group in answer.groups]
-    assert codes == [0] * 104 + [NOT_COORDINATOR] * 96
+    assert codes == [0] * 104 + [LOADING] * 96
     assert len(gathering.asked) == 104
 
 
@@ -182,7 +182,7 @@ async def test_offset_fetches_of_a_coordinator_that_is_silent_come_to_an_end(
     answer = await gathering.ask(OFFSET_FETCH, 8, {"groups": groups})
     codes = [group.error_code for group in answer.groups]
     assert codes[0] == 0
-    assert codes[-1] == NOT_COORDINATOR
+    assert codes[-1] == LOADING
 
 
 async def test_producers_of_a_partition_that_is_named_often_are_found_once_and_the_answer_has_an_end(

@@ -33,7 +33,8 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
     consumer_group = shard.consumers.get(group_id)
     code = ErrorCode.none if consumer_group is None else fetch_refusal(consumer_group, request)
     if code is not ErrorCode.none:
-        decision.reply(waiter, OffsetFetchResponse(error_code=code))
+        # To be no member ends a consumer.
+        _say_as_owner(waiter, OffsetFetchResponse(error_code=code), decision)
         return
     if decision.is_read_only:
         committed, is_pending = shard.committed_offsets(group_id), shard.is_pending_in_log
@@ -63,19 +64,26 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
         )
 
     topics = []
-    if request.all_topics:
-        for name, partitions in committed.items():
-            indexes = [index for index, value in partitions.items() if counts(value)]
-            if indexes:
-                topics.append(topic_result(name, indexes))
+    for name, partitions in committed.items() if request.all_topics else ():
+        indexes = [index for index, value in partitions.items() if counts(value)]
+        if indexes:
+            topics.append(topic_result(name, indexes))
     topics += [topic_result(topic.name, topic.partitions, topic.topic_id) for topic in request.topics]
-    # Where all are unstable the client asks again and again: that needs no owner.
-    goes_on = asks_stable and any(not row.error_code for topic in topics for row in topic.partitions)
-    if goes_on and decision.is_read_only:
-        decision.reply(waiter, OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress))
-        return
-    decision.must_be_owner = goes_on
-    decision.reply(waiter, OffsetFetchResponse(topics=topics))
+    # Where all are unstable the client asks again and again: that needs no owner. That there is none at all does.
+    rows = [row for topic in topics for row in topic.partitions]
+    response = OffsetFetchResponse(topics=topics)
+    if asks_stable and (not rows or any(not row.error_code for row in rows)):
+        _say_as_owner(waiter, response, decision)
+    else:
+        decision.reply(waiter, response)
+
+
+def _say_as_owner(waiter: Waiter, response: OffsetFetchResponse, decision: Decision) -> None:
+    """What only the group's owner can know; while the log takes no writes nobody can show that he is."""
+    decision.must_be_owner = not decision.is_read_only
+    if decision.is_read_only:
+        response = OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress)
+    decision.reply(waiter, response)
 
 
 def _unstable(index: int) -> OffsetFetchPartitionResult:

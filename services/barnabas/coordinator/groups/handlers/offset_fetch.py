@@ -18,9 +18,9 @@ async def _handle(coordinator: GroupCoordinator, request: OffsetFetchRequest) ->
 
 
 def _refuse(_: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
-    # Consumers before 3.9 do not know COORDINATOR_NOT_AVAILABLE here; NOT_COORDINATOR has them try again as well.
+    # Consumers before 3.9 do not know COORDINATOR_NOT_AVAILABLE here.
     if error.code is ErrorCode.coordinator_not_available:
-        return OffsetFetchResponse(error_code=ErrorCode.not_coordinator)
+        return OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress)
     return OffsetFetchResponse(error_code=error.code)
 
 

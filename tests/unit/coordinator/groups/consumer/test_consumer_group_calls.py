@@ -249,3 +249,18 @@ def test_policies_are_known_in_any_case() -> None:
     assert not CoordinatorConfig(group_consumer_migration_policy="UPGRADE").may_downgrade
     assert CoordinatorConfig().may_upgrade
     assert CoordinatorConfig().may_downgrade
+
+
+async def test_a_former_coordinator_says_of_nobody_that_he_is_no_member() -> None:
+    """A consumer that is told so ends; the present coordinator may know it well."""
+    log = LogInMemory()
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        await until_writing(node)
+        await node.calls.ConsumerGroupHeartbeat(entry("b"))
+        request = pb.OffsetFetchRequest(group_id="g", member_id="c", member_epoch=3, all_topics=True)
+        assert (await node.calls.OffsetFetch(request)).error_code == ErrorCode.unknown_member_id
+        log.epochs[0] = 1
+        assert (await node.calls.OffsetFetch(request)).error_code == ErrorCode.not_coordinator
+        assert (await node.calls.OffsetFetch(request)).error_code == REFUSED
