@@ -116,9 +116,11 @@ def _has(node: NodeMachine, partition: PartitionRecord) -> bool:
     """Whether the node has all that is committed, and will say so: its process knows it, or knew it when it ended in
     order. One that never heard of the metadata may have begun after a kill that no controller knows of yet, one
     that is stopping hands over to whoever is in sync as far as the controller knows, and so does one that gives up a
-    directory whose disk refuses what is written.
+    directory whose disk refuses what is written; one that the controller does not hear is out of sync in the end.
     """
     if not _is_trusted(node, partition) or not all(health.is_well for health in node.disk.healths):
+        return False
+    if not node.hears_controllers:
         return False
     if node.replicas is not None and not node.is_stopping:
         image = node.replicas.image

@@ -34,7 +34,18 @@ from world import World
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 TAKES_A_NODE_OUT: Final = frozenset(
-    {"kill", "stop", "power", "failing syncs", "failing disk", "full disk", "refusing disk"}
+    {
+        "kill",
+        "stop",
+        "power",
+        "pause",
+        "zombie",
+        UNHEARD,
+        "failing syncs",
+        "failing disk",
+        "full disk",
+        "refusing disk",
+    }
 )
 
 STOP_SECONDS_MAX: Final = 20.0

@@ -314,6 +314,14 @@ class NodeMachine(Machine):
             broker_settings=self._settings,
         )
 
+    @property
+    def hears_controllers(self) -> bool:
+        """Whether it and all controllers hear one another: one that is silent for long is fenced."""
+        cut = self.world.network.is_cut
+        names = [address.partition(":")[0] for address in controller_addresses(self._controllers)]
+        is_frozen = self.life is not None and self.life.is_paused
+        return not is_frozen and not any(cut(self.name, each) or cut(each, self.name) for each in names)
+
     def directories(self) -> list[str]:
         """The paths of those of partitions on its disks, but for what is set aside as stray, or left alone because the
         power went before the topic's id was on the disk.

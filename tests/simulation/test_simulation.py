@@ -49,6 +49,7 @@ FAILED_ONCE = (
     (111, 3),  # as 60
     (910131, 3),  # a deposed coordinator, which had not heard of it, refused a commit by what it knew
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
+    (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those
