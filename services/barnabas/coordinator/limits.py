@@ -22,6 +22,9 @@ BACKLOG_DECISIONS_MAX: Final = 10_000
 """What may wait for one partition's log, in bytes of records and in decisions. While more waits, requests that would
 write are refused with COORDINATOR_LOAD_IN_PROGRESS, which clients answer by asking again a little later."""
 
+BACKLOG_ANSWERS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How large the answers may be that wait for one partition's log. While more wait, all requests are refused so."""
+
 APPEND_ANSWER_MS_MAX: Final = 30_000
 """How long a write may take to reach the in-sync replicas before it is sent again. Long, since a write that is sent
 again while the first one is still on its way costs a reload; requests are refused after offsets.commit.timeout.ms."""

@@ -135,13 +135,14 @@ class Node:
         response = await self.calls.OffsetCommit(request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
-    async def fetch_all(self) -> list[int] | ErrorCode:
-        """All stable offsets of the group."""
-        request = pb.OffsetFetchRequest(group_id="g", all_topics=True, require_stable=True, member_epoch=-1)
+    async def fetch_all(self, *, stable: bool = True) -> list[int] | ErrorCode:
+        """All offsets of the group that are told."""
+        request = pb.OffsetFetchRequest(group_id="g", all_topics=True, require_stable=stable, member_epoch=-1)
         response = await self.calls.OffsetFetch(request)
         if response.error_code:
             return ErrorCode(response.error_code)
-        return [each.committed_offset for topic in response.topics for each in topic.partitions]
+        rows = [each for topic in response.topics for each in topic.partitions]
+        return [each.committed_offset for each in rows if not each.error_code]
 
     async def fetch(self, *, group: str = "g", stable: bool = False) -> int | ErrorCode:
         request = pb.OffsetFetchRequest(

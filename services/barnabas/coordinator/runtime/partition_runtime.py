@@ -182,6 +182,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         shard = self.shard
         if writes:
             self.check_takes_writes()
+        if self._queue.holds_many_answers:
+            raise _cannot_write(self.partition)
         waiter = Waiter(self._next_waiter)
         self._next_waiter += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

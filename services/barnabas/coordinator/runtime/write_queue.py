@@ -60,6 +60,7 @@ class WriteQueue(Generic[RecordT]):
         self._waiting: deque[PendingWrite[RecordT]] = deque()
         self._in_flight: list[PendingWrite[RecordT]] = []
         self._waiting_bytes = 0
+        self._answers_bytes = 0
 
     def __len__(self) -> int:
         """Decisions that wait, or are in the append under way."""
@@ -83,6 +84,11 @@ class WriteQueue(Generic[RecordT]):
             or len(self._waiting) >= limits.BACKLOG_DECISIONS_MAX
         )
 
+    @property
+    def holds_many_answers(self) -> bool:
+        """Whether the answers that wait are so large that nobody more should wait."""
+        return self._answers_bytes >= limits.BACKLOG_ANSWERS_BYTES_MAX
+
     def add(
         self,
         records: Sequence[RecordT],
@@ -100,7 +106,8 @@ class WriteQueue(Generic[RecordT]):
                 start, size = end, 0
             size += record_bytes
             head = record_head
-        self._put(PendingWrite(records[start:], encoded[start:], size, head, list(replies)))
+        self._put(PendingWrite(records[start:], encoded[start:], size, head))
+        self.reply_after_all(replies)
 
     def _put(self, write: PendingWrite[RecordT]) -> None:
         self._waiting.append(write)
@@ -110,6 +117,7 @@ class WriteQueue(Generic[RecordT]):
         """Say `replies` once everything that is on its way now is in the log. There must be something."""
         last = self._waiting[-1] if self._waiting else self._in_flight[-1]
         last.replies.extend(replies)
+        self._answers_bytes += _size_of_answers(replies)
 
     def next_append(self) -> Append:
         """The next that goes into the log. `on_written` or `clear` must follow before another."""
@@ -138,13 +146,14 @@ class WriteQueue(Generic[RecordT]):
     def on_written(self) -> list[PendingWrite[RecordT]]:
         """The append under way is in the log: its decisions, in order."""
         written, self._in_flight = self._in_flight, []
+        self._answers_bytes -= sum(_size_of_answers(each.replies) for each in written)
         return written
 
     def clear(self) -> None:
         """Forget everything."""
         self._waiting.clear()
         self._in_flight = []
-        self._waiting_bytes = 0
+        self._waiting_bytes = self._answers_bytes = 0
 
 
 @dataclass(slots=True)
@@ -185,3 +194,7 @@ def _share(head: BatchHead, other: BatchHead) -> bool:
 def _size_of(parts: RecordParts) -> int:
     _, key, value, _ = parts
     return len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES
+
+
+def _size_of_answers(replies: Sequence[tuple[Waiter, Message]]) -> int:
+    return sum(message.ByteSize() for _, message in replies)

@@ -71,7 +71,7 @@ async def test_a_log_that_takes_no_writes_meanwhile_keeps_them_to_itself(
         await until(lambda: node.state() is PartitionState.READ_ONLY)
         node.see("a", deleted=("t",))
         await some_turns()
-        assert await node.fetch(group="g3") == NOTHING
+        assert await node.fetch(group="g3") is ErrorCode.coordinator_load_in_progress
         log.fail_with = None
         await refused
         await until_writing(node)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.kernel.errors import ErrorCode
-from barnabas.messages.coordinator_pb2 import JoinGroupMember, JoinGroupResponse, SyncGroupResponse
+from barnabas.messages.coordinator_pb2 import (
+    HeartbeatResponse,
+    JoinGroupMember,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 
 NO_GENERATION = -1
 
@@ -64,3 +70,12 @@ def synced(group: Group, member_id: str) -> SyncGroupResponse:
         protocol_name=group.protocol,
         assignment=group.members[member_id].assignment,
     )
+
+
+def refuse_heartbeat(code: ErrorCode, waiter: Waiter, decision: Decision) -> None:
+    """Heartbeat refused. While the log takes no writes nobody's session runs out, and nobody can say who is a member
+    elsewhere by now: the member goes on, as while the group is being loaded."""
+    if decision.is_read_only:
+        decision.reply(waiter, HeartbeatResponse())
+    else:
+        decision.refuse(waiter, code, HeartbeatResponse(error_code=code))

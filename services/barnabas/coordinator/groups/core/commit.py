@@ -37,7 +37,7 @@ def handle_commit(
     consumer_group = shard.consumers.get(request.group_id)
     code = _refusal(group, request) if consumer_group is None else commit_refusal(consumer_group, request)
     if code is not ErrorCode.none:
-        decision.reply(waiter, commit_response(request, lambda *_: code))
+        decision.refuse(waiter, code, commit_response(request, lambda *_: code))
         return
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         # A commit is as good as a heartbeat. While the generation is being assigned it is refused above.

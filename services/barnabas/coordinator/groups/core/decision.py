@@ -21,8 +21,8 @@ class Decision(decision.Decision[GroupLogRecord]):
     transactional_offsets_committed: int = 0
     offsets_expired: int = 0
 
-    def refuse(self) -> None:
-        """Forget what was decided so far, but for answers: the request is refused."""
+    def forget(self) -> None:
+        """Forget what was decided so far, but for answers: the request is about to be refused."""
         self.records.clear()
         self.notes.clear()
         self.rebalances_completed = 0

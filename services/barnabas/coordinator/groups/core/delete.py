@@ -36,7 +36,11 @@ def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decisi
     else:
         code = ErrorCode.none
         _delete_group(shard, group, decision)
-    decision.reply(waiter, DeletedGroup(group_id=group_id, error_code=code))
+    answer = DeletedGroup(group_id=group_id, error_code=code)
+    if code is ErrorCode.none:
+        decision.reply(waiter, answer)
+    else:
+        decision.refuse(waiter, code, answer)
 
 
 def _delete_group(shard: GroupShard, group: Group, decision: Decision) -> None:
@@ -67,14 +71,16 @@ def handle_offset_delete(
     group = shard.groups.get(group_id)
     consumer_group = shard.consumers.get(group_id)
     if group is None and consumer_group is None:
-        decision.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.group_id_not_found))
+        code = ErrorCode.group_id_not_found
+        decision.refuse(waiter, code, OffsetDeleteResponse(error_code=code))
     elif (
         group is not None
         and group.state is not GroupState.EMPTY
         and group.protocol_type != CONSUMER_PROTOCOL_TYPE
     ):
         # Only a consumer's subscription says which topics are in use.
-        decision.reply(waiter, OffsetDeleteResponse(error_code=ErrorCode.non_empty_group))
+        code = ErrorCode.non_empty_group
+        decision.refuse(waiter, code, OffsetDeleteResponse(error_code=code))
     else:
         topics = []
         for topic in request.topics:

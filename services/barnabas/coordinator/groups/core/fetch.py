@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barnabas.coordinator.groups.consumer.core.offsets import fetch_refusal
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
@@ -24,10 +24,12 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
 
     It never shows an offset that could still be lost: as every answer, it leaves when all that was decided before is
     in the log, or else it leaves that out. With `require_stable` it shows none where an open transaction has another,
-    which may count soon (KIP-447). Who asks so goes on from there, maybe in transactions: by what a former coordinator
-    knows, frozen while another one took over, he would copy again what was copied. So these are told by the owner
-    alone, and not while the log takes no writes. What was committed for another topic of the name is none of this
-    one's: for one that somebody deleted, or, where the client names the topic by its id, for any other.
+    which may count soon (KIP-447). By what a former coordinator knows, frozen while another one took over, a client
+    would copy again what was copied, or skip what was never read: where it knows of no offset yet, or of one from
+    before somebody put the group back. So the owner alone tells offsets. While the log takes no writes nobody can show
+    that he is, and only those are told that somebody asks for who can bear to read again what he has read, and that are
+    there. What was committed for another topic of the name is none of this one's: for one that somebody deleted, or,
+    where the client names the topic by its id, for any other.
     """
     group_id = request.group_id
     consumer_group = shard.consumers.get(group_id)
@@ -69,13 +71,23 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
         if indexes:
             topics.append(topic_result(name, indexes))
     topics += [topic_result(topic.name, topic.partitions, topic.topic_id) for topic in request.topics]
-    # Where all are unstable the client asks again and again: that needs no owner. That there is none at all does.
     rows = [row for topic in topics for row in topic.partitions]
     response = OffsetFetchResponse(topics=topics)
-    if asks_stable and (not rows or any(not row.error_code for row in rows)):
+    if _needs_owner(rows, decision, asks_stable=asks_stable):
         _say_as_owner(waiter, response, decision)
     else:
         decision.reply(waiter, response)
+
+
+def _needs_owner(
+    rows: Sequence[OffsetFetchPartitionResult], decision: Decision, *, asks_stable: bool
+) -> bool:
+    """Not where all are unstable: the client asks again and again. That there is none at all does."""
+    if not rows:
+        return True
+    if decision.is_read_only and not asks_stable:
+        return any(row.committed_offset == _NOTHING_COMMITTED.offset for row in rows)
+    return any(not row.error_code for row in rows)
 
 
 def _say_as_owner(waiter: Waiter, response: OffsetFetchResponse, decision: Decision) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.coordinator.groups.consumer.core.classic_members import heartbeat_in_consumer_group
+from barnabas.coordinator.groups.core.answers import refuse_heartbeat
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.shard import GroupShard
@@ -17,7 +18,7 @@ def handle_heartbeat(
     """Prolong the member's session.
 
     Who is a member now is not for the log to say, which knows finished generations only: so the answer waits for no
-    write, and a slow disk costs nobody's membership.
+    write, and a slow disk costs nobody's membership. That somebody is none, only the group's owner says.
     """
     consumer_group = shard.consumers.get(request.group_id)
     if consumer_group is not None:
@@ -25,10 +26,12 @@ def handle_heartbeat(
         return
     group = shard.groups.get(request.group_id)
     code = ErrorCode.unknown_member_id if group is None else _refusal(group, request)
-    if group is not None and code is ErrorCode.none:
-        shard.start_session(group, group.members[request.member_id], decision)
-        if group.state is GroupState.PREPARING_REBALANCE:
-            code = ErrorCode.rebalance_in_progress
+    if group is None or code is not ErrorCode.none:
+        refuse_heartbeat(code, waiter, decision)
+        return
+    shard.start_session(group, group.members[request.member_id], decision)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        code = ErrorCode.rebalance_in_progress
     decision.reply_at_once(waiter, HeartbeatResponse(error_code=code))
 
 

@@ -27,16 +27,19 @@ def handle_join(shard: GroupShard, request: JoinGroupRequest, waiter: Waiter, de
     group = shard.groups.get(request.group_id)
     if group is None:
         if member_id:
-            decision.reply(waiter, join_error(ErrorCode.unknown_member_id, member_id))
+            code = ErrorCode.unknown_member_id
+            decision.refuse(waiter, code, join_error(code, member_id))
             return
         group = Group(request.group_id, state_timestamp_ms=decision.now_ms)
     if not _has_room(shard, group, member_id):
         if member_id in group.members:
             remove_member(shard, group, member_id, decision)
         group.pending_members.discard(member_id)
-        decision.reply(waiter, join_error(ErrorCode.group_max_size_reached))
+        code = ErrorCode.group_max_size_reached
+        decision.refuse(waiter, code, join_error(code))
     elif not group.supports(request.protocol_type, protocol_names(protocols_of(request))):
-        decision.reply(waiter, join_error(ErrorCode.inconsistent_group_protocol, member_id))
+        code = ErrorCode.inconsistent_group_protocol
+        decision.refuse(waiter, code, join_error(code, member_id))
     else:
         # Only a request that is not refused brings a group into being.
         shard.groups.setdefault(group.group_id, group)
@@ -93,7 +96,7 @@ def _join_with_member_id(
         return
     code = group.validate_member(member_id, instance_id)
     if code is not ErrorCode.none:
-        decision.reply(waiter, join_error(code, member_id))
+        decision.refuse(waiter, code, join_error(code, member_id))
         return
     member = group.members[member_id]
     same_metadata = member.protocols == protocols_of(request)

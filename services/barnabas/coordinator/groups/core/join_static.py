@@ -84,10 +84,11 @@ def _rejoined(
 
 
 def _fence(shard: GroupShard, group: Group, member_id: str, decision: Decision) -> None:
+    code = ErrorCode.fenced_instance_id
     join_waiter = group.joining.pop(member_id, None)
     if join_waiter is not None:
-        decision.reply(join_waiter, join_error(ErrorCode.fenced_instance_id, member_id))
+        decision.refuse(join_waiter, code, join_error(code, member_id))
     sync_waiter = group.syncing.pop(member_id, None)
     if sync_waiter is not None:
-        decision.reply(sync_waiter, sync_error(ErrorCode.fenced_instance_id))
+        decision.refuse(sync_waiter, code, sync_error(code))
     shard.timers.cancel(session_of(group, member_id))

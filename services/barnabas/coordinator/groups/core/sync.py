@@ -25,7 +25,7 @@ def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, de
     group = shard.groups.get(request.group_id)
     code = ErrorCode.unknown_member_id if group is None else _refusal(group, request)
     if group is None or code is not ErrorCode.none:
-        decision.reply(waiter, sync_error(code))
+        decision.refuse(waiter, code, sync_error(code))
         return
     member_id = request.member_id
     if group.state is GroupState.PREPARING_REBALANCE:

@@ -42,7 +42,7 @@ def handle_txn_commit(
     ]
     code = _refusal(shard, request, question, len(records))
     if code is not ErrorCode.none:
-        decision.reply(waiter, commit_response(request, lambda *_: code))
+        decision.refuse(waiter, code, commit_response(request, lambda *_: code))
         return
     decision.records += records
     decision.offsets_committed += len(records)

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, NewType, TypeVar
+from typing import Final, Generic, NewType, TypeVar
 
 from google.protobuf.message import Message
+
+from barnabas.kernel.errors import ErrorCode
 
 RecordT = TypeVar("RecordT")
 """A record as the state machine knows it."""
 
 Waiter = NewType("Waiter", int)
 """Names a call that waits for its answer; chosen by the shell, opaque to the state machine."""
+
+_ASKED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.member_id_required,
+        ErrorCode.rebalance_in_progress,
+    }
+)
+"""Codes that cost a client no more than another try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,15 @@ class Decision(Generic[RecordT]):
     def reply(self, waiter: Waiter, message: Message) -> None:
         """Answer `waiter` once the records are in the log."""
         self.replies.append((waiter, message))
+
+    def refuse(self, waiter: Waiter, code: ErrorCode, message: Message) -> None:
+        """Answer `waiter` with `message`, which says `code`. Not where `is_read_only`.
+
+        Most codes end something: a transaction, a membership, some the process that asks. A coordinator that was
+        frozen while another one took over knows less than that: it would refuse what is right.
+        """
+        self.must_be_owner |= code not in _ASKED_AGAIN
+        self.reply(waiter, message)
 
     def reply_at_once(self, waiter: Waiter, message: Message) -> None:
         """Answer `waiter` now: what it is told does not rest on the log."""

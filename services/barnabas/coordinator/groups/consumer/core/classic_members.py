@@ -53,7 +53,7 @@ from barnabas.coordinator.groups.consumer.core.timers import (
     take_deadlines_over,
 )
 from barnabas.coordinator.groups.consumer.core.topics import Topics
-from barnabas.coordinator.groups.core.answers import join_error, sync_error
+from barnabas.coordinator.groups.core.answers import join_error, refuse_heartbeat, sync_error
 from barnabas.coordinator.groups.core.decision import Decision, Waiter
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -80,9 +80,10 @@ def join_consumer_group(
     try:
         response = _join(shard, group, request, decision)
     except KafkaError as error:
-        decision.refuse()
-        response = join_error(error.code)
-    decision.reply(waiter, response)
+        decision.forget()
+        decision.refuse(waiter, error.code, join_error(error.code))
+    else:
+        decision.reply(waiter, response)
 
 
 def _join(
@@ -239,8 +240,9 @@ def sync_consumer_group(
     try:
         response = _sync(shard, group, request, decision)
     except KafkaError as error:
-        response = sync_error(error.code)
-    decision.reply(waiter, response)
+        decision.refuse(waiter, error.code, sync_error(error.code))
+    else:
+        decision.reply(waiter, response)
 
 
 def _sync(
@@ -294,8 +296,9 @@ def heartbeat_in_consumer_group(
             _ask_to_join(shard, group, member, decision)
             code = ErrorCode.rebalance_in_progress
     except KafkaError as error:
-        code = error.code
-    decision.reply(waiter, HeartbeatResponse(error_code=code))
+        refuse_heartbeat(error.code, waiter, decision)
+    else:
+        decision.reply(waiter, HeartbeatResponse(error_code=code))
 
 
 def leave_consumer_group(

@@ -56,9 +56,10 @@ def handle_consumer_heartbeat(
         answer = _leave if request.member_epoch < JOINS else _stay
         response = answer(shard, request, decision)
     except KafkaError as error:
-        decision.refuse()
-        response = refused_heartbeat(error)
-    decision.reply(waiter, response)
+        decision.forget()
+        decision.refuse(waiter, error.code, refused_heartbeat(error))
+    else:
+        decision.reply(waiter, response)
 
 
 def refused_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
