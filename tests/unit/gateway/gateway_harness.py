@@ -135,6 +135,7 @@ class FakeMetadata:
         self.image = MetadataImage().apply(records, 1)
         self.controller = controller
         self._changed = asyncio.Event()
+        self.is_in_touch = True
 
     def apply(self, *records: MetadataRecord) -> None:
         self.image = self.image.apply(records, self.image.revision + 1)

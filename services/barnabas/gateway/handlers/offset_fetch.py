@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.in_slices import encode_answer
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.inside.gathered import Gathered
 from barnabas.gateway.inside.group_calls import call_coordinator
 from barnabas.gateway.request import Answer, Handler, Request
@@ -24,7 +25,6 @@ from barnabas.messages.coordinator_pb2 import (
     OffsetFetchTopicResult,
 )
 from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.leaders import NOBODY_COORDINATES
 from barnabas.wire.response_slices import Rows
 
 _ERROR_OF_THE_WHOLE_FROM: Final = 2
@@ -32,8 +32,9 @@ _MANY_GROUPS_FROM: Final = 8
 _TOPIC_ID_FROM: Final = 10
 _NO_OFFSET: Final = -1
 _NOT_FETCHED: Final = OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress)
-"""All clients ask again after this code, and any gateway can ask whoever owns the group by then. After NOT_COORDINATOR
-librdkafka looks for the coordinator and does not ask again: its partition stands still without an error."""
+"""All clients ask again after this code, and a gateway that hears of the cluster asks whoever owns the group by then.
+After NOT_COORDINATOR librdkafka looks for the coordinator and does not ask again: its partition stands still without an
+error."""
 
 _SENT_ELSEWHERE: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 
@@ -112,10 +113,21 @@ async def _fetch(
         request,
         group.group_id,
         lambda coordinator: coordinator.OffsetFetch(message, timeout=seconds),
-        lambda _: _NOT_FETCHED,
+        lambda code: OffsetFetchResponse(error_code=code),
     )
     gathered.add(response.ByteSize())
-    return _NOT_FETCHED if response.error_code in _SENT_ELSEWHERE else response
+    return _NOT_FETCHED if _is_sent_elsewhere(request, response) else response
+
+
+def _is_sent_elsewhere(request: Request, response: OffsetFetchResponse) -> bool:
+    """Whether another coordinator has to be asked. Raises CloseConnection where this gateway would not hear of one: it
+    is cut off, and to ask again here leads nowhere. All clients look for another broker then, and ask again there.
+    """
+    if response.error_code not in _SENT_ELSEWHERE:
+        return False
+    if not request.parts.metadata.is_in_touch:
+        raise CloseConnection("OffsetFetch: no coordinator answers, and no controller is heard")
+    return True
 
 
 def _names(request: Request, image: MetadataImage, topics: Sequence[Any] | None) -> list[str | None]:
@@ -210,4 +222,6 @@ def _without_offsets(topic: Any, code: int) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=9, versions=(1, 10), handle=handle, unanswered=NOBODY_COORDINATES)
+HANDLER = Handler(
+    api_key=9, versions=(1, 10), handle=handle, unanswered=ErrorCode.coordinator_load_in_progress
+)

@@ -18,6 +18,7 @@ from gateway_harness import (
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
+from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
@@ -286,6 +287,40 @@ async def test_who_is_sent_elsewhere_for_offsets_asks_again_here(code: ErrorCode
     gateway = answering("OffsetFetch", lambda _: pb.OffsetFetchResponse(error_code=code))
     answer = await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
     assert {group.error_code for group in answer.groups} == {ErrorCode.coordinator_load_in_progress}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.not_coordinator, ErrorCode.coordinator_not_available])
+async def test_who_asks_a_gateway_that_is_cut_off_for_offsets_has_to_look_elsewhere(code: ErrorCode) -> None:
+    """All that the client can be told either has it ask here for ever, or, with librdkafka, never again."""
+    gateway = answering("OffsetFetch", lambda _: pb.OffsetFetchResponse(error_code=code))
+    gateway.metadata.is_in_touch = False
+    with pytest.raises(CloseConnection, match="no controller is heard"):
+        await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
+    alone = Gateway()  # nobody answers it
+    alone.metadata.is_in_touch = False
+    with pytest.raises(CloseConnection):
+        await alone.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
+
+
+async def test_a_gateway_that_is_cut_off_tells_offsets_as_long_as_the_coordinator_does() -> None:
+    gateway = answering("OffsetFetch", fetch_some)
+    gateway.metadata.is_in_touch = False
+    answer = await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
+    assert [group.error_code for group in answer.groups] == [0, 0]
+
+
+async def test_each_group_has_an_error_of_its_own() -> None:
+    codes = {"g": ErrorCode.unknown_member_id, "h": ErrorCode.not_coordinator, "i": ErrorCode.none}
+    gateway = answering(
+        "OffsetFetch", lambda message: pb.OffsetFetchResponse(error_code=codes[message.group_id])
+    )
+    groups = [{"group_id": group, "topics": None} for group in codes]
+    answer = await gateway.ask(OFFSET_FETCH, 8, {"groups": groups, "require_stable": True})
+    assert [ErrorCode(group.error_code) for group in answer.groups] == [
+        ErrorCode.unknown_member_id,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.none,
+    ]
 
 
 @pytest.mark.parametrize("version", range(1, 11))
