@@ -17,6 +17,9 @@ OPENING_WAIT_MS_MAX: Final = 1_000
 """How long an append waits for a log that is still being opened before it is refused, and how long after the opening
 has begun a look-up does."""
 
+UNNAMED_PARTITIONS_MAX: Final = 10_000
+"""Of which a node remembers since when somebody looks for them, while its metadata do not name them: about 2 MB."""
+
 REFUSED_WHILE_ABSENT_MAX: Final = 10_000
 """Partitions that a node does not have, and producers in them, whose refused appends it remembers: about 5 MB. More
 than one partition's producers (`REFUSED_PRODUCERS_MAX`), so that what was refused last is always remembered."""

@@ -104,6 +104,8 @@ class Replicas:
         )
         self._changed = asyncio.Event()
         """Set when there is other metadata, and when logs were opened."""
+        self._unnamed_since: dict[tuple[bytes, int], float] = {}
+        """Since when partitions are asked for that these metadata do not name, by the monotonic clock, in seconds."""
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
@@ -134,8 +136,8 @@ class Replicas:
         """Wait until the logs of these partitions, (topic id, index) each, are open; OPENING_WAIT_MS_MAX at most.
 
         One that the metadata here does not name yet is waited for too: who asks may be a moment ahead. One that has
-        been opening for so long already is not: a client has its questions answered one after the other, and were each
-        to wait, whatever it asks behind them would come late by as many seconds.
+        been opening, or asked for without a name, for so long already is not: a client has its questions answered one
+        after the other, and were each to wait, whatever it asks behind them would come late by as many seconds.
         """
         wanted = list(keys)
         seconds = max((self._seconds_to_come(*key) for key in wanted), default=0.0)
@@ -156,8 +158,12 @@ class Replicas:
         if replica is not None:
             open_by = replica.opening_since + seconds_max
             return open_by - self._clock.monotonic() if replica.is_opening else 0.0
-        is_known = self.image.partition(topic_id, index) is not None or topic_id in self.image.deleted_topics
-        return 0.0 if is_known else seconds_max
+        if self.image.partition(topic_id, index) is not None or topic_id in self.image.deleted_topics:
+            return 0.0
+        key, now = (topic_id, index), self._clock.monotonic()
+        if key not in self._unnamed_since and len(self._unnamed_since) >= limits.UNNAMED_PARTITIONS_MAX:
+            self._unnamed_since.clear()
+        return self._unnamed_since.setdefault(key, now) + seconds_max - now
 
     @property
     def is_settled(self) -> bool:
@@ -196,6 +202,7 @@ class Replicas:
     def on_image(self, _: MetadataImage, new: MetadataImage) -> None:
         """Follow the newest metadata; for MetadataSubscription.on_change."""
         old, self.image = self.image, new
+        self._unnamed_since.clear()
         if new.configs is not old.configs:
             self.quotas.follow(new, self.node_id)
         changes = new.changes_since(old)

@@ -99,6 +99,29 @@ async def test_lookups_wait_no_more_for_a_log_that_has_been_opening_for_long(nod
     assert await find(node, topic, -1) == (0, 0, -1, 0)
 
 
+async def test_lookups_wait_once_for_a_partition_that_nobody_has_heard_of(node: StorageHarness) -> None:
+    keys = [(uuid.uuid4().bytes, 0)]
+    node.replicas.wait_until_open(keys).send(None)  # it waits
+    node.clock.advance(OPENING_WAIT_MS_MAX)
+    with pytest.raises(StopIteration):
+        node.replicas.wait_until_open(keys).send(None)
+    node.apply(*topic_records("another", uuid.uuid4(), 1))
+    node.replicas.wait_until_open(keys).send(None)  # what the metadata say next may name it
+
+
+async def test_who_looks_for_very_much_is_remembered_in_part(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.storage.limits.UNNAMED_PARTITIONS_MAX", 2)
+    topic = uuid.uuid4().bytes
+    for index in range(3):
+        node.replicas.wait_until_open([(topic, index)]).send(None)
+    node.clock.advance(OPENING_WAIT_MS_MAX)
+    node.replicas.wait_until_open([(topic, 0)]).send(None)  # it was forgotten
+    with pytest.raises(StopIteration):
+        node.replicas.wait_until_open([(topic, 2)]).send(None)
+
+
 async def test_lookups_wait_for_the_log_that_opens_last(
     node: StorageHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
