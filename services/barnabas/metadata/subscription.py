@@ -62,6 +62,8 @@ class MetadataSubscription:
         self._heard_at = -math.inf
         """When the controller heard of this service last, by the event loop's time: or earlier."""
         self._silent_since = math.inf
+        self._lost_at = math.inf
+        """When the stream to the controller broke, while there is none."""
         self._refused: str | None = None
         self.refusals = 0
         """How often metadata were refused that do not continue this image."""
@@ -79,8 +81,13 @@ class MetadataSubscription:
     @property
     def is_in_touch(self) -> bool:
         """Whether the controller has heard of this service so lately that it cannot have given it up as silent."""
-        silent_seconds = asyncio.get_running_loop().time() - self._heard_at
-        return self._connected and silent_seconds <= IN_TOUCH_SECONDS_MAX
+        return self._connected and asyncio.get_running_loop().time() - self._heard_at <= IN_TOUCH_SECONDS_MAX
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long no controller may have heard of this service."""
+        since = self._heard_at if self._connected else self._lost_at
+        return max(0.0, asyncio.get_running_loop().time() - since)
 
     @property
     def controller(self) -> ControllerLink:
@@ -101,7 +108,7 @@ class MetadataSubscription:
     async def run(self) -> None:
         """Follow the controller until cancelled. Raises RegistrationRefused."""
         pause, loop = RETRY_SECONDS_MIN, asyncio.get_running_loop()
-        self._silent_since = loop.time()
+        self._silent_since = self._lost_at = loop.time()
         try:
             while True:
                 reason = await self._watch()
@@ -109,7 +116,7 @@ class MetadataSubscription:
                     pause = RETRY_SECONDS_MIN
                     log.warning("lost the controller", address=self._addresses[self._active], reason=reason)
                     self._connected = False
-                    self._silent_since = loop.time()
+                    self._silent_since = self._lost_at = loop.time()
                 elif loop.time() - self._silent_since > UNANSWERED_SECONDS:
                     addresses = ",".join(self._addresses)
                     log.warning("no controller answers", addresses=addresses, reason=reason)

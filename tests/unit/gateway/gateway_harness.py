@@ -135,7 +135,7 @@ class FakeMetadata:
         self.image = MetadataImage().apply(records, 1)
         self.controller = controller
         self._changed = asyncio.Event()
-        self.is_in_touch = True
+        self.silent_seconds = 0.0
 
     def apply(self, *records: MetadataRecord) -> None:
         self.image = self.image.apply(records, self.image.revision + 1)
@@ -308,3 +308,10 @@ def decode_answer(api_key: int, version: int, pieces: bytes | list[bytes]) -> An
     body, size = entity_reader(response_schema(api_key, version))(frame, offset)
     assert offset + size == len(frame)
     return body
+
+
+def answering(method: str, answer: Any) -> Gateway:
+    """A gateway whose coordinator answers calls of `method`."""
+    gateway = Gateway()
+    gateway.coordinator.answers[method] = answer if callable(answer) else lambda _: answer
+    return gateway

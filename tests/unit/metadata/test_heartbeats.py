@@ -184,6 +184,38 @@ async def test_a_service_is_in_touch_for_so_long_after_a_heartbeat_that_was_answ
     await asyncio.wait({running})
 
 
+async def test_a_service_knows_how_long_no_controller_has_heard_of_it(
+    network: FakeNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "RETRY_SECONDS_MAX", 0.01)
+    controller = network.controllers["a"]
+    subscription = following(network, "a", request=NODE)
+    assert subscription.silent_seconds == 0, "it has not begun"
+    running = asyncio.create_task(subscription.run())
+    async with asyncio.timeout(30):
+        while len(controller.heartbeats) < 5:
+            await asyncio.sleep(0)
+        assert subscription.silent_seconds < 1
+        controller.hangs = True
+        while subscription.silent_seconds < 0.1:
+            await asyncio.sleep(0.01)
+        assert subscription.is_current
+        controller.hangs, controller.is_silent = False, True
+        controller.may_answer.set()
+        monkeypatch.setattr(controller, "Watch", silent_watch)
+        while subscription.is_current:
+            await asyncio.sleep(0.01)
+        while subscription.silent_seconds < 0.3:  # though it tries again and again
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def silent_watch(_: WatchRequest) -> AsyncGenerator[MetadataDelta]:
+    raise DeadlinePassed("nobody answers")
+    yield MetadataDelta()
+
+
 async def test_an_observer_sends_none(network: FakeNetwork) -> None:
     controller = network.controllers["a"]
     controller.is_silent = True

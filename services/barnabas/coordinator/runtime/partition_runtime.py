@@ -170,19 +170,24 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     # -- deciding -----------------------------------------------------------------------------------------------
 
     async def submit(
-        self, decide: Callable[[ShardT, Waiter, DecisionT], None], *, writes: bool = True
+        self,
+        decide: Callable[[ShardT, Waiter, DecisionT], None],
+        *,
+        writes: bool = True,
+        is_brief: bool = False,
     ) -> Any:
         """Decide about one request and return its answer once everything that it rests on is in the log.
 
         `decide` answers the waiter, now or in a later decision. `writes` is False for what changes nothing: that is
-        decided although the log takes no writes, and may not ask for one then. Raises KafkaError when the partition is
-        not being served, or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
+        decided although the log takes no writes, and may not ask for one then. What `is_brief` has an answer of a few
+        bytes, and is decided although much waits. Raises KafkaError when the partition is not being served, or stops
+        being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
         await self.first_load()
         shard = self.shard
         if writes:
             self.check_takes_writes()
-        if self._queue.holds_many_answers:
+        if self._queue.holds_many_answers and not is_brief:
             raise _cannot_write(self.partition)
         waiter = Waiter(self._next_waiter)
         self._next_waiter += 1
@@ -406,10 +411,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             return
         self.state = PartitionState.READ_ONLY
         log.warning("partition is served for reading only", partition=self.partition, reason=reason)
-        for write in self._queue:
-            for waiter, _ in write.replies:
-                self._fail(waiter, _cannot_write(self.partition))
-            write.replies.clear()
+        for waiter in self._queue.take_waiters():
+            self._fail(waiter, _cannot_write(self.partition))
 
     def _resume(self) -> None:
         """A write landed: decide as ever."""

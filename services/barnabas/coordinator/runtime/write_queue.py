@@ -119,6 +119,14 @@ class WriteQueue(Generic[RecordT]):
         last.replies.extend(replies)
         self._answers_bytes += _size_of_answers(replies)
 
+    def take_waiters(self) -> list[Waiter]:
+        """Whoever waits for what is on its way; it goes on without them."""
+        waiters = [waiter for write in self for waiter, _ in write.replies]
+        for write in self:
+            write.replies.clear()
+        self._answers_bytes = 0
+        return waiters
+
     def next_append(self) -> Append:
         """The next that goes into the log. `on_written` or `clear` must follow before another."""
         assert self._waiting, "there is a decision that waits"
@@ -147,6 +155,7 @@ class WriteQueue(Generic[RecordT]):
         """The append under way is in the log: its decisions, in order."""
         written, self._in_flight = self._in_flight, []
         self._answers_bytes -= sum(_size_of_answers(each.replies) for each in written)
+        assert self._answers_bytes >= 0, "each answer counts once"
         return written
 
     def clear(self) -> None:

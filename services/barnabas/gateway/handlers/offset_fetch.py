@@ -38,6 +38,11 @@ error."""
 
 _SENT_ELSEWHERE: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 
+CUT_OFF_SECONDS: Final = 10.0
+"""Without a word of the controllers, a gateway that gets no offsets sends clients to look for another broker. Longer
+than a standby takes to take over: then nobody has a better gateway to go to, and clients that lose connections wait
+longer and longer before they connect again."""
+
 GROUPS_AT_ONCE: Final = 64
 """Groups of one request that are asked for at the same time."""
 
@@ -46,7 +51,8 @@ async def handle(request: Request) -> Answer:
     image = request.image
     async with Gathered(request) as gathered:
         if request.version < _MANY_GROUPS_FROM:
-            response = await _fetch(request, image, gathered, request.body, limits.CALL_TIMEOUT_SECONDS)
+            fetched = _fetch(request, image, gathered, request.body, limits.CALL_TIMEOUT_SECONDS)
+            (response,) = _checked(request, [await fetched])
             body = _answer(request, image, request.body, response)
         else:
             body = {"groups": await _answers(request, image, gathered)}
@@ -56,7 +62,8 @@ async def handle(request: Request) -> Answer:
 async def _answers(request: Request, image: MetadataImage, gathered: Gathered) -> Rows | list[dict[str, Any]]:
     groups = request.body.groups
     if len(groups) == 1:  # as consumers ask
-        response = await _fetch(request, image, gathered, groups[0], limits.CALL_TIMEOUT_SECONDS)
+        only = _fetch(request, image, gathered, groups[0], limits.CALL_TIMEOUT_SECONDS)
+        (response,) = _checked(request, [await only])
         return [_answer(request, image, groups[0], response)]
     fetched = await _fetch_all(request, image, gathered)
     gathered.check_repeated({group: response.ByteSize() for group, response in fetched.items()}, groups)
@@ -81,7 +88,7 @@ async def _fetch_all(
             fetched |= dict.fromkeys(some, _NOT_FETCHED)
             continue
         asked = (_fetch(request, image, gathered, group, seconds) for group in some)
-        fetched |= zip(some, await asyncio.gather(*asked), strict=True)
+        fetched |= zip(some, _checked(request, await asyncio.gather(*asked)), strict=True)
         await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
     return fetched
 
@@ -116,18 +123,21 @@ async def _fetch(
         lambda code: OffsetFetchResponse(error_code=code),
     )
     gathered.add(response.ByteSize())
-    return _NOT_FETCHED if _is_sent_elsewhere(request, response) else response
+    return response
 
 
-def _is_sent_elsewhere(request: Request, response: OffsetFetchResponse) -> bool:
-    """Whether another coordinator has to be asked. Raises CloseConnection where this gateway would not hear of one: it
-    is cut off, and to ask again here leads nowhere. All clients look for another broker then, and ask again there.
+def _checked(request: Request, responses: Iterable[OffsetFetchResponse]) -> list[OffsetFetchResponse]:
+    """As clients are told of them. Raises CloseConnection where some are to be asked for again and this gateway has
+    been cut off for long: to ask again here leads nowhere, and without their connection all clients look for another
+    broker.
     """
-    if response.error_code not in _SENT_ELSEWHERE:
-        return False
-    if not request.parts.metadata.is_in_touch:
-        raise CloseConnection("OffsetFetch: no coordinator answers, and no controller is heard")
-    return True
+    checked = [_NOT_FETCHED if each.error_code in _SENT_ELSEWHERE else each for each in responses]
+    if request.parts.metadata.silent_seconds > CUT_OFF_SECONDS and any(
+        each.error_code == _NOT_FETCHED.error_code for each in checked
+    ):
+        request.times.count_error(_NOT_FETCHED.error_code)
+        raise CloseConnection("OffsetFetch: the coordinator tells nothing, and no controller is heard")
+    return checked
 
 
 def _names(request: Request, image: MetadataImage, topics: Sequence[Any] | None) -> list[str | None]:

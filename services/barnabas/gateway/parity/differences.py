@@ -350,20 +350,21 @@ BY_DESIGN: Final = (
         "OffsetFetch",
         "Where there is no coordinator, or another one than was asked, the code is COORDINATOR_LOAD_IN_PROGRESS; "
         "Kafka's NOT_COORDINATOR has librdkafka look for another and not ask again, so that a partition stands still. "
-        "A gateway that hears no controller closes the connection instead: clients look for another broker, and ask "
-        "again there.",
+        "A gateway that has heard no controller for more than ten seconds closes the connection instead: clients look "
+        "for another broker, and ask again there.",
     ),
     (
         "OffsetFetch",
         "Offsets are told by a coordinator that is certain to be the owner: one that was frozen or cut off while "
         "another one took over tells none. Kafka's tells what it knew, from which a reader skips records, or, in a "
-        "transaction, writes twice. One whose log takes no writes tells only those that are there to whoever does not "
-        "ask for stable ones (require_stable, as Java's consumers do), and else refuses with "
-        "COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: Java's newer consumer, after "
+        "transaction, writes twice. One whose log takes no writes tells whoever does not ask for stable ones "
+        "(require_stable, as Java's consumers do) of those that are there, if all are that he names, and else refuses "
+        "with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: Java's newer consumer, after "
         "default.api.timeout.ms, throws TimeoutException from poll().",
     ),
     (
-        "JoinGroup, SyncGroup, Heartbeat, ConsumerGroupHeartbeat, OffsetCommit, OffsetDelete, DeleteGroups",
+        "JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, OffsetCommit, TxnOffsetCommit, "
+        "OffsetDelete, DeleteGroups",
         "Nor does such a coordinator end or refuse a member, or say that a group is not there: clients ask again. "
         "Kafka's may say FENCED_INSTANCE_ID by what it knew, which ends a static member that has come back elsewhere.",
     ),

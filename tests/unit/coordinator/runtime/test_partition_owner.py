@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from coordinator_node import Node, running, until
+from coordinator_node import Node, running, until, until_writing
 from log_in_memory import LogInMemory
 
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.groups.core.group import Group
 from barnabas.coordinator.groups.core.records import OffsetRecord
+from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 
@@ -68,9 +72,6 @@ async def test_a_zombie_does_not_say_that_there_is_nothing(log: LogInMemory, sta
             assert await new.commit(7) is ErrorCode.none
             first = old.fetch_all(stable=stable), old.fetch(stable=stable)
             assert await asyncio.gather(*first) == [ErrorCode.not_coordinator] * 2
-            # Its log takes no writes now, and it tells what it has, but not that it has nothing.
-            assert await old.fetch_all(stable=stable) is ErrorCode.coordinator_load_in_progress
-            assert await old.fetch(stable=stable) is ErrorCode.coordinator_load_in_progress
             assert await new.fetch_all(stable=stable) == [7]
 
 
@@ -157,20 +158,29 @@ def newer_heartbeat(epoch: int, member_id: str = "m") -> pb.ConsumerGroupHeartbe
 
 
 async def test_a_zombie_refuses_no_member_that_it_has_not_heard_of(log: LogInMemory) -> None:
+    topics = [pb.OffsetCommitTopic(name="t", partitions=[pb.OffsetCommitPartition(partition=0)])]
     commit = pb.OffsetCommitRequest(
         group_id="g",
         member_id="m",
         generation_id=EPOCH,
         knows_member_epochs=True,
         retention_time_ms=-1,
-        topics=[pb.OffsetCommitTopic(name="t", partitions=[pb.OffsetCommitPartition(partition=0)])],
+        topics=topics,
+    )
+    txn_commit = pb.TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="g", producer_id=7, generation_id=EPOCH, member_id="m", topics=topics
     )
     deletion = pb.DeleteGroupsRequest(group_ids=["g"])
+    leaving = pb.LeaveGroupRequest(group_id="g", members=[pb.LeavingMember(member_id="m")])
     for ask in (
         lambda node: node.calls.ConsumerGroupHeartbeat(newer_heartbeat(EPOCH)),
         lambda node: node.calls.OffsetCommit(commit),
         lambda node: node.calls.DeleteGroups(deletion),
         lambda node: node.calls.Heartbeat(pb.HeartbeatRequest(group_id="g", member_id="m", generation_id=1)),
+        lambda node: node.calls.JoinGroup(static_join("m")),
+        lambda node: node.calls.SyncGroup(pb.SyncGroupRequest(group_id="g", member_id="m", generation_id=1)),
+        lambda node: node.calls.LeaveGroup(leaving),
+        lambda node: node.calls.TxnOffsetCommit(txn_commit),
         lambda node: node.calls.OffsetDelete(pb.OffsetDeleteRequest(group_id="g")),
     ):
         log = LogInMemory()
@@ -190,9 +200,85 @@ async def test_a_zombie_refuses_no_member_that_it_has_not_heard_of(log: LogInMem
 def _code(answer: Any) -> ErrorCode:
     if hasattr(answer, "groups"):
         return ErrorCode(answer.groups[0].error_code)
-    if answer.error_code if hasattr(answer, "error_code") else False:
+    if getattr(answer, "error_code", 0):
         return ErrorCode(answer.error_code)
     return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+async def a_new_owner_of(log: LogInMemory, ask: Callable[[Node], Awaitable[Any]], old: Node) -> ErrorCode:
+    """What `old` answers when another one has taken over, and it has not heard of that."""
+    log.epochs[0] = 1
+    return _code(await ask(old))
+
+
+async def test_a_zombie_turns_nobody_away_from_a_group_that_may_have_room_by_now(log: LogInMemory) -> None:
+    config = CoordinatorConfig(coordinator_id="a", group_initial_rebalance_delay_ms=0, group_max_size=1)
+    old = Node("a", log, config)
+    old.see("a")
+    async with running(old):
+        await old.join()
+        code = await a_new_owner_of(log, lambda node: node.calls.JoinGroup(static_join()), old)
+        assert code is ErrorCode.not_coordinator
+
+
+async def test_a_zombie_does_not_fence_who_waits_in_a_group(log: LogInMemory) -> None:
+    """A static member waits in JoinGroup, for another one, when its instance is said to have begun again."""
+    old = Node("a", log)
+    old.see("a")
+    async with running(old):
+        first = await old.calls.JoinGroup(static_join())
+        await old.sync("g", first.member_id, first.generation_id)
+        joining = asyncio.create_task(old.join())
+        await until(lambda: group_of(old).state is GroupState.PREPARING_REBALANCE)
+        again = await old.calls.JoinGroup(static_join(first.member_id))
+        await old.sync("g", again.leader, again.generation_id)
+        await joining
+        third = asyncio.create_task(old.join())
+        await until(lambda: group_of(old).state is GroupState.PREPARING_REBALANCE)
+        waits = asyncio.create_task(old.calls.JoinGroup(static_join(first.member_id)))
+        await until(lambda: first.member_id in group_of(old).joining)
+        log.epochs[0] = 1
+        began_again = asyncio.create_task(old.calls.JoinGroup(static_join()))
+        assert _code(await waits) is ErrorCode.not_coordinator
+        assert {_code(await each) for each in (third, began_again)} == {ErrorCode.not_coordinator}
+
+
+async def test_a_zombie_gives_up_nobody_who_waits_in_a_group(log: LogInMemory) -> None:
+    """When it goes on, all the times are over that it was to give."""
+    config = CoordinatorConfig(
+        coordinator_id="a", group_initial_rebalance_delay_ms=0, group_new_member_join_timeout_ms=1_000
+    )
+    old = Node("a", log, config)
+    old.see("a")
+    async with running(old):
+        first = await old.join()
+        await old.sync("g", first.member_id, first.generation_id)
+        waits = asyncio.create_task(old.join())
+        await until(lambda: group_of(old).state is GroupState.PREPARING_REBALANCE)
+        log.epochs[0] = 1
+        old.clock.advance(2_000)
+        await old.coordinator.partitions.on_time()
+        assert _code(await waits) is ErrorCode.not_coordinator
+
+
+def group_of(node: Node) -> Group:
+    (runtime,) = node.coordinator.partitions.runtimes()
+    return runtime.shard.groups["g"]
+
+
+async def test_a_zombie_refuses_no_classic_member_of_a_newer_group(log: LogInMemory) -> None:
+    for ask in (
+        lambda node: node.calls.JoinGroup(static_join("stranger")),
+        lambda node: node.calls.SyncGroup(pb.SyncGroupRequest(group_id="g", member_id="s", generation_id=1)),
+        lambda node: node.calls.Heartbeat(pb.HeartbeatRequest(group_id="g", member_id="s", generation_id=1)),
+    ):
+        log = LogInMemory()
+        old = Node("a", log)
+        old.see("a", topics=("t",))
+        async with running(old):
+            joined = await old.calls.ConsumerGroupHeartbeat(newer_heartbeat(0))
+            assert joined.error_code == ErrorCode.none
+            assert await a_new_owner_of(log, ask, old) is ErrorCode.not_coordinator
 
 
 async def test_answers_that_wait_take_a_bounded_amount_of_memory(
@@ -212,6 +298,55 @@ async def test_answers_that_wait_take_a_bounded_amount_of_memory(
         log.gate.set()
         assert {await each for each in fetches if each not in refused} == {5}
         assert await node.fetch(stable=True) == 5
+
+
+@pytest.mark.parametrize("fails_with", [ErrorCode.kafka_storage_error, ErrorCode.not_coordinator])
+async def test_answers_that_were_given_up_take_none(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch, fails_with: ErrorCode
+) -> None:
+    """The log takes nothing for a while, or begins again: nobody waits any more."""
+    monkeypatch.setattr("barnabas.coordinator.limits.BACKLOG_ANSWERS_BYTES_MAX", 100)
+    for pause in ("LOAD_RETRY_MS_MIN", "APPEND_RETRY_MS_MIN", "APPEND_RETRY_MS_MAX"):
+        monkeypatch.setattr(f"barnabas.coordinator.limits.{pause}", 0)
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        for _ in range(10):
+            log.fail_with = fails_with
+            assert await node.fetch(stable=True) in (
+                ErrorCode.coordinator_load_in_progress,
+                ErrorCode.not_coordinator,
+            )
+            log.fail_with = None
+            await until_writing(node)
+            assert await node.fetch(stable=True) == 5
+
+
+async def test_a_member_is_heard_although_much_waits(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session would run out while it is told that all is well."""
+    monkeypatch.setattr("barnabas.coordinator.limits.BACKLOG_ANSWERS_BYTES_MAX", 1)
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        joined = await node.join()
+        await node.sync("g", joined.member_id, joined.generation_id)
+        await until_writing(node)
+        log.gate = asyncio.Event()
+        fetch = asyncio.create_task(node.fetch(stable=True))
+        await asyncio.sleep(0)
+        assert await node.fetch(group="another") is ErrorCode.coordinator_load_in_progress, "too much waits"
+        beats = 0
+        while beats < 8:
+            node.clock.advance(4_000)
+            await node.coordinator.partitions.on_time()
+            assert await node.heartbeat(joined.member_id, joined.generation_id) is ErrorCode.none
+            beats += 1
+        log.gate.set()
+        await fetch
+        assert await node.heartbeat(joined.member_id, joined.generation_id) is ErrorCode.none
 
 
 async def test_what_was_sent_before_does_not_show_who_owns_the_partition(log: LogInMemory) -> None:

@@ -69,6 +69,8 @@ async def test_nobody_is_told_that_he_is_no_member_while_the_log_takes_no_writes
         log.fail_with = ErrorCode.kafka_storage_error
         assert await node.commit(6, group="another") is REFUSED
         assert node.state() is READ_ONLY
+        beat = pb.HeartbeatRequest(group_id="g", member_id="stranger", generation_id=1)
+        assert (await node.calls.Heartbeat(beat)).error_code == ErrorCode.none
         for member_id in ("m", "stranger"):  # the epoch of the one is another by now
             asked = pb.OffsetFetchRequest(group_id="g", all_topics=True, member_id=member_id, member_epoch=7)
             assert (await node.calls.OffsetFetch(asked)).error_code == REFUSED

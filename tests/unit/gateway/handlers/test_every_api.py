@@ -96,6 +96,7 @@ BEHIND = {
 """What a handler imports of `gateway/inside/` to reach another service, and what it then says when that is away."""
 
 OTHERWISE = {
+    9: ErrorCode.coordinator_load_in_progress,  # librdkafka never asks again after the other code
     22: ErrorCode.coordinator_load_in_progress,  # also without a transactional id, which has no coordinator to look for
     27: NOBODY_LEADS,  # markers are for the leaders of partitions
     66: ErrorCode.coordinator_load_in_progress,  # clients that list give up on the other code

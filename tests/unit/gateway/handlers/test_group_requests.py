@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from gateway_harness import (
     Gateway,
+    answering,
     coordinator_record,
     request_frame,
     small_cluster,
@@ -18,20 +19,13 @@ from gateway_harness import (
 
 from barnabas.gateway import limits
 from barnabas.gateway.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
-from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
-OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 11, 12, 13, 14, 15, 16
+OFFSET_COMMIT, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 11, 12, 13, 14, 15, 16
 FIND = 10
 UNKNOWN_ID = uuid.UUID(int=5).bytes
-
-
-def answering(method: str, answer: Any) -> Gateway:
-    gateway = Gateway()
-    gateway.coordinator.answers[method] = answer if callable(answer) else lambda _: answer
-    return gateway
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -217,125 +211,6 @@ async def test_offset_commit_of_nothing_that_exists_asks_nobody() -> None:
     answer = await gateway.ask(OFFSET_COMMIT, 9, body)
     assert answer.topics[0].partitions[0].error_code == 3
     assert gateway.coordinator.calls == []
-
-
-def fetch_some(message: Any) -> pb.OffsetFetchResponse:
-    topics = message.topics
-    if message.all_topics:
-        topics = [pb.OffsetFetchTopic(name=name, partitions=[0]) for name in ("bills", "gone")]
-    return pb.OffsetFetchResponse(
-        topics=[
-            pb.OffsetFetchTopicResult(
-                name=topic.name,
-                partitions=[
-                    pb.OffsetFetchPartitionResult(
-                        partition=index, committed_offset=40 + index, committed_leader_epoch=5, metadata="m"
-                    )
-                    for index in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
-
-
-def offset_fetch_body(version: int, topics: list[Any] | None) -> dict[str, Any]:
-    group = {"group_id": "g", "topics": topics}
-    return {**group, "require_stable": True, "groups": [group, {**group, "group_id": "h"}]}
-
-
-@pytest.mark.parametrize("version", range(1, 11))
-async def test_offset_fetch(version: int) -> None:
-    gateway = answering("OffsetFetch", fetch_some)
-    topics = [
-        {"name": "orders", "topic_id": topic_id("orders"), "partition_indexes": [1]},
-        {"name": "none", "topic_id": UNKNOWN_ID, "partition_indexes": [0]},
-        {"name": "bills", "topic_id": topic_id("bills"), "partition_indexes": [0]},
-    ]
-    answer = await gateway.ask(OFFSET_FETCH, version, offset_fetch_body(version, topics))
-    groups = answer.groups if version >= 8 else [answer]
-    assert len(groups) == len(gateway.coordinator.calls) == (2 if version >= 8 else 1)
-    for group in groups:
-        first, second, third = group.topics
-        assert (first.partitions[0].committed_offset, first.partitions[0].metadata) == (41, "m")
-        assert third.partitions[0].committed_offset == 40
-        got = second.partitions[0]
-        # By name anything can have offsets; an id that nobody has cannot.
-        assert (got.committed_offset, got.error_code) == ((-1, 100) if version >= 10 else (40, 0))
-        if version >= 10:
-            assert second.topic_id.bytes == UNKNOWN_ID
-        if version >= 5:
-            assert third.partitions[0].committed_leader_epoch == 5
-    assert gateway.coordinator.calls[0][1].require_stable == (version >= 7)
-
-
-@pytest.mark.parametrize("version", range(2, 11))
-async def test_offset_fetch_of_all_topics(version: int) -> None:
-    gateway = answering("OffsetFetch", fetch_some)
-    answer = await gateway.ask(OFFSET_FETCH, version, offset_fetch_body(version, None))
-    group = answer.groups[0] if version >= 8 else answer
-    assert gateway.coordinator.calls[0][1].all_topics
-    if version >= 10:
-        assert [topic.topic_id.bytes for topic in group.topics] == [topic_id("bills")]
-    else:
-        assert [topic.name for topic in group.topics] == ["bills", "gone"]
-
-
-@pytest.mark.parametrize("code", [ErrorCode.not_coordinator, ErrorCode.coordinator_not_available])
-async def test_who_is_sent_elsewhere_for_offsets_asks_again_here(code: ErrorCode) -> None:
-    """librdkafka would look for the coordinator, and never ask again."""
-    gateway = answering("OffsetFetch", lambda _: pb.OffsetFetchResponse(error_code=code))
-    answer = await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
-    assert {group.error_code for group in answer.groups} == {ErrorCode.coordinator_load_in_progress}
-
-
-@pytest.mark.parametrize("code", [ErrorCode.not_coordinator, ErrorCode.coordinator_not_available])
-async def test_who_asks_a_gateway_that_is_cut_off_for_offsets_has_to_look_elsewhere(code: ErrorCode) -> None:
-    """All that the client can be told either has it ask here for ever, or, with librdkafka, never again."""
-    gateway = answering("OffsetFetch", lambda _: pb.OffsetFetchResponse(error_code=code))
-    gateway.metadata.is_in_touch = False
-    with pytest.raises(CloseConnection, match="no controller is heard"):
-        await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
-    alone = Gateway()  # nobody answers it
-    alone.metadata.is_in_touch = False
-    with pytest.raises(CloseConnection):
-        await alone.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
-
-
-async def test_a_gateway_that_is_cut_off_tells_offsets_as_long_as_the_coordinator_does() -> None:
-    gateway = answering("OffsetFetch", fetch_some)
-    gateway.metadata.is_in_touch = False
-    answer = await gateway.ask(OFFSET_FETCH, 8, offset_fetch_body(8, None))
-    assert [group.error_code for group in answer.groups] == [0, 0]
-
-
-async def test_each_group_has_an_error_of_its_own() -> None:
-    codes = {"g": ErrorCode.unknown_member_id, "h": ErrorCode.not_coordinator, "i": ErrorCode.none}
-    gateway = answering(
-        "OffsetFetch", lambda message: pb.OffsetFetchResponse(error_code=codes[message.group_id])
-    )
-    groups = [{"group_id": group, "topics": None} for group in codes]
-    answer = await gateway.ask(OFFSET_FETCH, 8, {"groups": groups, "require_stable": True})
-    assert [ErrorCode(group.error_code) for group in answer.groups] == [
-        ErrorCode.unknown_member_id,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.none,
-    ]
-
-
-@pytest.mark.parametrize("version", range(1, 11))
-async def test_offset_fetch_without_a_coordinator(version: int) -> None:
-    topics = [{"name": "bills", "topic_id": topic_id("bills"), "partition_indexes": [0]}]
-    answer = await Gateway().ask(OFFSET_FETCH, version, offset_fetch_body(version, topics))
-    if version == 1:
-        (partition,) = answer.topics[0].partitions
-        assert (partition.committed_offset, partition.error_code) == (
-            -1,
-            ErrorCode.coordinator_load_in_progress,
-        )
-    else:
-        group = answer.groups[1] if version >= 8 else answer
-        assert (group.error_code, group.topics) == (ErrorCode.coordinator_load_in_progress, ())
 
 
 def describe_all(message: Any) -> pb.DescribeGroupsResponse:

@@ -180,12 +180,13 @@ def remove_pending_member(shard: GroupShard, group: Group, member_id: str, decis
 
 def remove_member(shard: GroupShard, group: Group, member_id: str, decision: Decision) -> None:
     """Take a member out. A call of its that waits is told UNKNOWN_MEMBER_ID, so a live client joins anew."""
+    code = ErrorCode.unknown_member_id
     join_waiter = group.joining.pop(member_id, None)
     if join_waiter is not None:
-        decision.reply(join_waiter, join_error(ErrorCode.unknown_member_id))
+        decision.refuse(join_waiter, code, join_error(code))
     sync_waiter = group.syncing.pop(member_id, None)
     if sync_waiter is not None:
-        decision.reply(sync_waiter, sync_error(ErrorCode.unknown_member_id))
+        decision.refuse(sync_waiter, code, sync_error(code))
     shard.timers.cancel(session_of(group, member_id))
     group.remove_member(member_id)
 

@@ -13,7 +13,9 @@ async def _handle(coordinator: GroupCoordinator, request: HeartbeatRequest) -> H
     check_group_id(request.group_id)
     runtime = coordinator.runtime_of(request.group_id)
     response: HeartbeatResponse = await runtime.submit(
-        lambda shard, waiter, decision: handle_heartbeat(shard, request, waiter, decision), writes=False
+        lambda shard, waiter, decision: handle_heartbeat(shard, request, waiter, decision),
+        writes=False,
+        is_brief=True,
     )
     return response
 
