@@ -30,6 +30,7 @@ from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request_times import RequestTimes
+from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.logs import get_logger
 from barnabas.links.local_storage import LocalStorage, Read, ReadWait, Sought
 from barnabas.metadata.image import MetadataImage
@@ -170,7 +171,7 @@ class LaterFetch:
     collection walks all that is kept for them.
     """
 
-    __slots__ = ("_fetches", "_frame", "_on_answer", "_times", "_wait")
+    __slots__ = ("_began", "_fetches", "_frame", "_on_answer", "_times", "_wait")
 
     def __init__(self, fetches: PlainFetches, frame: bytes, wait: ReadWait) -> None:
         self._fetches = fetches
@@ -181,6 +182,7 @@ class LaterFetch:
 
     def start(self, times: RequestTimes, on_answer: Callable[[Pieces], None]) -> None:
         """See `Later`."""
+        self._began = machine_seconds()
         self._times = times
         self._on_answer = on_answer
         self._wait.on_over = self._on_over
@@ -203,7 +205,7 @@ class LaterFetch:
         times.answered = perf_counter()
         times.local_seconds += times.answered - began
         if found is None:
-            times.waited_ms = int((times.answered - times.started) * 1000)
+            times.waited_ms = int((machine_seconds() - self._began) * 1000)
         assert found is None or isinstance(found, list), "a wait goes on as the same"
         self._on_answer(found)
 
