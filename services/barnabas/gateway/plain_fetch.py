@@ -10,6 +10,7 @@ again when its wait is over. Whatever is not so is left to the general way befor
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Final
@@ -30,7 +31,6 @@ from barnabas.gateway.isolation import IsolationLevel
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request_times import RequestTimes
-from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.logs import get_logger
 from barnabas.links.local_storage import LocalStorage, Read, ReadWait, Sought
 from barnabas.metadata.image import MetadataImage
@@ -182,7 +182,7 @@ class LaterFetch:
 
     def start(self, times: RequestTimes, on_answer: Callable[[Pieces], None]) -> None:
         """See `Later`."""
-        self._began = machine_seconds()
+        self._began = asyncio.get_running_loop().time()
         self._times = times
         self._on_answer = on_answer
         self._wait.on_over = self._on_over
@@ -205,7 +205,7 @@ class LaterFetch:
         times.answered = perf_counter()
         times.local_seconds += times.answered - began
         if found is None:
-            times.waited_ms = int((machine_seconds() - self._began) * 1000)
+            times.waited_ms = int((asyncio.get_running_loop().time() - self._began) * 1000)
         assert found is None or isinstance(found, list), "a wait goes on as the same"
         self._on_answer(found)
 
