@@ -329,7 +329,7 @@ OWNER_KNOWS_LESS: Final = "owns the group and knows that"
 
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
-    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 403),
+    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 164),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 19
@@ -355,7 +355,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "elect-the-eligible-after-an-unclean-restart": Plant(
         PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
-    "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 17, 3),
+    "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 24, 3),
     "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 8, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
     "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 1, 3),
@@ -381,10 +381,10 @@ PLANTED: Final[dict[str, Plant]] = {
         ),
     ),
     "acknowledge-what-others-decided": Plant(
-        Replica, "_fail_appends", _still_wait, 7, 3, finds="was acknowledged to"
+        Replica, "_fail_appends", _still_wait, 6, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
-    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 18, 3),
+    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 8, 3),
     "broker-answers-a-commit-before-it-is-replicated": Plant(
         local_link, "_as_request", by_the_leader_alone, 85, 3, finds=OWNER_KNOWS_LESS
     ),
@@ -395,7 +395,7 @@ PLANTED: Final[dict[str, Plant]] = {
         CoordinatorClaim,
         "check_owner",
         _never_refused,
-        25,
+        11,
         finds=OWNER_KNOWS_LESS,
         # What it could write all the same would not be acknowledged.
         also=((AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
@@ -417,7 +417,7 @@ PLANTED: Final[dict[str, Plant]] = {
         SequenceGaps,
         "is_behind",
         lambda _: lambda _self, _produce, _refused=(), **_: False,
-        43,
+        0,
         3,
         # What is not refused at once is told to the leader, which would refuse it.
         also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
