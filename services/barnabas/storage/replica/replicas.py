@@ -136,7 +136,7 @@ class Replicas:
         """Wait until the logs of these partitions, (topic id, index) each, are open; OPENING_WAIT_MS_MAX at most.
 
         One that the metadata here does not name yet is waited for too: who asks may be a moment ahead. One that has
-        been opening, or asked for without a name, for so long already is not: a client has its questions answered one
+        been opening, or looked for while nothing names it, for so long is not: a client has its questions answered one
         after the other, and were each to wait, whatever it asks behind them would come late by as many seconds.
         """
         wanted = list(keys)
