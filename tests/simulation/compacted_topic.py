@@ -59,6 +59,12 @@ class FickleProducer(KeyedProducer):
         return is_acknowledged
 
 
+class BoldProducer(FickleProducer):
+    """The same with acks=1: it goes on writing to a leader whom no follower hears, whose finished segments then end
+    behind the high watermark. What it is told promises nothing.
+    """
+
+
 class KeyedReader(Reader):
     """What is missing may have been compacted."""
 
@@ -86,7 +92,9 @@ def _key_of(content: bytes) -> bytes:
 class CompactedTopic:
     """Owner of its clients, and of what they were told."""
 
-    def __init__(self, world: World, client: KafkaClient, topic: Mapping[str, Any]) -> None:
+    def __init__(
+        self, world: World, client: KafkaClient, topic: Mapping[str, Any], *, has_bold_producer: bool
+    ) -> None:
         """`topic` as CreateTopics has it, but for name and partitions."""
         self.client = client
         self.history = History(world)
@@ -95,6 +103,7 @@ class CompactedTopic:
         own = [each for each in topic["configs"] if each["name"] not in SETTINGS]
         settings = [{"name": name, "value": value} for name, value in SETTINGS.items()]
         self._topic = {**topic, "name": COMPACTED, "num_partitions": 1, "configs": own + settings}
+        self._has_bold_producer = has_bold_producer
         self._producers: list[Producer] = []
 
     @property
@@ -113,8 +122,14 @@ class CompactedTopic:
         if problem:
             self._world.violate(f"{COMPACTED} cannot be created: {problem}")
         keys = self._world.chance_of(COMPACTED).choice(KEYS)
+        kinds: list[tuple[type[KeyedProducer], str]] = [
+            (KeyedProducer, IDEMPOTENT),
+            (FickleProducer, "fickle"),
+        ]
+        if self._has_bold_producer:
+            kinds.append((BoldProducer, "bold"))
         async with asyncio.TaskGroup() as tasks:
-            for make, kind in ((KeyedProducer, IDEMPOTENT), (FickleProducer, "fickle")):
+            for make, kind in kinds:
                 producer = self._producer(make, f"{kind}-{COMPACTED}")
                 producer.keys = keys
                 self._producers.append(producer)
@@ -128,7 +143,7 @@ class CompactedTopic:
         chance = self._world.chance_of(name)
         return make(
             *(self._world, self.client, self.history, name, PLACE),
-            acks=-1,
+            acks=1 if make is BoldProducer else -1,
             in_flight=chance.choice((1, 3)),
             versions=BY_ID,
             chance=chance,
@@ -172,7 +187,8 @@ class CompactedTopic:
 
     def _check_log(self, described: str, log: Log) -> None:
         last = {_key_of(content): offset for offset, (content, _) in log.items()}
-        told = {offset: each.value for offset, each in self.history.acknowledged.get(PLACE, {}).items()}
+        promised = self.history.promised(PLACE, is_one_enough=False)
+        told = {offset: each.value for offset, each in promised.items()}
         for offset, content in {**told, **self.history.read.get(PLACE, {})}.items():
             if offset in log:
                 if log[offset][0] != content:

@@ -18,7 +18,8 @@ NODE_FAULTS: Final = (
     "slow link",
     "full disk",
 )
-AMONG_NODES: Final = ("isolate", "isolate", "zombie")
+ZOMBIE: Final = "zombie"
+AMONG_NODES: Final = ("isolate", "isolate", ZOMBIE)
 """A node does not hear the others and is not heard by them; a zombie neither by the controllers. Clients reach it."""
 
 TOGETHER_AMONG_NODES: Final = (

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
+from compaction_plan import CompactionPlan, about_leaders_alone, make_compaction_plan
 from fault_kinds import (
     AMONG_NODES,
     BLACKOUT,
@@ -46,9 +47,6 @@ from membership_plan import (
 REFUSALS: Final = 0.1
 """In how many of the runs with several replicas a disk takes no more records for long."""
 
-COMPACTED_TOPICS: Final = 0.3
-"""In how many runs there is a compacted topic; __consumer_offsets is one in all of them."""
-
 NEARBY_READERS: Final = 0.4
 """In how many runs, where there are several replicas, consumers have a rack."""
 
@@ -83,7 +81,7 @@ class Plan:
     partitions: int
     has_brief_topic: bool
     """Whether there is a topic that is deleted and made again."""
-    has_compacted_topic: bool
+    compaction: CompactionPlan
     reads_nearby: bool
     """Whether nodes have racks, and consumers read from the one in theirs (KIP-392)."""
     is_administered: bool
@@ -139,6 +137,9 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         faults += _about_coordinators(about_groups, nodes, controllers, _names("coordinator", coordinators))
     about_owners = random.Random(f"{seed}/plan/owners")
     faults = _about_owners(about_owners, faults, gateways, coordinators, may_be_alone=not is_administered)
+    compaction = make_compaction_plan(seed, replication_factor)
+    if compaction.has_bold_producer:
+        faults = about_leaders_alone(_chance(seed, "leaders alone"), faults, nodes)
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
     return Plan(
         nodes=nodes,
@@ -153,7 +154,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         min_insync_replicas=2 if replication_factor > 1 else 1,
         partitions=partitions,
         has_brief_topic=has_brief_topic,
-        has_compacted_topic=random.Random(f"{seed}/plan/compacted topic").random() < COMPACTED_TOPICS,
+        compaction=compaction,
         reads_nearby=replication_factor > 1 and _chance(seed, "nearby").random() < NEARBY_READERS,
         is_administered=is_administered,
         is_flushed=is_flushed,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from planted_in_brokers import by_the_leader_alone
-from planted_in_compaction import not_even_the_last, tombstones_go_at_once
+from planted_in_compaction import all_that_is_written, not_even_the_last, tombstones_go_at_once
 from planted_in_groups import IN_GROUPS
 from planted_in_membership import (
     by_its_name,
@@ -65,6 +65,7 @@ from barnabas.storage.replica.following import Following
 from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
+from barnabas.storage.upkeep import cleaning
 
 
 class Plant(NamedTuple):
@@ -447,6 +448,7 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "compact-tombstones-at-once": Plant(BatchFilter, "_stays", tombstones_go_at_once, 4),
     "compact-the-last-of-a-key": Plant(BatchFilter, "_stays", not_even_the_last, 4),
+    "compact-what-is-not-committed": Plant(cleaning, "measure", all_that_is_written, 106, 3),
     **{name: Plant(*each) for name, each in (IN_TRANSACTIONS | IN_GROUPS).items()},
 }
 

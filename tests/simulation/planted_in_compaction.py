@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from barnabas.log.cleaning.batch_filter import BatchFilter
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.filtered import KeyedRecord
-from barnabas.storage.upkeep import cleaning
 
 
 def tombstones_go_at_once(stays: Any) -> Any:
@@ -37,9 +36,3 @@ def all_that_is_written(measure: Any) -> Any:
         return measure(opened, opened.log_end_offset, now_ms)
 
     return instead
-
-
-SOUGHT: Final[dict[str, tuple[Any, ...]]] = {
-    "compact-what-is-not-committed": (cleaning, "measure", all_that_is_written, 0, 3),
-}
-"""As `planted_faults.Plant` has them: one that seed 373 found once, and none of 0-378 does since timing has changed."""

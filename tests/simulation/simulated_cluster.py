@@ -135,7 +135,7 @@ class SimulatedCluster:
         self.administrator = Administrator(world, admin, self.history, self.machines, self.places)
         self._producers: list[Producer] = []
         self.brief_topic = self._brief_topic() if plan.has_brief_topic else None
-        self.compacted_topic = self._compacted_topic() if plan.has_compacted_topic else None
+        self.compacted_topic = self._compacted_topic() if plan.compaction.has_topic else None
         transaction_plan = make_transaction_plan(world.seed)
         self.transactions = (
             None if transaction_plan is None else Transactions(world, transaction_plan, self._bootstrap)
@@ -342,7 +342,9 @@ class SimulatedCluster:
 
     def _compacted_topic(self) -> CompactedTopic:
         client = KafkaClient(self.world, f"client of {COMPACTED}", [COMPACTED], self._bootstrap)
-        return CompactedTopic(self.world, client, self._new_topic())
+        return CompactedTopic(
+            self.world, client, self._new_topic(), has_bold_producer=self.plan.compaction.has_bold_producer
+        )
 
     def _new_topic(self) -> dict[str, Any]:
         plan = self.plan
