@@ -48,6 +48,7 @@ FAILED_ONCE = (
     (60, 1),  # a transaction was aborted when the clock of its coordinator, a broker, had jumped
     (111, 3),  # as 60
     (910131, 3),  # a deposed coordinator, which had not heard of it, refused a commit by what it knew
+    (165, 1),  # a transaction began for its coordinator with one that its client thought it had never begun
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
     (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there

@@ -102,6 +102,8 @@ class TransactionalClient:
         self._added: set[Any] = set()
         self._numbers = 0
         self._began = 0.0
+        self._may_be_open = False
+        """Whether a coordinator may have heard of a transaction of which nobody has told it the end."""
         self._has_unsettled = False
         """Whether nobody knows what became of some batch: the partition's sequence is not known."""
         self._coordinators: dict[tuple[int, str], str] = {}
@@ -128,6 +130,7 @@ class TransactionalClient:
         self._say(f"has id {self._producer_id} and epoch {self._epoch}")
 
     def _take(self, answer: Any) -> None:
+        self._may_be_open = False
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
         self._has_unsettled = False
@@ -135,7 +138,8 @@ class TransactionalClient:
     def begin(self) -> Transaction:
         self._numbers += 1
         self._added.clear()
-        self._began = self._world.now
+        if not self._may_be_open:  # else this one goes on with what the coordinator has heard of
+            self._began = self._world.now
         self.transaction = self._history.begin(self.instance, self._numbers)
         return self.transaction
 
@@ -155,6 +159,7 @@ class TransactionalClient:
         transaction = self._open()
         was_fenced = self.instance.is_fenced
         self._history.on_sent(transaction, place, list(values))
+        self._may_be_open = True
         if not self._is_new:
             await self._add(place)
         sequence = self._sequences.get(place, 0)
@@ -235,6 +240,7 @@ class TransactionalClient:
     ) -> None:
         """As part of the transaction. Raises Fenced, Abortable."""
         transaction = self._open()
+        self._may_be_open = True
         if not self._is_new and group not in self._added:
             answer = await self._ask(ADD_OFFSETS, 3, {**self._named(), "group_id": group})
             if answer.error_code:
@@ -281,7 +287,7 @@ class TransactionalClient:
             if not committed and is_empty and not self._is_new:
                 return await self._after_abort(transaction)  # nothing was added
             self._refuse(END_TXN, answer.error_code)
-        self.transaction = None
+        self.transaction, self._may_be_open = None, False
         if self._is_new:
             self._take(answer)
         if committed:
