@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from barnabas.coordinator.groups.core.shard import GroupShard
 from barnabas.coordinator.groups.handlers import offset_fetch
+from barnabas.coordinator.runtime.core import decision as runtime_decision
 from barnabas.coordinator.transactions import kind
 from barnabas.coordinator.transactions.core import add_partitions, time_out
 from barnabas.coordinator.transactions.core.decision import Decision
@@ -263,15 +264,15 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     ),
     "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 15, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
+    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 57, 3),
+    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 30, 3),
 }
 """As `planted_faults.Plant` has them."""
 
 SOUGHT: Final[dict[str, tuple[Any, ...]]] = {
-    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 0, 3),
     "show-offsets-beside-pending-ones": (offset_fetch, "handle_fetch", unstable_or_not, 0, 3),
     "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 0, 3),
-    "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 0, 3),
-    "refuse-without-being-the-owner": (Decision, "refuse", by_what_it_knows, 0, 3),
+    "refuse-without-being-the-owner": (runtime_decision.Decision, "refuse", by_what_it_knows, 0, 3),
     "tell-offsets-without-being-the-owner": (offset_fetch, "handle_fetch", by_whoever_loaded_them, 0, 3),
     "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 0, 3),
 }

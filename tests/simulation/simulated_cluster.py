@@ -36,7 +36,8 @@ from machines import (
     NodeMachine,
 )
 from trace_of_run import Trace
-from transactions import Transactions, make_transaction_plan
+from transaction_plan import make_transaction_plan
+from transactions import Transactions
 from world import World
 
 from barnabas.kernel.environment import Environment

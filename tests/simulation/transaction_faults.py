@@ -7,65 +7,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from checks import image_of
 from history import Place
+from transaction_history import TransactionHistory
+from transaction_plan import LATE_MARKER, LOST_DECISION, TransactionFault
 from world import World
 
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-
-LATE_MARKER: Final = "late marker"
-"""A marker comes late: by then it has been sent again, and the next transaction is open perhaps."""
-
-MARKER_OF_A_FORMER: Final = "marker of a former coordinator"
-"""A marker comes late: whoever sent it was killed, and another one has sent it again."""
-
-LOST_DECISION: Final = "lost decision"
-"""What the coordinator writes to its log never gets there, and it is killed."""
 
 WAIT_SECONDS_MAX: Final = 2.0
 """For something to be sent."""
 
 DOWN_SECONDS: Final = 0.1
 
+LOOK_SECONDS: Final = 0.005
+
 StartAgain = Callable[[str, float], Awaitable[bool]]
 """Kills the coordinator of this name, and starts it after so many seconds, where that may be (`faults`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionFault:
-    """One of them."""
-
-    at: float
-    kind: str
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"at {self.at:.2f} s, {self.seconds:.2f} s: {self.kind}"
-
-
-def about_transactions(chance: random.Random, *, are_all_new: bool) -> list[TransactionFault]:
-    """A marker that is only late does no harm where each transaction has an epoch of its own (KIP-890)."""
-    kinds = [MARKER_OF_A_FORMER, LOST_DECISION] + ([LATE_MARKER] * 3 if are_all_new else [])
-    faults, at = [], chance.uniform(0.5, 2.0)
-    for _ in range(chance.choice((0, 1, 2, 3))):
-        kind = chance.choice(kinds)
-        seconds = chance.choice((0.2, 0.4, 0.8)) if kind == LATE_MARKER else chance.uniform(0.6, 2.0)
-        faults.append(TransactionFault(at, kind, seconds))
-        at += chance.uniform(0.5, 1.5)
-    return faults
 
 
 class TransactionFaults:
     """Owner of what is kept back."""
 
-    def __init__(self, world: World, start_again: StartAgain, places: Sequence[Place]) -> None:
+    def __init__(
+        self,
+        world: World,
+        start_again: StartAgain,
+        history: TransactionHistory,
+        places: Sequence[Place],
+    ) -> None:
         self._world = world
         self._start_again = start_again
+        self._history = history
         self._places = places
         self._chance = world.chance_of("faults of transactions")
 
@@ -85,13 +61,35 @@ class TransactionFaults:
             if owner == node:  # nothing is on its way within a process
                 await self._start_again(owner, DOWN_SECONDS)
                 return
+            if fault.is_aimed and fault.kind == LOST_DECISION:
+                await self._until(self._is_commit_asked)
             late = await self._world.network.keep_back(owner, node, "Append")
         self._say(f"what {owner} sends to {node} is kept back")
         if fault.kind != LATE_MARKER:
             await self._start_again(owner, DOWN_SECONDS)
         await asyncio.sleep(fault.seconds)
         if fault.kind != LOST_DECISION:
+            if fault.is_aimed:
+                async with asyncio.timeout(WAIT_SECONDS_MAX):
+                    await self._until(self._is_open)
             self._say("it comes" if late.deliver() else "nobody is there for it")
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _is_commit_asked(self) -> bool:
+        """Of a transaction that has not been answered."""
+        return any(each.is_commit_asked and not each.is_committed for each in self._history.latest())
+
+    def _is_open(self) -> bool:
+        """Whether a transaction has records in a partition, and its client goes on with it."""
+        return any(
+            not each.is_end_asked
+            and not each.is_aborted
+            and not each.acknowledged.keys().isdisjoint(self._places)
+            for each in self._history.latest()
+        )
 
     def _way(self, fault: TransactionFault) -> tuple[str, str]:
         """From the coordinator that owns the transactions to the node that it speaks to."""

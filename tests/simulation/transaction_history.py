@@ -24,6 +24,7 @@ class Transaction:
     """By offset."""
     offsets: dict[Place, int] = field(default_factory=dict)
     """Of its group, which are part of it."""
+    is_end_asked: bool = False
     is_commit_asked: bool = False
     is_committed: bool = False
     """Whether that was answered."""
@@ -74,6 +75,7 @@ class TransactionHistory:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self.transactions: dict[str, Transaction] = {}
+        self._latest: dict[str, Transaction] = {}
         self.instances: dict[str, list[Instance]] = {}
         """By transactional id, in their order."""
         self.unheard: set[str] = set()
@@ -115,7 +117,12 @@ class TransactionHistory:
     def begin(self, instance: Instance, number: int) -> Transaction:
         begun = Transaction(instance, number)
         self.transactions[str(begun)] = begun
+        self._latest[instance.transactional_id] = begun
         return begun
+
+    def latest(self) -> Iterable[Transaction]:
+        """The last that began under each transactional id."""
+        return self._latest.values()
 
     def on_sent(self, transaction: Transaction, place: Place, values: list[bytes]) -> None:
         transaction.sent.setdefault(place, []).extend(values)
@@ -139,6 +146,7 @@ class TransactionHistory:
 
     def on_end_asked(self, transaction: Transaction, *, committed: bool) -> None:
         self._on_asked(transaction.instance)
+        transaction.is_end_asked = True
         if committed:
             transaction.is_commit_asked = True
             for place, offset in transaction.offsets.items():

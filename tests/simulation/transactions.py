@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from copiers import Copier
@@ -14,8 +12,9 @@ from history import History, Place
 from kafka_client import KafkaClient, create_topic
 from machines import CoordinatingMachine, NodeMachine
 from transaction_checks import TransactionChecks, uncopied, undecided, unended
-from transaction_faults import StartAgain, TransactionFault, TransactionFaults, about_transactions
+from transaction_faults import StartAgain, TransactionFaults
 from transaction_history import TransactionHistory
+from transaction_plan import TransactionPlan
 from transaction_readers import READ_COMMITTED, READ_UNCOMMITTED, TransactionReader
 from transactional_producers import Writer
 from world import World
@@ -24,38 +23,6 @@ LEDGER: Final = "ledger"
 """What is written in transactions."""
 COPY: Final = "copy"
 """What is copied of it."""
-
-TRANSACTIONAL_SEEDS: Final = 0
-"""Of three: in the others nobody has transactions."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionPlan:
-    """The shape of it."""
-
-    writers: int
-    copiers: int
-    partitions: int
-    copy_partitions: int
-    new: float
-    """How likely a producer is of the newer generation."""
-    faults: tuple[TransactionFault, ...]
-
-
-def make_transaction_plan(seed: int) -> TransactionPlan | None:
-    """None for a run without transactions."""
-    if seed % 3 != TRANSACTIONAL_SEEDS:
-        return None
-    chance = random.Random(f"{seed}/plan/transactions")
-    new = chance.choice((0.5, 0.5, 1.0))
-    return TransactionPlan(
-        writers=chance.choice((1, 2, 2)),
-        copiers=chance.choice((1, 2)),
-        partitions=chance.choice((1, 2, 2)),
-        copy_partitions=chance.choice((1, 2)),
-        new=new,
-        faults=tuple(about_transactions(chance, are_all_new=new == 1.0)),
-    )
 
 
 class Transactions:
@@ -105,7 +72,7 @@ class Transactions:
 
     async def disturb(self, start_again: StartAgain, begins_at: float) -> None:
         """Whatever befalls their coordinator."""
-        faults = TransactionFaults(self._world, start_again, self._sources)
+        faults = TransactionFaults(self._world, start_again, self._history, self._sources)
         while not self._writers:
             await asyncio.sleep(0.05)
         await faults.run(self._plan.faults, begins_at)
