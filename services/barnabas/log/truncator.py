@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 
 from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.log.cleaning.replacement import SegmentReplacement
+from barnabas.log.cleaning.segment_swap import rename_all
 from barnabas.log.errors import storage_errors
 from barnabas.log.flusher import LogFlusher
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
-from barnabas.log.segments.segment import Segment, remove_marked
+from barnabas.log.segments.segment import TEMPORARY_SUFFIX, Segment, remove_marked
 from barnabas.log.small_files import sync_directory
 from barnabas.log.trust import Trust
 
@@ -84,15 +85,21 @@ class LogTruncator:
                 return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
-        """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`."""
+        """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`.
+
+        On a full disk it stays as it was: the files that it is to begin with are there before anything goes.
+        """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
             self._trust.check_writable()
+            state.factory.create_aside(offset)
             self._lower(offset)
             with self._trusted_if_done():
                 self._drop_newest(0)
                 self._producers.remove_snapshots()
-                active = state.factory.create(offset)
+                rename_all(state.files, state.directory, offset, TEMPORARY_SUFFIX, "")
+                active = state.factory.find(offset)
+                active.pin()
                 with state.publishing:
                     state.segments = (active,)
                     state.log_start_offset = offset

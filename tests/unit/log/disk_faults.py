@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ class FaultyFiles:
         self._real = real
         self._fails_at = -1
         self._code = 0
+        self._has_room = True
 
     def __getattr__(self, name: str) -> Any:
         call = (lambda _: None) if name in SYNCS else getattr(self._real, name)
@@ -61,9 +63,26 @@ class FaultyFiles:
                 if self.calls == self._fails_at:
                     self.refused = name
                     raise OSError(self._code, os.strerror(self._code))
+            if not self._has_room and self._takes_room(name, *arguments):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return call(*arguments)
 
         return counted
+
+    def _takes_room(self, name: str, *arguments: Any) -> bool:
+        if name == "open":
+            path, flags, *_ = arguments
+            return bool(flags & os.O_CREAT) and not os.path.exists(path)
+        return name in ("pwrite", "pwritev")
+
+    @contextmanager
+    def without_room(self) -> Iterator[None]:
+        """In the block the disk is full: what is there may be read, renamed and removed."""
+        self._has_room = False
+        try:
+            yield
+        finally:
+            self._has_room = True
 
     @contextmanager
     def failing(self, call: int, code: int) -> Iterator[None]:

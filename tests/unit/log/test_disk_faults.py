@@ -287,3 +287,25 @@ def test_any_system_call_may_fail(tmp_path: Path, operation: Callable[[Case], No
             assert run_case(tmp_path / f"{call}-{code}", disk, operation, call, code) == name
         call += 1
     assert call > 1, "the operation does nothing on disk"
+
+
+@pytest.mark.parametrize("is_low", [False, True], ids=["checkpoints-to-lower", "checkpoints-are-low"])
+@pytest.mark.parametrize("operation", [truncate, truncate_fully], ids=lambda operation: operation.__name__)
+def test_a_full_disk_leaves_a_log_that_goes_on_when_there_is_room(
+    tmp_path: Path, operation: Callable[[Case], None], *, is_low: bool
+) -> None:
+    """Also one that is to begin anew: it keeps what it has until it has the files to begin with."""
+    disk = FaultyFiles(SystemFiles())
+    case = Case(tmp_path, disk)
+    case.fill()
+    if is_low:
+        case.log.truncator.write_lowered = lambda _: None
+    with disk.without_room():
+        is_refused(lambda: operation(case))
+    assert case.log.is_trusted
+    case.check()
+    operation(case)
+    case.append()
+    case.reopen(cleanly=False)
+    assert case.check() == case.acknowledged
+    case.directory.abandon()

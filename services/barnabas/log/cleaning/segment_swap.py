@@ -38,7 +38,7 @@ def begin_swap(files: Files, directory: str, base_offset: int) -> None:
     # An index of a swap that did not begin must not be taken for one of this.
     for suffix in SWAPPED_SUFFIXES:
         remove_quietly(files, os.path.join(directory, file_name(base_offset, suffix) + SWAP_SUFFIX))
-    _rename_all(files, directory, base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
+    rename_all(files, directory, base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
 def finish_swap(files: Files, directory: str, base_offset: int, old: Sequence[Segment]) -> list[str]:
@@ -59,7 +59,7 @@ def finish_swap(files: Files, directory: str, base_offset: int, old: Sequence[Se
 
 def take_final_names(files: Files, directory: str, base_offset: int) -> None:
     """The last step of a swap. Raises OSError."""
-    _rename_all(files, directory, base_offset, SWAP_SUFFIX, "")
+    rename_all(files, directory, base_offset, SWAP_SUFFIX, "")
 
 
 def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
@@ -68,7 +68,8 @@ def remove_cleaned(files: Files, directory: str, base_offset: int) -> None:
         remove_quietly(files, os.path.join(directory, file_name(base_offset, suffix) + CLEANED_SUFFIX))
 
 
-def _rename_all(files: Files, directory: str, base_offset: int, old_stage: str, new_stage: str) -> None:
+def rename_all(files: Files, directory: str, base_offset: int, old_stage: str, new_stage: str) -> None:
+    """Give a segment's files other ends of their names, the `.log` last. Raises OSError."""
     for suffix in SWAPPED_SUFFIXES:
         path = os.path.join(directory, file_name(base_offset, suffix))
         # There need be no .txnindex; after a crash, files before .log may have been renamed already.

@@ -17,13 +17,13 @@ from barnabas.log.segments.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
+    TEMPORARY_SUFFIX,
     file_name,
 )
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.small_files import exists, remove_quietly
 
-_TEMPORARY_SUFFIX = ".tmp"
-_INTERRUPTED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, _TEMPORARY_SUFFIX)
+_INTERRUPTED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
 
 def finish_interrupted_work(files: Files, directory: str) -> list[str]:
@@ -35,7 +35,7 @@ def finish_interrupted_work(files: Files, directory: str) -> list[str]:
     if not any(name.endswith(_INTERRUPTED_SUFFIXES) for name in names):
         return names
     for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, _TEMPORARY_SUFFIX)):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
             files.unlink(os.path.join(directory, name))
     for name in names:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):

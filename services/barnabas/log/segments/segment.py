@@ -27,6 +27,7 @@ LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
+TEMPORARY_SUFFIX = ".tmp"
 REWRITTEN_BYTES_MAX = 64 * 1024
 """Up to this size recovery writes a segment again where it would otherwise wait to read it from the disk."""
 POSITION_HINTS_MAX = 64

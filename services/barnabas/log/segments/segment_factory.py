@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from barnabas.kernel.environment import Environment
 from barnabas.log.config import LogConfig
-from barnabas.log.segments.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment, file_name
+from barnabas.log.segments.segment import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    TEMPORARY_SUFFIX,
+    Segment,
+    file_name,
+)
 from barnabas.log.segments.segment_cache import SegmentCache
 
 
@@ -39,6 +45,15 @@ class SegmentFactory:
         """The segment whose `.log` file exists; opened when it is first used."""
         status = self.files.stat(f"{self.directory}/{file_name(base_offset, LOG_SUFFIX)}")
         return self._make(base_offset, status.st_size, self._clock.now_ms())
+
+    def create_aside(self, base_offset: int) -> Segment:
+        """A new, empty segment under names that the next opening removes, in place of one of a former try. Raises
+        OSError; some of its files may then be there.
+        """
+        segment = self._make(base_offset, 0, self._clock.now_ms(), TEMPORARY_SUFFIX)
+        segment.remove_files()
+        segment.create_files()
+        return segment
 
     def create_cleaned(self, base_offset: int) -> Segment:
         """A new, empty segment with its files, not yet part of the log. Raises OSError."""
