@@ -87,11 +87,11 @@ class ClassicLife(Life):
 
     async def beat(self) -> None:
         doubtful, sent_at = self._history.is_doubtful, self._world.now
-        loaded = self._history.coordinators()
+        loaded, was_sure = self._history.coordinators(), self._history.is_sure()
         answer = await self._send(HEARTBEAT, 3, self._identity("generation_id"))
         self._check(HEARTBEAT, ErrorCode(answer.error_code), doubtful)
-        # A coordinator that is reading the log says yes to everybody, as Kafka's does.
-        doubtful = doubtful or len(loaded) != 1 or loaded != self._history.coordinators()
+        is_sure = was_sure and self._history.is_sure() and loaded == self._history.coordinators()
+        doubtful = doubtful or not is_sure
         self._history.on_answer(self.member, sent_at, self.member.epoch, was_doubtful=doubtful)
 
     async def leave(self) -> bool:

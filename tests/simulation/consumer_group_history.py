@@ -67,9 +67,14 @@ class _Committed:
 class ConsumerGroupHistory:
     """Owner of what the members of one group were told. Gives `Watch` what a coordinator has to know."""
 
-    def __init__(self, world: World, coordinators: Callable[[], tuple[object, ...]]) -> None:
-        """`coordinators` says which take themselves for the group's at the moment, and have read its log."""
+    def __init__(
+        self, world: World, coordinators: Callable[[], tuple[object, ...]], is_sure: Callable[[], bool]
+    ) -> None:
+        """`coordinators` says which take themselves for the group's at the moment, and have read its log; `is_sure`
+        whether what the only one says of members is so.
+        """
         self.coordinators = coordinators
+        self.is_sure = is_sure
         self._world = world
         self._members: list[Membership] = []
         self._owners: dict[Place, Membership] = {}

@@ -29,6 +29,7 @@ from machines import CoordinatingMachine
 from transaction_faults import StartAgain
 from world import World
 
+from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 STEP_SECONDS: Final = 0.12
@@ -142,7 +143,7 @@ class MigratingGroup:
         bootstrap: Sequence[str],
         coordinators: Sequence[CoordinatingMachine],
     ) -> None:
-        self.history = ConsumerGroupHistory(world, self._loaded)
+        self.history = ConsumerGroupHistory(world, self._loaded, self._is_sure)
         self._world = world
         self._plan = plan
         self._bootstrap = bootstrap
@@ -151,7 +152,7 @@ class MigratingGroup:
         self._seats: list[SeatTaker] = []
         self._chance = world.chance_of("faults of the migrating group")
 
-    def _loaded(self) -> tuple[object, ...]:
+    def _loaded(self) -> tuple[PartitionRuntime[Any, Any, Any], ...]:
         """Those that take themselves for the group's, and have read its log."""
         runtimes = (
             each.coordinator.partitions.runtime(0)
@@ -159,6 +160,12 @@ class MigratingGroup:
             if each.coordinator is not None
         )
         return tuple(each for each in runtimes if each is not None and each.is_loaded)
+
+    def _is_sure(self) -> bool:
+        """Whether one alone has read the log, and writes to it: one that does not says yes to every heartbeat of the
+        classic protocol, as Kafka's does while it reads the log.
+        """
+        return [each.state for each in self._loaded()] == [PartitionState.SERVING]
 
     # -- in the clients' process --------------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class Faults:
         self._copies = Copies(world, self._nodes)
         self._frozen_writes = 0
         """Decisions that are made, and that nobody has heard of yet."""
+        self._power_cuts = 0
+        """Those that are about to come, or from which not all are back."""
         self._jumps = world.chance_of("clock jumps")
         self._rotting = world.chance_of("rot")
         self._outages = world.chance_of("outages")
@@ -143,11 +145,13 @@ class Faults:
         if not await self._are_whole(fault):
             return
         spread = self._outages.choice((0.0, 0.02, 0.1))
+        self._power_cuts += 1
         async with asyncio.TaskGroup() as tasks:
             for each in machines:
                 tasks.create_task(
                     self._lose_power_at(each, self._outages.uniform(0.0, spread), fault.seconds)
                 )
+        self._power_cuts -= 1
 
     async def _lose_power_at(self, machine: Machine, after: float, seconds: float) -> None:
         await asyncio.sleep(after)
@@ -248,8 +252,13 @@ class Faults:
         """Wait for a moment in which others have all that `machine` has; False if none comes."""
         gives_up_at = self._world.now + LOSS_WAIT_SECONDS_MAX
         # A frozen decision may take those others out of the ISR when it lands: the metadata do not say who has all.
-        # And where something rots, its node alone goes, when it can be spared.
-        while self._frozen_writes or not (self._copies.are_all_sound and self._copies.may_lose(machine)):
+        # And where something rots, its node alone goes, when it can be spared. Where power fails everywhere, nobody
+        # can be.
+        while (
+            self._frozen_writes
+            or self._power_cuts
+            or not (self._copies.are_all_sound and self._copies.may_lose(machine))
+        ):
             if self._world.now > gives_up_at:
                 self._world.trace.say("fault", f"does not happen, for others lack records: {fault}")
                 return False

@@ -49,6 +49,10 @@ FAILED_ONCE = (
     (111, 3),  # as 60
     (910131, 3),  # a deposed coordinator, which had not heard of it, refused a commit by what it knew
     (165, 1),  # a transaction began for its coordinator with one that its client thought it had never begun
+    (1641, 1),  # a coordinator whose log took no writes said yes to a heartbeat, and did not mean it
+    (1785, 3),  # a disk was replaced in the moment in which power began to fail everywhere
+    (2169, 3),  # which epoch was the last was forgotten with the coordinator that had written the next
+    (2318, 3),  # a log that was to begin anew on a full disk had nothing left, and never went on
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
     (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there

@@ -106,6 +106,10 @@ class TransactionalClient:
         """Whether a coordinator may have heard of a transaction of which nobody has told it the end."""
         self._has_unsettled = False
         """Whether nobody knows what became of some batch: the partition's sequence is not known."""
+        self._may_be_newer = False
+        """Whether a coordinator may have written the next epoch without saying so: which epoch was the last is in no
+        log, in Kafka neither, so that another coordinator fences who asks again with it.
+        """
         self._coordinators: dict[tuple[int, str], str] = {}
 
     # -- life ---------------------------------------------------------------------------------------------------
@@ -133,7 +137,7 @@ class TransactionalClient:
         self._may_be_open = False
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
-        self._has_unsettled = False
+        self._has_unsettled = self._may_be_newer = False
 
     def begin(self) -> Transaction:
         self._numbers += 1
@@ -318,7 +322,11 @@ class TransactionalClient:
     def _refuse(self, api_key: int, code: int) -> None:
         """Raises Fenced or Abortable, and tells of what the producer has not deserved."""
         error = ErrorCode(code)
-        is_deserved = self.instance.may_be_fenced or (self.transaction is not None and self.is_overdue)
+        is_deserved = (
+            self.instance.may_be_fenced
+            or (self.transaction is not None and self.is_overdue)
+            or (api_key == INIT_PRODUCER_ID and self._may_be_newer)
+        )
         if error not in FENCED | ABORTABLE or not is_deserved:
             self._world.violate(f"{self.instance.name}: {api_key} is refused with {error.name}")
         transaction = self.transaction
@@ -348,6 +356,8 @@ class TransactionalClient:
                 if code is not ErrorCode.concurrent_transactions:
                     self._coordinators.pop(key, None)
                 is_unheard = code is ErrorCode.coordinator_not_available
+                if api_key == INIT_PRODUCER_ID and code is ErrorCode.coordinator_load_in_progress:
+                    self._may_be_newer = True  # a write whose end nobody knows is answered so, too
                 self._say(f"{api_key}: {code.name}")
             except (ConnectionError, Disconnected) as error:
                 self._say(f"{api_key}: {error}")
