@@ -26,7 +26,7 @@ from barnabas.kernel.service import prepare_imports
 prepare_imports()
 
 from planted_faults import PLANTED  # noqa: E402
-from run import RUNS_OF_A_PROCESS, Job, Result, numbers, run_job  # noqa: E402
+from run import Job, Result, numbers, run_job  # noqa: E402
 
 AHEAD: Final = 2
 """Jobs that are given out for each process, so that none waits for another."""
@@ -120,9 +120,7 @@ def main() -> None:
     seeds, searches = options.seeds, [Search(name) for name in names]
     began = time.monotonic()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        options.processes, mp_context=context, max_tasks_per_child=RUNS_OF_A_PROCESS
-    ) as pool:
+    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
         search_all(searches, seeds, pool, options.processes, began + options.seconds)
         unwell = unwell_without(searches, pool)
     print(f"\n{'fault':<40} found")

@@ -37,9 +37,6 @@ LINES_SHOWN: Final = 40
 FACTORS: Final = (1, 3)
 """Replicas of each partition, where nobody says how many."""
 
-RUNS_OF_A_PROCESS: Final = 25
-"""After so many another one goes on: some of each run's world stays, and is searched for garbage again and again."""
-
 SHRUNK_MAX: Final = 2
 """So many of the runs that fail are shrunk; the others' causes are often the same."""
 
@@ -140,7 +137,7 @@ def run_all(jobs: list[Job], processes: int) -> Iterator[Result]:
     if processes == 1 or len(jobs) == 1:
         yield from map(run_job, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=RUNS_OF_A_PROCESS) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
         yield from pool.imap_unordered(run_job, jobs)
 
 

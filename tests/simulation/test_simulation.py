@@ -23,6 +23,7 @@ from consumer_group_plan import (
 )
 from fault_plan import make_plan
 from planted_faults import PLANTED, planted
+from planted_in_transactions import SOUGHT
 from run import Job, command
 from simulated_cluster import run_seed
 
@@ -173,6 +174,12 @@ def test_a_planted_fault_is_found(name: str) -> None:
     assert plant.is_found_by(outcome.violations), (
         f"seed {plant.seed} finds it no more; make simulate-mutants ARGS='--plant {name}' looks for one that does"
     )
+
+
+def test_faults_that_are_sought_can_be_planted() -> None:
+    """What they replace is there still."""
+    for name, (owner, attribute, *_) in SOUGHT.items():
+        assert attribute in vars(owner), name
 
 
 FINDERS = {(plant.seed, plant.replication_factor) for plant in PLANTED.values()}

@@ -325,7 +325,7 @@ class TransactionalClient:
         is_deserved = (
             self.instance.may_be_fenced
             or (self.transaction is not None and self.is_overdue)
-            or (api_key == INIT_PRODUCER_ID and self._may_be_newer)
+            or (api_key == INIT_PRODUCER_ID and self._may_be_newer and error in FENCED)
         )
         if error not in FENCED | ABORTABLE or not is_deserved:
             self._world.violate(f"{self.instance.name}: {api_key} is refused with {error.name}")

@@ -103,6 +103,8 @@ class World:
             life.is_ended = True
         self.loop.close()
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        # What is closed here may ask for the loop that it is on: one that asyncio makes then would keep this world.
+        asyncio.set_event_loop(self.loop)
         try:
             for life in self.lives:
                 for task in list(life.tasks):
@@ -113,6 +115,7 @@ class World:
                 _close(task)
             gc.collect()
         finally:
+            asyncio.set_event_loop(None)
             sys.unraisablehook = hook
 
 
