@@ -32,9 +32,14 @@ def make_compaction_plan(seed: int, replication_factor: int) -> CompactionPlan:
     return CompactionPlan(has_topic, has_topic and is_bold and replication_factor > 1)
 
 
-def about_leaders_alone(chance: random.Random, faults: list[Fault], nodes: int) -> list[Fault]:
-    """`faults`, and a node is alone with its clients until another one leads; meanwhile it may clean what it leads."""
-    if any(each.kind == REFUSING_DISK for each in faults):  # meanwhile nobody else starts or ends
+def about_leaders_alone(
+    chance: random.Random, plan: CompactionPlan, faults: list[Fault], nodes: int
+) -> list[Fault]:
+    """`faults`, and where somebody is bold a node is alone with its clients until another one leads; meanwhile it may
+    clean what it leads.
+    """
+    # Where a disk refuses nobody else starts or ends meanwhile.
+    if not plan.has_bold_producer or any(each.kind == REFUSING_DISK for each in faults):
         return faults
     at, seconds = chance.uniform(1.5, 3.0), chance.uniform(4.0, 5.0)
     if chance.random() < 0.5:

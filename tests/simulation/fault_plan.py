@@ -105,12 +105,11 @@ def _chance(seed: int, about: str) -> random.Random:
 def make_plan(seed: int, replication_factor: int) -> Plan:
     """What `seed` lets happen in a cluster whose topics have so many replicas."""
     chance = random.Random(f"{seed}/plan/{replication_factor}")
-    nodes = 3 if replication_factor > 1 else chance.choice((1, 1, 2, 3))
+    replicates = replication_factor > 1
+    nodes = 3 if replicates else chance.choice((1, 1, 2, 3))
     is_flushed = chance.random() < 0.5
     controllers = chance.choice((1, 2, 2))
-    faults = _about_nodes(
-        chance, nodes, controllers, loses_power=is_flushed, replicates=replication_factor > 1
-    )
+    faults = _about_nodes(chance, nodes, controllers, loses_power=is_flushed, replicates=replicates)
     is_administered = seed % 5 in ADMINISTERED_SEEDS
     joining, directories = -1, 1
     if is_administered:
@@ -128,18 +127,17 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     if replication_factor > 1:
         faults = _about_replicas(seed, faults, nodes, controllers)
     else:
-        faults += _about_restarts(random.Random(f"{seed}/plan/restarts"), nodes, loses_power=is_flushed)
-    if is_flushed:
-        faults += _about_power(random.Random(f"{seed}/plan/power"))
-    faults += _about_clocks(random.Random(f"{seed}/plan/clocks"), nodes, controllers)
+        faults += _about_restarts(_chance(seed, "restarts"), nodes, loses_power=is_flushed)
+    faults += _about_power(_chance(seed, "power")) if is_flushed else []
+    faults += _about_clocks(_chance(seed, "clocks"), nodes, controllers)
     faults += _about_gateways(about_gateways, nodes, controllers, gateways)
     if not hosts_coordinators:
         faults += _about_coordinators(about_groups, nodes, controllers, _names("coordinator", coordinators))
-    about_owners = random.Random(f"{seed}/plan/owners")
-    faults = _about_owners(about_owners, faults, gateways, coordinators, may_be_alone=not is_administered)
+    faults = _about_owners(
+        _chance(seed, "owners"), faults, gateways, coordinators, may_be_alone=not is_administered
+    )
     compaction = make_compaction_plan(seed, replication_factor)
-    if compaction.has_bold_producer:
-        faults = about_leaders_alone(_chance(seed, "leaders alone"), faults, nodes)
+    faults = about_leaders_alone(_chance(seed, "leaders alone"), compaction, faults, nodes)
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
     return Plan(
         nodes=nodes,
