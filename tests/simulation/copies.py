@@ -32,7 +32,7 @@ class Copies:
         self._look()
         if self._rotten not in (None, machine):
             return False
-        return self._lacking is None and self._is_registered(machine) and self._stays_without(machine)
+        return self._lacking is None and self.is_registered(machine) and self._stays_without(machine)
 
     def on_lost(self, machine: Machine) -> None:
         """It has lost what it had, whole or in part."""
@@ -54,6 +54,15 @@ class Copies:
     def on_rotten(self, machine: Machine) -> None:
         """What it has can no longer be read in one place; it has to go in the end."""
         self._rotten = machine
+
+    def on_drained(self, machine: Machine) -> None:
+        """Others have all that it had, and it is gone from the cluster."""
+        if self._rotten is machine:
+            self._rotten = None
+
+    def is_registered(self, machine: Machine) -> bool:
+        """Whether it is a node of the cluster, up or not: one that was drained is none."""
+        return isinstance(machine, NodeMachine) and machine.node_id in image_of(self._world).nodes
 
     def may_end(self, machine: Machine) -> bool:
         """Whether the process of `machine` may end: until the controller knows of the end of the process that had the
@@ -88,9 +97,6 @@ class Copies:
     def _has_registered(self, lacking: NodeMachine) -> bool:
         known = image_of(self._world).nodes.get(lacking.node_id)
         return known is not None and known.node_epoch > self._lost_under_epoch
-
-    def _is_registered(self, machine: Machine) -> bool:
-        return isinstance(machine, NodeMachine) and machine.node_id in image_of(self._world).nodes
 
     def _is_known_to_be_gone(self, lacking: NodeMachine) -> bool:
         partitions = _partitions(image_of(self._world))

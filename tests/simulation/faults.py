@@ -203,6 +203,9 @@ class Faults:
                 each.rewind()
         await asyncio.sleep(fault.seconds)
         while not await self._ends_while_others_have_all(machine):
+            if not self._copies.is_registered(machine):
+                self._copies.on_drained(machine)
+                return
             machine.start()  # somebody left an ISR in the midst of it: with this node's records it gets in again
         machine.replace_disk()
         self._copies.on_lost(machine)

@@ -54,6 +54,7 @@ FAILED_ONCE = (
     (1785, 3),  # a disk was replaced in the moment in which power began to fail everywhere
     (2169, 3),  # which epoch was the last was forgotten with the coordinator that had written the next
     (2318, 3),  # a log that was to begin anew on a full disk had nothing left, and never went on
+    (2817, 3),  # a node with records that nobody could read was drained, and waited for
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
     (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
