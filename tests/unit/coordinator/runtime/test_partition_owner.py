@@ -142,6 +142,44 @@ async def test_a_zombie_does_not_end_a_static_member_that_came_back(log: LogInMe
             assert (await new.calls.Heartbeat(beat)).error_code == ErrorCode.none
 
 
+async def test_a_zombie_does_not_say_that_there_is_nothing_to_delete(log: LogInMemory) -> None:
+    """Of a group that it knows: whoever deletes offsets to read anew would go on from those that are there."""
+    old, new = Node("a", log), Node("b", log)
+    old.see("a", 0)
+    async with running(old):
+        assert await old.commit(5, topic="u") is ErrorCode.none
+        log.epochs[0] = 1
+        new.see("b", 1)
+        async with running(new):
+            assert await new.commit(7, topic="t") is ErrorCode.none
+            assert await old.delete_offset("t") is ErrorCode.not_coordinator
+            assert await new.fetch() == 7
+
+
+async def test_a_zombie_does_not_say_that_a_group_is_deleted_that_it_has_forgotten(log: LogInMemory) -> None:
+    old, new = Node("a", log), Node("b", log)
+    old.see("a", 0)
+    async with running(old):
+        assert await old.commit(5) is ErrorCode.none
+        assert await old.delete_offset() is ErrorCode.none
+        log.epochs[0] = 1
+        new.see("b", 1)
+        async with running(new):
+            assert await new.commit(7) is ErrorCode.none
+            deleted = await old.calls.DeleteGroups(pb.DeleteGroupsRequest(group_ids=["g"]))
+            assert [each.error_code for each in deleted.groups] == [ErrorCode.not_coordinator]
+            assert await new.fetch() == 7
+
+
+async def test_a_zombie_does_not_say_that_a_topic_is_read(log: LogInMemory) -> None:
+    old = Node("a", log)
+    old.see("a", 0, topics=("t",))
+    async with running(old):
+        assert (await old.calls.ConsumerGroupHeartbeat(newer_heartbeat(0))).error_code == ErrorCode.none
+        log.epochs[0] = 1
+        assert await old.delete_offset("t") is ErrorCode.not_coordinator
+
+
 EPOCH = 2
 """Of the first member of a new group: the group is made in the first one."""
 

@@ -22,6 +22,7 @@ from barnabas.messages.coordinator_pb2 import (
 
 def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decision: Decision) -> None:
     """Delete a group without members and all that it committed; answered with a DeletedGroup."""
+    decision.must_be_owner = True  # that there is nothing to delete is the owner's to say, too
     group = shard.groups.get(group_id)
     consumer_group = shard.consumers.get(group_id)
     if consumer_group is not None:
@@ -36,11 +37,7 @@ def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decisi
     else:
         code = ErrorCode.none
         _delete_group(shard, group, decision)
-    answer = DeletedGroup(group_id=group_id, error_code=code)
-    if code is ErrorCode.none:
-        decision.reply(waiter, answer)
-    else:
-        decision.refuse(waiter, code, answer)
+    decision.reply(waiter, DeletedGroup(group_id=group_id, error_code=code))
 
 
 def _delete_group(shard: GroupShard, group: Group, decision: Decision) -> None:
@@ -67,12 +64,13 @@ def handle_offset_delete(
     shard: GroupShard, request: OffsetDeleteRequest, waiter: Waiter, decision: Decision
 ) -> None:
     """Delete offsets, but not those of topics that members read. Offsets that are not there count as deleted."""
+    decision.must_be_owner = True  # which are there, and what members read, the owner knows
     group_id = request.group_id
     group = shard.groups.get(group_id)
     consumer_group = shard.consumers.get(group_id)
     if group is None and consumer_group is None:
         code = ErrorCode.group_id_not_found
-        decision.refuse(waiter, code, OffsetDeleteResponse(error_code=code))
+        decision.reply(waiter, OffsetDeleteResponse(error_code=code))
     elif (
         group is not None
         and group.state is not GroupState.EMPTY
@@ -80,7 +78,7 @@ def handle_offset_delete(
     ):
         # Only a consumer's subscription says which topics are in use.
         code = ErrorCode.non_empty_group
-        decision.refuse(waiter, code, OffsetDeleteResponse(error_code=code))
+        decision.reply(waiter, OffsetDeleteResponse(error_code=code))
     else:
         topics = []
         for topic in request.topics:

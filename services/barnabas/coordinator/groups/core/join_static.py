@@ -33,7 +33,8 @@ def join_known_instance(
     old_member_id = group.static_members[instance_id]
     if _is_too_large(group, request, old_member_id):
         decision.note("the group would be too large to be stored", group_id=group.group_id)
-        decision.reply(waiter, join_error(ErrorCode.unknown_server_error))
+        code = ErrorCode.unknown_server_error
+        decision.refuse(waiter, code, join_error(code))
         return
     _fence(shard, group, old_member_id, decision)
     member = group.replace_static_member(instance_id, member_id)

@@ -69,8 +69,9 @@ def _assign(shard: GroupShard, group: Group, request: SyncGroupRequest, decision
         decision.note(
             "the group is too large to be stored", group_id=group.group_id, members=len(group.members)
         )
+        code = ErrorCode.unknown_server_error
         for waiter in group.syncing.values():
-            decision.reply(waiter, sync_error(ErrorCode.unknown_server_error))
+            decision.refuse(waiter, code, sync_error(code))
         group.syncing.clear()
         prepare_rebalance(shard, group, decision, "the group is too large to be stored")
         return
