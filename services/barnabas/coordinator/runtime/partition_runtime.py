@@ -180,8 +180,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
         `decide` answers the waiter, now or in a later decision. `writes` is False for what changes nothing: that is
         decided although the log takes no writes, and may not ask for one then. What `is_brief` has an answer of a few
-        bytes, and is decided although much waits. Raises KafkaError when the partition is not being served, or stops
-        being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
+        bytes, as a rule, and is decided although much waits. Raises KafkaError when the partition is not being served,
+        or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
         await self.first_load()
         shard = self.shard

@@ -418,3 +418,30 @@ async def test_many_who_need_the_owner_share_what_is_written(log: LogInMemory) -
         log.gate.set()
         assert await asyncio.gather(first, *others) == [5] * 101
         assert log.ends[0] == end + 2, "one barrier that was under way, and one behind it"
+
+
+async def test_a_member_of_the_newer_protocol_is_heard_although_much_waits(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a log that takes two seconds for each append, while readers fill the room again and again."""
+    monkeypatch.setattr("barnabas.coordinator.limits.BACKLOG_ANSWERS_BYTES_MAX", 1)
+    node = Node("a", log)
+    node.see("a", topics=("t",))
+    async with running(node):
+        joined = await node.calls.ConsumerGroupHeartbeat(newer_heartbeat(0))
+        await until_writing(node)
+        beat = pb.ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=joined.member_epoch, rebalance_timeout_ms=-1
+        )
+        for _ in range(30):
+            log.gate = asyncio.Event()
+            fetch = asyncio.create_task(node.fetch(stable=True))
+            await asyncio.sleep(0)
+            assert await node.fetch(group="another") is ErrorCode.coordinator_load_in_progress
+            node.clock.advance(2_000)
+            await node.coordinator.partitions.on_time()
+            beating = asyncio.ensure_future(node.calls.ConsumerGroupHeartbeat(beat))
+            await asyncio.sleep(0)
+            log.gate.set()
+            assert (await beating).error_code == ErrorCode.none
+            await fetch

@@ -28,7 +28,8 @@ async def _handle(
     _check_texts(request)
     runtime = coordinator.runtime_of(request.group_id)
     response: ConsumerGroupHeartbeatResponse = await runtime.submit(
-        lambda shard, waiter, decision: handle_consumer_heartbeat(shard, request, waiter, decision)
+        lambda shard, waiter, decision: handle_consumer_heartbeat(shard, request, waiter, decision),
+        is_brief=request.member_epoch > JOINS,  # most say no more than that the member is one
     )
     return response
 
