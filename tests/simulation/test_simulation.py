@@ -57,6 +57,10 @@ FAILED_ONCE = (
     (2817, 3),  # a node with records that nobody could read was drained, and waited for
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
     (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
+    (
+        1828396013,
+        1,
+    ),  # who asked again to join, for its answer was lost, was out a session after the first time
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those

@@ -162,6 +162,20 @@ def test_a_member_that_never_syncs_is_out_after_the_rebalance_timeout(driver: Sh
     assert driver.said() == [f"heartbeat {b} <- UNKNOWN_MEMBER_ID"]
 
 
+def test_who_asks_again_to_join_is_there_for_another_session(driver: ShardDriver) -> None:
+    """Its answer was lost with its connection."""
+    a, b = driver.stable_group("a", "b", session=10_000)
+    driver.join("a", a, session=10_000)
+    driver.join("b", b, session=10_000)
+    driver.advance(6_000)
+    driver.join("b", b, session=10_000)
+    driver.sync(a, 2, f"{a}=0,{b}=1")
+    driver.advance(6_000)
+    driver.said()
+    driver.sync(b, 2)
+    assert driver.said() == [f"sync {b} <- assignment 1"]
+
+
 def test_who_asks_late_for_its_assignment_is_there_for_another_session(driver: ShardDriver) -> None:
     a, b = driver.stable_group("a", "b", session=10_000)
     driver.join("a", a, session=10_000)

@@ -106,7 +106,8 @@ def _join_with_member_id(
     if same_metadata and (
         group.state is GroupState.COMPLETING_REBALANCE or (stable and group.leader != member_id)
     ):
-        # Its answer was lost, or it asks for no reason: tell it the generation that stands.
+        # Its answer was lost, or it asks for no reason: tell it the generation that stands. It has been heard of.
+        shard.start_session(group, member, decision)
         decision.reply(waiter, joined(group, member_id, with_members=False if stable else None))
         return
     group.update_protocols(member, protocols_of(request))
