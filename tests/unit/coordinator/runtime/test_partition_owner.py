@@ -184,9 +184,11 @@ EPOCH = 2
 """Of the first member of a new group: the group is made in the first one."""
 
 
-def newer_heartbeat(epoch: int, member_id: str = "m") -> pb.ConsumerGroupHeartbeatRequest:
+def newer_heartbeat(
+    epoch: int, member_id: str = "m", group_id: str = "g"
+) -> pb.ConsumerGroupHeartbeatRequest:
     return pb.ConsumerGroupHeartbeatRequest(
-        group_id="g",
+        group_id=group_id,
         member_id=member_id,
         member_epoch=epoch,
         rebalance_timeout_ms=30_000,
@@ -317,6 +319,25 @@ async def test_a_zombie_refuses_no_classic_member_of_a_newer_group(log: LogInMem
             joined = await old.calls.ConsumerGroupHeartbeat(newer_heartbeat(0))
             assert joined.error_code == ErrorCode.none
             assert await a_new_owner_of(log, ask, old) is ErrorCode.not_coordinator
+
+
+async def test_a_zombie_hands_out_no_assignment(log: LogInMemory) -> None:
+    """The member may have been given up, and what it read is with another one."""
+    old = Node("a", log)
+    old.see("a", topics=("t",))
+    async with running(old):
+        joined = await old.join()
+        answer = await old.sync("g", joined.member_id, joined.generation_id)
+        assert answer.error_code == ErrorCode.none
+        newer = await old.calls.ConsumerGroupHeartbeat(newer_heartbeat(0, group_id="newer"))
+        assert newer.error_code == ErrorCode.none
+        log.epochs[0] = 1
+        again = (
+            old.sync("g", joined.member_id, joined.generation_id),
+            old.calls.ConsumerGroupHeartbeat(newer_heartbeat(0, group_id="newer")),
+        )
+        codes = [answer.error_code for answer in await asyncio.gather(*again)]
+        assert codes == [ErrorCode.not_coordinator] * 2
 
 
 async def test_answers_that_wait_take_a_bounded_amount_of_memory(

@@ -76,6 +76,6 @@ def refuse_heartbeat(code: ErrorCode, waiter: Waiter, decision: Decision) -> Non
     """Heartbeat refused. While the log takes no writes nobody's session runs out, and nobody can say who is a member
     elsewhere by now: the member goes on, as while the group is being loaded."""
     if decision.is_read_only:
-        decision.reply(waiter, HeartbeatResponse())
+        decision.reply_unproven(waiter, HeartbeatResponse())
     else:
         decision.refuse(waiter, code, HeartbeatResponse(error_code=code))

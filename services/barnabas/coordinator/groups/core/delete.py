@@ -22,7 +22,6 @@ from barnabas.messages.coordinator_pb2 import (
 
 def handle_delete_group(shard: GroupShard, group_id: str, waiter: Waiter, decision: Decision) -> None:
     """Delete a group without members and all that it committed; answered with a DeletedGroup."""
-    decision.must_be_owner = True  # that there is nothing to delete is the owner's to say, too
     group = shard.groups.get(group_id)
     consumer_group = shard.consumers.get(group_id)
     if consumer_group is not None:
@@ -64,7 +63,6 @@ def handle_offset_delete(
     shard: GroupShard, request: OffsetDeleteRequest, waiter: Waiter, decision: Decision
 ) -> None:
     """Delete offsets, but not those of topics that members read. Offsets that are not there count as deleted."""
-    decision.must_be_owner = True  # which are there, and what members read, the owner knows
     group_id = request.group_id
     group = shard.groups.get(group_id)
     consumer_group = shard.consumers.get(group_id)

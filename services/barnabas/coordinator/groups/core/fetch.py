@@ -76,7 +76,7 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
     if _needs_owner(rows, decision, asks_stable=asks_stable):
         _say_as_owner(waiter, response, decision)
     else:
-        decision.reply(waiter, response)
+        decision.reply_unproven(waiter, response)
 
 
 def _needs_owner(
@@ -92,10 +92,11 @@ def _needs_owner(
 
 def _say_as_owner(waiter: Waiter, response: OffsetFetchResponse, decision: Decision) -> None:
     """What only the group's owner can know; while the log takes no writes nobody can show that he is."""
-    decision.must_be_owner = not decision.is_read_only
     if decision.is_read_only:
-        response = OffsetFetchResponse(error_code=ErrorCode.coordinator_load_in_progress)
-    decision.reply(waiter, response)
+        code = ErrorCode.coordinator_load_in_progress
+        decision.refuse(waiter, code, OffsetFetchResponse(error_code=code))
+    else:
+        decision.reply(waiter, response)
 
 
 def _unstable(index: int) -> OffsetFetchPartitionResult:

@@ -83,7 +83,8 @@ def _join_without_member_id(
     # KIP-394: a client that gives up and tries again must not leave a ghost behind each time.
     group.pending_members.add(member_id)
     shard.timers.schedule(session_of(group, member_id), decision.monotonic_ms + request.session_timeout_ms)
-    decision.reply(waiter, join_error(ErrorCode.member_id_required, member_id))
+    code = ErrorCode.member_id_required
+    decision.refuse(waiter, code, join_error(code, member_id))
 
 
 def _join_with_member_id(
@@ -108,7 +109,7 @@ def _join_with_member_id(
     ):
         # Its answer was lost, or it asks for no reason: tell it the generation that stands. It has been heard of.
         shard.start_session(group, member, decision)
-        decision.reply(waiter, joined(group, member_id, with_members=False if stable else None))
+        decision.reply_unproven(waiter, joined(group, member_id, with_members=False if stable else None))
         return
     group.update_protocols(member, protocols_of(request))
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

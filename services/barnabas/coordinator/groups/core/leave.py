@@ -17,9 +17,7 @@ from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupRespo
 
 
 def handle_leave(shard: GroupShard, request: LeaveGroupRequest, waiter: Waiter, decision: Decision) -> None:
-    """Take each member out, then rebalance once. A group that is not stored is left in memory alone, which another
-    owner knows nothing of by now: so the answer waits for a write of its own."""
-    decision.must_be_owner = True
+    """Take each member out, then rebalance once."""
     consumer_group = shard.consumers.get(request.group_id)
     if consumer_group is not None:
         leave_consumer_group(shard, consumer_group, request, waiter, decision)

@@ -121,7 +121,8 @@ def _start_generation(shard: GroupShard, group: Group, decision: Decision) -> No
     for member_id, member in group.members.items():
         waiter = group.joining.pop(member_id, None)
         if waiter is not None:
-            decision.reply(waiter, joined(group, member_id))
+            # An invitation to ask for what it is assigned, which the owner alone can tell.
+            decision.reply_unproven(waiter, joined(group, member_id))
         member.is_new = False
         shard.start_session(group, member, decision)
         group.pending_sync.add(member_id)
@@ -192,8 +193,9 @@ def remove_member(shard: GroupShard, group: Group, member_id: str, decision: Dec
 
 
 def _send_back_syncing(shard: GroupShard, group: Group, decision: Decision) -> None:
+    code = ErrorCode.rebalance_in_progress
     for member_id, waiter in group.syncing.items():
-        decision.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
+        decision.refuse(waiter, code, sync_error(code))
         shard.start_session(group, group.members[member_id], decision)
     group.syncing.clear()
     for member in group.members.values():

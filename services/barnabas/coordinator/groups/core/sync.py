@@ -29,7 +29,8 @@ def handle_sync(shard: GroupShard, request: SyncGroupRequest, waiter: Waiter, de
         return
     member_id = request.member_id
     if group.state is GroupState.PREPARING_REBALANCE:
-        decision.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
+        code = ErrorCode.rebalance_in_progress
+        decision.refuse(waiter, code, sync_error(code))
         return
     group.pending_sync.discard(member_id)
     if not group.pending_sync:

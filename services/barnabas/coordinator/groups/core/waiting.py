@@ -13,7 +13,8 @@ def park_join(group: Group, member_id: str, waiter: Waiter, decision: Decision) 
     """Let `waiter` wait for the generation. An earlier call of the same member, given up by its client, ends."""
     earlier = group.joining.pop(member_id, None)
     if earlier is not None:
-        decision.reply(earlier, join_error(ErrorCode.rebalance_in_progress, member_id))
+        code = ErrorCode.rebalance_in_progress
+        decision.refuse(earlier, code, join_error(code, member_id))
     group.joining[member_id] = waiter
 
 
@@ -21,7 +22,8 @@ def park_sync(group: Group, member_id: str, waiter: Waiter, decision: Decision) 
     """Let `waiter` wait for the assignment. An earlier call of the same member, given up by its client, ends."""
     earlier = group.syncing.pop(member_id, None)
     if earlier is not None:
-        decision.reply(earlier, sync_error(ErrorCode.rebalance_in_progress))
+        code = ErrorCode.rebalance_in_progress
+        decision.refuse(earlier, code, sync_error(code))
     group.syncing[member_id] = waiter
 
 

@@ -41,6 +41,10 @@ class Decision(Generic[RecordT]):
     Handlers read the clock and the unique id from here and add records, replies and notes. Replies, to this caller
     and to others whose wait ends, may leave only when `records` and every record decided before are in the log; but
     for those that do not rest on it.
+
+    A coordinator that was frozen, or cut off, while another one took over knows less than that one: it would tell
+    offsets from before, refuse what is right, or find nothing to end or to delete. It cannot write. So an answer is
+    the owner's, shown by a write, unless a handler says that it needs no such proof.
     """
 
     now_ms: int
@@ -52,25 +56,32 @@ class Decision(Generic[RecordT]):
     is_read_only: bool = False
     """The log takes no writes: the replies leave at once, so they may say only what is committed."""
     must_be_owner: bool = False
-    """Something that is sent from now on is written before the replies leave, if only the kind's barrier: a former
-    owner cannot. Not where `is_read_only`."""
+    """Something that is sent from now on is written before the replies leave, if only the kind's barrier."""
     records: list[RecordT] = field(default_factory=list)
     replies: list[tuple[Waiter, Message]] = field(default_factory=list)
     replies_at_once: list[tuple[Waiter, Message]] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
     def reply(self, waiter: Waiter, message: Message) -> None:
-        """Answer `waiter` once the records are in the log."""
+        """Answer `waiter` once the records are in the log, and something that shows whose it is. Not where
+        `is_read_only`."""
+        self.must_be_owner = True
+        self.replies.append((waiter, message))
+
+    def reply_unproven(self, waiter: Waiter, message: Message) -> None:
+        """Answer `waiter` once the records are in the log, whoever owns it by now: with what costs nobody anything
+        when it is out of date."""
         self.replies.append((waiter, message))
 
     def refuse(self, waiter: Waiter, code: ErrorCode, message: Message) -> None:
-        """Answer `waiter` with `message`, which says `code`. Not where `is_read_only`.
+        """Answer `waiter` with `message`, which says `code`. Where `is_read_only`, only with one that has it ask again.
 
-        Most codes end something: a transaction, a membership, some the process that asks. A coordinator that was
-        frozen while another one took over knows less than that: it would refuse what is right.
+        Most codes end something: a transaction, a membership, some the process that asks.
         """
-        self.must_be_owner |= code not in _ASKED_AGAIN
-        self.reply(waiter, message)
+        if code in _ASKED_AGAIN:
+            self.reply_unproven(waiter, message)
+        else:
+            self.reply(waiter, message)
 
     def reply_at_once(self, waiter: Waiter, message: Message) -> None:
         """Answer `waiter` now: what it is told does not rest on the log."""

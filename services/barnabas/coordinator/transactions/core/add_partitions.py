@@ -39,8 +39,6 @@ def handle_add_partitions(
             code = _add(shard, transaction, item, added, decision)
     result = add_partitions_result(item, lambda _: code)
     if code is ErrorCode.none:
-        # Where all are part already: by the rules of versions 0 and 1 a former owner might mean the transaction before.
-        decision.must_be_owner = True
         decision.reply(waiter, result)
     else:
         decision.refuse(waiter, code, result)

@@ -64,9 +64,6 @@ def handle_end_txn(
     if ended is not transaction:
         decision.write(request.transactional_id, ended)
         _count(decision, request.committed)
-    else:
-        # By the rules of versions 0 and 1 the next transaction has the same epoch: a former owner would mean the last.
-        decision.must_be_owner = True
     producer_id, epoch = ended.identity_once_completed if bumps else (NO_PRODUCER_ID, NO_EPOCH)
     decision.reply(waiter, EndTxnResponse(producer_id=producer_id, producer_epoch=epoch))
 

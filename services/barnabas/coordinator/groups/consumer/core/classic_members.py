@@ -83,7 +83,8 @@ def join_consumer_group(
         decision.forget()
         decision.refuse(waiter, error.code, join_error(error.code))
     else:
-        decision.reply(waiter, response)
+        # As in a classic group: an invitation to ask for what it is assigned.
+        decision.reply_unproven(waiter, response)
 
 
 def _join(
@@ -298,7 +299,7 @@ def heartbeat_in_consumer_group(
     except KafkaError as error:
         refuse_heartbeat(error.code, waiter, decision)
     else:
-        decision.reply(waiter, HeartbeatResponse(error_code=code))
+        decision.reply_unproven(waiter, HeartbeatResponse(error_code=code))
 
 
 def leave_consumer_group(

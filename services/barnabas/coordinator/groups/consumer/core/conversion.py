@@ -208,10 +208,11 @@ def _upgraded_member(
 
 def dissolve(shard: GroupShard, classic: Group, group: ConsumerGroup, decision: Decision) -> None:
     """The classic group has become `group`: whoever waits in it is to join again, and sessions go on there."""
+    code = ErrorCode.rebalance_in_progress
     for member_id, waiter in classic.joining.items():
-        decision.reply(waiter, join_error(ErrorCode.rebalance_in_progress, member_id))
+        decision.refuse(waiter, code, join_error(code, member_id))
     for waiter in classic.syncing.values():
-        decision.reply(waiter, sync_error(ErrorCode.rebalance_in_progress))
+        decision.refuse(waiter, code, sync_error(code))
     classic.joining.clear()
     classic.syncing.clear()
     for member in group.members.values():

@@ -59,7 +59,9 @@ def handle_consumer_heartbeat(
         decision.forget()
         decision.refuse(waiter, error.code, refused_heartbeat(error))
     else:
-        decision.reply(waiter, response)
+        # One that comes or goes hears it of the owner.
+        say = decision.reply_unproven if request.member_epoch > JOINS else decision.reply
+        say(waiter, response)
 
 
 def refused_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
