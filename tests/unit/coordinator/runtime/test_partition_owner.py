@@ -466,3 +466,18 @@ async def test_a_member_of_the_newer_protocol_is_heard_although_much_waits(
             log.gate.set()
             assert (await beating).error_code == ErrorCode.none
             await fetch
+
+
+async def test_a_member_of_the_newer_protocol_is_heard_although_much_is_to_be_written(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node("a", log)
+    node.see("a", topics=("t",))
+    async with running(node):
+        joined = await node.calls.ConsumerGroupHeartbeat(newer_heartbeat(0))
+        monkeypatch.setattr("barnabas.coordinator.limits.BACKLOG_DECISIONS_MAX", 0)
+        assert await node.commit(5, group="another") is ErrorCode.coordinator_load_in_progress
+        heard = await node.calls.ConsumerGroupHeartbeat(newer_heartbeat(joined.member_epoch))
+        assert heard.error_code == ErrorCode.none
+        left = await node.calls.ConsumerGroupHeartbeat(newer_heartbeat(-1))
+        assert left.error_code == ErrorCode.coordinator_load_in_progress
