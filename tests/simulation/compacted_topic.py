@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from checks import image_of
 from clients import BY_ID, Batch, Parts, Producer
@@ -40,6 +40,8 @@ TOMBSTONES: Final = 0.25
 class KeyedProducer(Producer):
     """One whose records have keys; which one it is stands in a header, for a tombstone has no value."""
 
+    ACKS: ClassVar = -1
+
     keys: int
 
     def _parts(self, number: int, padding: bytes) -> Parts:
@@ -63,6 +65,8 @@ class BoldProducer(FickleProducer):
     """The same with acks=1: it goes on writing to a leader whom no follower hears, whose finished segments then end
     behind the high watermark. What it is told promises nothing.
     """
+
+    ACKS = 1
 
 
 class KeyedReader(Reader):
@@ -143,7 +147,7 @@ class CompactedTopic:
         chance = self._world.chance_of(name)
         return make(
             *(self._world, self.client, self.history, name, PLACE),
-            acks=1 if make is BoldProducer else -1,
+            acks=make.ACKS,
             in_flight=chance.choice((1, 3)),
             versions=BY_ID,
             chance=chance,

@@ -242,7 +242,7 @@ class Faults:
                         await asyncio.sleep(0.01)
             await asyncio.sleep(fault.seconds / 2)
         may_lose = self._copies.are_all_sound and self._copies.may_lose(machine)
-        if may_lose and not any(each.is_up for each in order):
+        if may_lose and not self._power_cuts and not any(each.is_up for each in order):
             machine.replace_disk()
             self._copies.on_lost(machine)
         for each in reversed(order) if fault.seconds < 0.1 else order:

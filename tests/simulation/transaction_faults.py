@@ -55,14 +55,11 @@ class TransactionFaults:
     async def _befall(self, fault: TransactionFault) -> None:
         """Raises TimeoutError where nothing is sent."""
         async with asyncio.timeout(WAIT_SECONDS_MAX):
-            while not all(self._way(fault)):
-                await asyncio.sleep(0.02)
+            await self._until(lambda: all(self._way(fault)) and self._is_worst_for(fault))
             owner, node = self._way(fault)
             if owner == node:  # nothing is on its way within a process
                 await self._start_again(owner, DOWN_SECONDS)
                 return
-            if fault.is_aimed and fault.kind == LOST_DECISION:
-                await self._until(self._is_commit_asked)
             late = await self._world.network.keep_back(owner, node, "Append")
         self._say(f"what {owner} sends to {node} is kept back")
         if fault.kind != LATE_MARKER:
@@ -70,16 +67,19 @@ class TransactionFaults:
         await asyncio.sleep(fault.seconds)
         if fault.kind != LOST_DECISION:
             if fault.is_aimed:
-                async with asyncio.timeout(WAIT_SECONDS_MAX):
-                    await self._until(self._is_open)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(WAIT_SECONDS_MAX):
+                        await self._until(self._is_open)
             self._say("it comes" if late.deliver() else "nobody is there for it")
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _is_commit_asked(self) -> bool:
-        """Of a transaction that has not been answered."""
+    def _is_worst_for(self, fault: TransactionFault) -> bool:
+        """Whether it is the moment to keep something back: a decision, when a commit has not been answered."""
+        if not fault.is_aimed or fault.kind != LOST_DECISION:
+            return True
         return any(each.is_commit_asked and not each.is_committed for each in self._history.latest())
 
     def _is_open(self) -> bool:

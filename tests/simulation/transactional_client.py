@@ -282,22 +282,19 @@ class TransactionalClient:
         if not self._added:
             self.transaction = None
             transaction.is_aborted = True
-            return None
+            return
         self._history.on_end_asked(transaction, committed=committed and not was_fenced)
         answer = await self._ask(END_TXN, 5 if self._is_new else 3, {**self._named(), "committed": committed})
         self._say(f"{transaction}: {'commit' if committed else 'abort'}: {answer.error_code.name}")
         if answer.error_code:
-            is_empty = answer.error_code is ErrorCode.invalid_txn_state
-            if not committed and is_empty and not self._is_new:
-                return await self._after_abort(transaction)  # nothing was added
             self._refuse(END_TXN, answer.error_code)
         self.transaction, self._may_be_open = None, False
         if self._is_new:
             self._take(answer)
         if committed:
             self._history.on_committed(transaction, was_fenced=was_fenced)
-            return None
-        return await self._after_abort(transaction)
+        else:
+            await self._after_abort(transaction)
 
     async def _after_abort(self, transaction: Transaction) -> None:
         self.transaction = None

@@ -32,6 +32,7 @@ class World:
     """Owner of all that one seed decides."""
 
     def __init__(self, seed: int, *, keeps_trace: bool = False) -> None:
+        _keep_what_was_before()
         self.seed = seed
         self.chance = self.chance_of("world")
         self.loop = VirtualLoop()
@@ -119,14 +120,17 @@ class World:
             sys.unraisablehook = hook
 
 
-@contextlib.contextmanager
-def _garbage_of_its_own() -> Iterator[None]:
-    """Have what is built here, and nothing else, searched for garbage in the end. Services exempt what stays for as
-    long as they do (`gc.freeze`), but each world ends; what was there before the first one, modules above all, stays.
-    """
+def _keep_what_was_before() -> None:
+    """Have what is there before the first world, modules above all, never searched for garbage."""
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
+
+
+@contextlib.contextmanager
+def _garbage_of_its_own() -> Iterator[None]:
+    """Have what is built here searched for garbage in the end. Services exempt what stays for as long as they do
+    (`gc.freeze`), but each world ends."""
     freeze = gc.freeze
     gc.freeze = lambda: None
     try:
