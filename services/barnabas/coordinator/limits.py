@@ -20,12 +20,11 @@ Batches are many where many transactions are open: each producer has its own, an
 BACKLOG_BYTES_MAX: Final = 8 * 1024 * 1024
 BACKLOG_DECISIONS_MAX: Final = 10_000
 """What may wait for one partition's log, in bytes of records and in decisions. While more waits, requests that would
-write, but heartbeats, are refused with COORDINATOR_LOAD_IN_PROGRESS, which clients answer by asking again a little
-later."""
+write are refused with COORDINATOR_LOAD_IN_PROGRESS, which clients answer by asking again a little later."""
 
 BACKLOG_ANSWERS_BYTES_MAX: Final = 64 * 1024 * 1024
 """How large the answers may be that wait for one partition's log. While more wait, all requests but
-heartbeats are refused so."""
+heartbeats of the classic protocol are refused so."""
 
 APPEND_ANSWER_MS_MAX: Final = 30_000
 """How long a write may take to reach the in-sync replicas before it is sent again. Long, since a write that is sent

@@ -238,6 +238,19 @@ class Node:
         return ErrorCode((await self.calls.Heartbeat(request)).error_code)
 
 
+def newer_heartbeat(
+    epoch: int, member_id: str = "m", group_id: str = "g"
+) -> pb.ConsumerGroupHeartbeatRequest:
+    return pb.ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=pb.SubscribedTopics(names=["t"]),
+        topic_partitions=pb.OwnedPartitions(),
+    )
+
+
 async def until_writing(*nodes: Node) -> None:
     await until(lambda: all(node.state() is PartitionState.SERVING for node in nodes))
 

@@ -162,9 +162,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                 async with asyncio.timeout(self._config.coordinator_load_wait_ms / 1000):
                     await self._loaded_once.wait()
 
-    def check_takes_writes(self, *, is_brief: bool = False) -> None:
+    def check_takes_writes(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS while nothing that must be written is decided."""
-        if self.state is PartitionState.READ_ONLY or (self._queue.is_full and not is_brief):
+        if self.state is PartitionState.READ_ONLY or self._queue.is_full:
             raise _cannot_write(self.partition)
 
     # -- deciding -----------------------------------------------------------------------------------------------
@@ -180,14 +180,13 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
         `decide` answers the waiter, now or in a later decision. `writes` is False for what changes nothing: that is
         decided although the log takes no writes, and may not ask for one then. What `is_brief` has an answer of a few
-        bytes and nothing to write, as a rule, and is decided although much waits. Raises KafkaError when the partition
-        is not being served, or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written
-        now.
+        bytes, and is decided although many wait for theirs. Raises KafkaError when the partition is not being served,
+        or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
         await self.first_load()
         shard = self.shard
         if writes:
-            self.check_takes_writes(is_brief=is_brief)
+            self.check_takes_writes()
         if self._queue.holds_many_answers and not is_brief:
             raise _cannot_write(self.partition)
         waiter = Waiter(self._next_waiter)

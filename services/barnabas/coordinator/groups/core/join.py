@@ -109,7 +109,7 @@ def _join_with_member_id(
     ):
         # Its answer was lost, or it asks for no reason: tell it the generation that stands. It has been heard of.
         shard.start_session(group, member, decision)
-        decision.reply_unproven(waiter, joined(group, member_id, with_members=False if stable else None))
+        decision.reply(waiter, joined(group, member_id, with_members=False if stable else None))
         return
     group.update_protocols(member, protocols_of(request))
     member.rebalance_timeout_ms = request.rebalance_timeout_ms

@@ -121,8 +121,7 @@ def _start_generation(shard: GroupShard, group: Group, decision: Decision) -> No
     for member_id, member in group.members.items():
         waiter = group.joining.pop(member_id, None)
         if waiter is not None:
-            # An invitation to ask for what it is assigned, which the owner alone can tell.
-            decision.reply_unproven(waiter, joined(group, member_id))
+            decision.reply(waiter, joined(group, member_id))
         member.is_new = False
         shard.start_session(group, member, decision)
         group.pending_sync.add(member_id)

@@ -6,6 +6,7 @@ from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.heartbeat import (
     JOINS,
     handle_consumer_heartbeat,
+    prolong_session,
     refused_heartbeat,
 )
 from barnabas.coordinator.groups.consumer.core.records import LEFT_FOR_A_WHILE, NO_EPOCH, NO_TIMEOUT
@@ -27,10 +28,15 @@ async def _handle(
     _check_assignor(coordinator, request)
     _check_texts(request)
     runtime = coordinator.runtime_of(request.group_id)
-    response: ConsumerGroupHeartbeatResponse = await runtime.submit(
-        lambda shard, waiter, decision: handle_consumer_heartbeat(shard, request, waiter, decision),
-        is_brief=request.member_epoch > JOINS,  # most say no more than that the member is one
-    )
+    try:
+        response: ConsumerGroupHeartbeatResponse = await runtime.submit(
+            lambda shard, waiter, decision: handle_consumer_heartbeat(shard, request, waiter, decision)
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.coordinator_load_in_progress:
+            # Perhaps only because much waits, and meanwhile sessions run out.
+            runtime.do(lambda shard, decision: prolong_session(shard, request, decision))
+        raise
     return response
 
 

@@ -63,20 +63,20 @@ class Decision(Generic[RecordT]):
     notes: list[Note] = field(default_factory=list)
 
     def reply(self, waiter: Waiter, message: Message) -> None:
-        """Answer `waiter` once the records are in the log, and something that shows whose it is. Not where
-        `is_read_only`."""
+        """Answer `waiter` once the records, or else something sent from now on, are in the log: it is the owner's
+        word. Not where `is_read_only`."""
         self.must_be_owner = True
         self.replies.append((waiter, message))
 
     def reply_unproven(self, waiter: Waiter, message: Message) -> None:
-        """Answer `waiter` once the records are in the log, whoever owns it by now: with what costs nobody anything
-        when it is out of date."""
+        """Answer `waiter` once the records, if any, are in the log; without them, though another one may own it by
+        now: with what costs nobody anything when it is out of date."""
         self.replies.append((waiter, message))
 
     def refuse(self, waiter: Waiter, code: ErrorCode, message: Message) -> None:
-        """Answer `waiter` with `message`, which says `code`. Where `is_read_only`, only with one that has it ask again.
-
-        Most codes end something: a transaction, a membership, some the process that asks.
+        """Answer `waiter` with `message`, which says `code`: as `reply`, for most end something, a transaction, a
+        membership, some the process that asks. One after which the client only asks again needs no proof; where
+        `is_read_only` there are no others.
         """
         if code in _ASKED_AGAIN:
             self.reply_unproven(waiter, message)

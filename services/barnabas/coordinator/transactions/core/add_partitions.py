@@ -82,9 +82,8 @@ def _answer_leader(
     if refused is ErrorCode.none:
         decision.reply_at_once(waiter, result)
     elif decision.is_read_only:
-        decision.reply_at_once(
-            waiter, add_partitions_result(item, lambda _: ErrorCode.coordinator_load_in_progress)
-        )
+        code = ErrorCode.coordinator_load_in_progress
+        decision.refuse(waiter, code, add_partitions_result(item, lambda _: code))
     else:
         decision.refuse(waiter, refused, result)
 

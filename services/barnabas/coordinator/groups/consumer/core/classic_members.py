@@ -83,8 +83,12 @@ def join_consumer_group(
         decision.forget()
         decision.refuse(waiter, error.code, join_error(error.code))
     else:
-        # As in a classic group: an invitation to ask for what it is assigned.
-        decision.reply_unproven(waiter, response)
+        # MEMBER_ID_REQUIRED, with an id, is no error of this kind.
+        code = ErrorCode(response.error_code)
+        if code is ErrorCode.none:
+            decision.reply(waiter, response)
+        else:
+            decision.refuse(waiter, code, response)
 
 
 def _join(

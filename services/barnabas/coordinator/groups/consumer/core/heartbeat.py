@@ -59,9 +59,18 @@ def handle_consumer_heartbeat(
         decision.forget()
         decision.refuse(waiter, error.code, refused_heartbeat(error))
     else:
-        # One that comes or goes hears it of the owner.
-        say = decision.reply_unproven if request.member_epoch > JOINS else decision.reply
+        # Who comes, goes, or is told what he may read hears it of the owner.
+        is_short = request.member_epoch > JOINS and not response.HasField("assignment")
+        say = decision.reply_unproven if is_short else decision.reply
         say(waiter, response)
+
+
+def prolong_session(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, decision: Decision) -> None:
+    """The member has been heard, though nothing more is decided of what it says."""
+    group = shard.consumers.get(request.group_id)
+    member = None if group is None else group.members.get(request.member_id)
+    if group is not None and member is not None and request.member_epoch == member.epoch:
+        start_session(shard, group.group_id, member, decision)
 
 
 def refused_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
