@@ -257,8 +257,9 @@ class TransactionMachine(RuleBasedStateMachine):
             )
             self.driver.complete(ended)
         else:
-            assert not self.driver.complete(ended).records, "some partition has no marker"
-            self.asked.append(ended)
+            assert not self.driver.complete(ended).records, "some partition has no marker, or it is complete"
+            if len(marked) < len(ended.partitions):
+                self.asked.append(ended)
 
     @rule()
     def resume(self) -> None:

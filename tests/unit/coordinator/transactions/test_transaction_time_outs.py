@@ -50,6 +50,31 @@ def test_not_at_its_time_but_a_millisecond_later(version: int, is_reloaded: bool
     assert driver.notes == ["a transaction timed out and is aborted"]
 
 
+def test_a_clock_that_was_ahead_holds_nobody_back() -> None:
+    """By the time of day in the log it has not begun yet; but the coordinator has seen it open for as long."""
+    driver = TransactionDriver(OFTEN)
+    ahead_ms = driver.clock.now_ms() + 3_600_000
+    driver.given(a_transaction(ONGOING, 5, now_ms=ahead_ms, version=driver.version), "payments")
+    driver.skip(1)
+    driver.skip(TIMEOUT_MS)
+    assert driver.at() == f"Ongoing {PRODUCER}/5"
+    assert driver.add("t-1") == "NONE"
+    driver.skip(1)
+    assert driver.at() == f"PrepareAbort {PRODUCER}/6"
+
+
+def test_the_next_transaction_has_its_own_time() -> None:
+    driver = TransactionDriver(OFTEN, version=0)
+    begun_now(driver)
+    driver.skip(1)
+    driver.skip(TIMEOUT_MS - 1)
+    begun_now(driver)  # under the same epoch, before anybody has looked again
+    driver.skip(TIMEOUT_MS)
+    assert driver.at() == f"Ongoing {PRODUCER}/5"
+    driver.skip(1)
+    assert driver.at() == f"PrepareAbort {PRODUCER}/6"
+
+
 def test_more_partitions_give_no_more_time() -> None:
     driver = TransactionDriver(OFTEN)
     begun_now(driver)

@@ -17,10 +17,11 @@ def abort_timed_out(shard: TransactionShard, decision: Decision, draw_producer_i
     aborted now, for want of a producer id, is when all others have been."""
     overdue = shard.overdue
     if not overdue:
-        overdue.extend(each for each in shard.ongoing if _is_timed_out(shard, each, decision.now_ms))
+        shard.look_at_ongoing(decision.monotonic_ms)
+        overdue.extend(each for each in shard.ongoing if _is_timed_out(shard, each, decision))
     for _ in range(min(len(overdue), limits.TIMED_OUT_IDS_AT_ONCE)):
         transactional_id = overdue.popleft()
-        if _is_timed_out(shard, transactional_id, decision.now_ms):  # it may have ended while it waited
+        if _is_timed_out(shard, transactional_id, decision):  # it may have ended while it waited
             _abort(shard, transactional_id, shard.transactions[transactional_id], decision, draw_producer_id)
     return bool(overdue)
 
@@ -51,11 +52,16 @@ def _abort(
     )
 
 
-def _is_timed_out(shard: TransactionShard, transactional_id: str, now_ms: int) -> bool:
-    """Not yet at the very millisecond of its time-out, as in Kafka."""
+def _is_timed_out(shard: TransactionShard, transactional_id: str, decision: Decision) -> bool:
+    """Not yet at the very millisecond of its time-out, as in Kafka.
+
+    When it began is a time of day, which another coordinator can read as well. The clock may have been ahead then: so
+    it is over, too, when this coordinator has seen it open for longer than its time-out.
+    """
     if transactional_id not in shard.ongoing:
         return False
     transaction = shard.transactions[transactional_id]
     if transaction.timeout_ms == NO_TIMEOUT_MS:
         return False
-    return transaction.start_ms + transaction.timeout_ms < now_ms
+    seen_ms = shard.seen_open_ms(transactional_id, decision.monotonic_ms)
+    return max(decision.now_ms - transaction.start_ms, seen_ms) > transaction.timeout_ms
