@@ -8,8 +8,10 @@ less what was dropped on demand, in order and whole, however the operation ended
 from __future__ import annotations
 
 import errno
+import itertools
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -309,3 +311,24 @@ def test_a_full_disk_leaves_a_log_that_goes_on_when_there_is_room(
     case.reopen(cleanly=False)
     assert case.check() == case.acknowledged
     case.directory.abandon()
+
+
+def test_what_a_former_try_has_left_is_in_nobody_s_way(tmp_path: Path) -> None:
+    """A log that could not begin anew, at whatever step, does so without being opened again before."""
+    disk = FaultyFiles(SystemFiles())
+    tries = 0
+    for call in itertools.count(1):
+        case = Case(tmp_path / f"{call}", disk)
+        case.fill()
+        with disk.failing(call, errno.ENOSPC):
+            is_refused(partial(truncate_fully, case))
+        if not disk.refused or not case.log.is_trusted:
+            break
+        truncate_fully(case)
+        case.append()
+        case.reopen(cleanly=False)
+        assert case.check() == case.acknowledged
+        case.directory.abandon()
+        tries += 1
+    case.directory.abandon()
+    assert tries >= 4, "its files are four"
