@@ -132,6 +132,13 @@ def image_of(world: World) -> MetadataImage:
     return MetadataImage().apply(records, snapshot.revision)
 
 
+def is_only_about(world: World, topic: str) -> Callable[[bytes], bool]:
+    """Whether an append, as bytes, is to `topic` and to no other: the ids of topics stand in it."""
+    ids = {name: each.topic_id for name, each in image_of(world).topics.items()}
+    own = ids.pop(topic)
+    return lambda frame: own in frame and not any(other in frame for other in ids.values())
+
+
 def check_terms(world: World) -> None:
     """In all that was ever stored: one leader an epoch, and epochs that only rise."""
     leaders: dict[tuple[bytes, int, int], int] = {}

@@ -40,7 +40,8 @@ TOMBSTONES: Final = 0.25
 class KeyedProducer(Producer):
     """One whose records have keys; which one it is stands in a header, for a tombstone has no value."""
 
-    ACKS: ClassVar = -1
+    ACKS: ClassVar[int] = -1
+    """What the high watermark has passed is promised, else nothing."""
 
     keys: int
 
@@ -63,7 +64,7 @@ class FickleProducer(KeyedProducer):
 
 class BoldProducer(FickleProducer):
     """The same with acks=1: it goes on writing to a leader whom no follower hears, whose finished segments then end
-    behind the high watermark. What it is told promises nothing.
+    above the high watermark. What it is told promises nothing.
     """
 
     ACKS = 1

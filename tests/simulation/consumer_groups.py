@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from checks import image_of
+from checks import image_of, is_only_about
 from classic_protocol_life import ClassicLife
 from consumer_group_history import SESSION_SECONDS, ConsumerGroupHistory
 from consumer_group_lives import LOST, MIGRATING, Expelled, Life
@@ -208,7 +208,8 @@ class MigratingGroup:
         # Within a process nothing is on its way.
         if fault.kind in (LOST_DECISION, LATE_DECISION) and owner != node:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                late = await self._world.network.keep_back(owner, node, "Append")
+                is_wanted = is_only_about(self._world, GROUP_METADATA_TOPIC)
+                late = await self._world.network.keep_back(owner, node, "Append", is_wanted)
             if fault.kind == LATE_DECISION:
                 await asyncio.sleep(fault.seconds)
                 self._say("it comes" if late.deliver() else "nobody is there for it")

@@ -218,7 +218,7 @@ def by_what_it_knows(_: Any) -> Any:
     """Who loaded the transactions knows them: a refusal changes nothing, so why should it be written?"""
 
     def instead(self: Decision, waiter: Any, _code: ErrorCode, message: Any) -> None:
-        self.reply(waiter, message)
+        self.reply_unproven(waiter, message)
 
     return instead
 

@@ -19,7 +19,7 @@ from world import World
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 WAIT_SECONDS_MAX: Final = 2.0
-"""For something to be sent."""
+"""For something to be sent, or for the moment that an aimed fault waits for."""
 
 DOWN_SECONDS: Final = 0.1
 
@@ -53,7 +53,7 @@ class TransactionFaults:
                 await self._befall(fault)
 
     async def _befall(self, fault: TransactionFault) -> None:
-        """Raises TimeoutError where nothing is sent."""
+        """Raises TimeoutError where nothing is sent, or the moment does not come."""
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await self._until(lambda: all(self._way(fault)) and self._is_worst_for(fault))
             owner, node = self._way(fault)

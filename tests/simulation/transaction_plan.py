@@ -33,7 +33,7 @@ class TransactionFault:
     """Whether it waits for the moment when it does most harm."""
 
     def __str__(self) -> str:
-        return f"at {self.at:.2f} s, {self.seconds:.2f} s: {self.kind}"
+        return f"at {self.at:.2f} s, {self.seconds:.2f} s: {self.kind}{', aimed' if self.is_aimed else ''}"
 
 
 @dataclass(frozen=True, slots=True)

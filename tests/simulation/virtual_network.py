@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from virtual_loop import Life
 
@@ -197,6 +197,13 @@ class LateMessage:
         return True
 
 
+class _Wanted(NamedTuple):
+    """Who waits for a message that is to be kept back."""
+
+    message: asyncio.Future[LateMessage]
+    is_wanted: Callable[[bytes], bool]
+
+
 class VirtualNetwork:
     """Owner of the ways between machines, the addresses that are listened at, and the connections."""
 
@@ -210,7 +217,7 @@ class VirtualNetwork:
         self._slow: dict[tuple[str, str], float] = {}
         self.slowness = 1.0
         """Of all ways."""
-        self._kept_back: dict[tuple[str, str, str], list[asyncio.Future[LateMessage]]] = defaultdict(list)
+        self._kept_back: dict[tuple[str, str, str], list[_Wanted]] = defaultdict(list)
         """Who waits for the next message of a call on a way."""
 
     def seconds(self, sender: str, receiver: str) -> float:
@@ -243,15 +250,18 @@ class VirtualNetwork:
     def slow_down(self, sender: str, receiver: str, factor: float) -> None:
         self._slow[sender, receiver] = factor
 
-    async def keep_back(self, client: str, server: str, call: str) -> LateMessage:
-        """The next message that `client` sends in a call of that name, taken off the way. Its connection breaks for
-        the client; the server hears nothing of it, nor of anything else that happens to the client.
+    async def keep_back(
+        self, client: str, server: str, call: str, is_wanted: Callable[[bytes], bool] = bool
+    ) -> LateMessage:
+        """The next message that `client` sends in a call of that name, taken off the way: of those, as bytes, that are
+        wanted. Its connection breaks for the client; the server hears nothing of it, nor of anything else that happens
+        to the client.
         """
-        kept: asyncio.Future[LateMessage] = asyncio.get_running_loop().create_future()
+        kept = _Wanted(asyncio.get_running_loop().create_future(), is_wanted)
         waiting = self._kept_back[client, server, call]
         waiting.append(kept)
         try:
-            return await kept
+            return await kept.message
         finally:
             waiting.remove(kept)
 
@@ -260,12 +270,15 @@ class VirtualNetwork:
     ) -> bool:
         """Whether somebody waits for this one, who gets it: of several, who waits longest."""
         waiting = self._kept_back.get((*connection.hosts, stream.call)) if self._kept_back else None
-        kept = next((each for each in waiting or () if not each.done()), None)
-        if kept is None or direction != TO_SERVER:
+        if not waiting or direction != TO_SERVER:
+            return False
+        *_, payload = message
+        kept = next((each for each in waiting if not each.message.done() and each.is_wanted(payload)), None)
+        if kept is None:
             return False
         self.forget(connection)
         connection.lose_client("connection reset")
-        kept.set_result(LateMessage(connection, arrive, message))
+        kept.message.set_result(LateMessage(connection, arrive, message))
         return True
 
     def _await_life(self, connection: Connection, reason: str) -> None:
