@@ -70,6 +70,28 @@ class LogFlusher:
             _, active, _, generation = self._state.end
             return self.flush_to(active.base_offset, self._state.segments, None, generation)
 
+    def sync_before_roll(self) -> None:
+        """What flush.messages asks to have on the disk by now is there before anything stands behind it in another
+        file; with the lock of the end. Raises OSError, and KAFKA_STORAGE_ERROR where a sync beside it failed.
+
+        Within one file recovery cuts behind what is lost. But nothing says which of two files reaches the disk first:
+        syncs that many appends share may still be under way when the power goes, and a later batch of a producer would
+        be there without the one before it.
+        """
+        state, point = self._state, self.recovery_point
+        if state.end[0] - point < state.factory.config.flush_messages:
+            return
+        segments = state.segments
+        holding = bisect.bisect_right(segments, point, key=lambda each: each.base_offset) - 1
+        try:
+            with self._flush_times.measure():
+                for segment in segments[max(0, holding) :]:
+                    segment.sync_data()
+        except SyncError as error:
+            self._trust.distrust(error)
+            raise
+        self._trust.check_trusted()  # a sync that was waited for may have failed, which is reported once
+
     def flush_to(
         self, offset: int, segments: Sequence[Segment], active: Segment | None, generation: int
     ) -> int:

@@ -78,7 +78,7 @@ class PartitionLog:
         self._locks = locks = Locks(state)
         self._producers = producers = LogProducers(state, locks, clock, loaded)
         self._flusher = flusher = LogFlusher(state, locks, trust, loaded, flush_times, is_placed)
-        self._roller = roller = SegmentRoller(state, locks, trust, producers)
+        self._roller = roller = SegmentRoller(state, locks, trust, producers, flusher)
         self._trimmer = LogTrimmer(state, locks, trust, roller, clock)
         self.replacement = SegmentReplacement(state, locks, trust, producers, first_dirty_offset)
         """How compaction puts its segments in."""

@@ -11,6 +11,7 @@ import contextlib
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import storage_error, storage_errors
+from barnabas.log.flusher import LogFlusher
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
@@ -21,7 +22,9 @@ from barnabas.log.trust import Trust
 class SegmentRoller:
     """Owner of the settings that end a segment, and of what a write or a roll that failed has left."""
 
-    def __init__(self, state: LogState, locks: Locks, trust: Trust, producers: LogProducers) -> None:
+    def __init__(
+        self, state: LogState, locks: Locks, trust: Trust, producers: LogProducers, flusher: LogFlusher
+    ) -> None:
         self.limits = _roll_limits(state.factory.config)
         self.is_unclear = False
         """Whether files hold what is not of the log: the rest of a write that failed, or of a roll."""
@@ -30,6 +33,7 @@ class SegmentRoller:
         self._locks = locks
         self._trust = trust
         self._producers = producers
+        self._flusher = flusher
 
     def update_config(self, config: LogConfig) -> None:
         """Obey other settings from now on; the active segment's index limits change at the next roll."""
@@ -72,6 +76,7 @@ class SegmentRoller:
             return old
         if self.is_unclear:
             self.clear_up()
+        self._flusher.sync_before_roll()
         if old.size:
             old.finish()
         new = self._unfinished = state.factory.make_empty(base_offset)

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,45 @@ def test_a_finished_segment_is_flushed_apart(tmp_path: Path, monkeypatch: pytest
     again = open_log(tmp_path, recovery_point=10)
     assert (again.recovery_report.segments_checked, again.log_end_offset) == (1, 12)
     assert again.recovery_report.snapshot_offset in (-1, 10)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_roll_waits_for_the_sync_that_flush_messages_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """It is under way in another thread, and the disk may have less than the next segment's beginning till then."""
+    log = open_log(tmp_path)
+    log.update_config(LogConfig(segment_bytes=1000, flush_messages=1))
+    append(log, 3)
+    is_syncing, may_end, real = threading.Event(), threading.Event(), os.fdatasync
+
+    def sync(fd: int) -> None:
+        if is_syncing.is_set():
+            return real(fd)
+        is_syncing.set()
+        assert may_end.wait(10)
+        if fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd)
+
+    monkeypatch.setattr(FILES, "fdatasync", sync)
+    with ThreadPoolExecutor() as threads:
+        flushing = threads.submit(log.flush)
+        assert is_syncing.wait(10)
+        rolling = threads.submit(log.roll)
+        with pytest.raises(TimeoutError):
+            rolling.result(0.05)
+        assert len(log.segments) == 1
+        may_end.set()
+        if fails:
+            with pytest.raises(KafkaError, match="Input/output error"):
+                flushing.result()
+            with pytest.raises(KafkaError, match="Input/output error"):
+                rolling.result()
+        else:
+            assert flushing.result() == 3
+            rolling.result()
+    assert len(log.segments) == (1 if fails else 2)
 
 
 def test_a_flush_beside_a_truncation_vouches_for_nothing_new(

@@ -256,3 +256,36 @@ def test_power_that_goes_behind_a_truncation_leaves_no_hole(seed: int) -> None:
     found = list(read(run.log))
     assert found == list(range(len(found)))
     assert 1 <= run.log.log_end_offset == len(found) <= end
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_every_record_is_to_be_synced_power_that_goes_behind_a_roll_leaves_no_gap(seed: int) -> None:
+    """Of what one producer has under way a later part may not be there while an earlier one is gone: sent again, that
+    one would be out of order for ever.
+    """
+    run = Run(0)
+    run.close()
+    run.log.update_config(dataclasses.replace(DELETED, flush_messages=1))
+    while len(run.log.segments) < 3:
+        run.append()
+    run.append()
+    run.files.disk.lose_power(random.Random(seed))
+    run.open()
+    found = list(read(run.log))
+    assert not run.log.recovery_report.gaps
+    assert found == list(range(len(found)))
+
+
+def test_so_does_a_log_that_is_to_be_synced_less_often_where_it_is_due() -> None:
+    run = Run(0)
+    run.close()
+    run.log.update_config(dataclasses.replace(DELETED, flush_messages=1_000))
+    while len(run.log.segments) < 3:
+        run.append()
+    segments = [f"/data/log/t-0/{base:020d}.log" for base in run.log.segment_base_offsets]
+    assert not any(map(run.files.disk.is_durable, segments))
+    run.log.update_config(dataclasses.replace(DELETED, flush_messages=run.log.unflushed_records + 1))
+    while len(run.log.segments) < 4:
+        run.append()
+    assert all(map(run.files.disk.is_durable, segments))
+    assert run.log.recovery_point == 0, "nothing is known of their indexes"

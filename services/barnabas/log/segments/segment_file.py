@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from typing import Final, Literal, overload
 
@@ -28,13 +29,14 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 class SegmentFile:
     """One open file of a segment; owns the descriptor, and whether there is something to sync."""
 
-    __slots__ = ("_files", "_is_dirty", "fd", "path")
+    __slots__ = ("_files", "_is_dirty", "_syncing", "fd", "path")
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         """Open the file; with `create` it must not be there yet. Raises OSError."""
         self.fd = -1
         self._files = files
         self._is_dirty = True  # nobody knows what was done to it before
+        self._syncing = threading.Lock()
         self.path = path
         self.fd = self._files.open(
             path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644
@@ -124,16 +126,18 @@ class SegmentFile:
             self._is_dirty = True
 
     def sync(self) -> None:
-        """Make the data durable, if it is not since the last time. Raises SyncError.
+        """Make the data durable, if it is not since the last time; a sync in another thread is waited for. Raises
+        SyncError.
 
         What is being written in another thread meanwhile is left for the next time.
         """
-        if not self._is_dirty:
-            return
-        self._is_dirty = False
-        try:
-            with sync_errors():
-                self._files.fdatasync(self.fd)
-        except BaseException:
-            self._is_dirty = True
-            raise
+        with self._syncing:
+            if not self._is_dirty:
+                return
+            self._is_dirty = False
+            try:
+                with sync_errors():
+                    self._files.fdatasync(self.fd)
+            except BaseException:
+                self._is_dirty = True
+                raise
