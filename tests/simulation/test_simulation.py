@@ -48,6 +48,7 @@ FAILED_ONCE = (
     (2357, 1),  # batches without sequences changed places where leadership moved
     (3808, 1),  # as 1462, where that replica had led
     (3804, 1),  # a transaction that began while its coordinator's clock was ahead was open for as much longer
+    (4932, 1),  # compaction took batches that a producer, whose answers were lost, sent again
     (4734, 1),  # a marker was kept back that was taken for a write of the group's
     (17, 3),
     (30018, 3),
@@ -67,7 +68,10 @@ FAILED_ONCE = (
         1828396013,
         1,
     ),  # who asked again to join, for its answer was lost, was out a session after the first time
-    (4231, 1),  # when the power went a later segment was there, and what one producer had sent before that was not
+    (
+        4231,
+        1,
+    ),  # when the power went a later segment was there, and what one producer had sent before that was not
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those

@@ -1,4 +1,4 @@
-"""What compaction keeps of one batch (Kafka's rules).
+"""What compaction keeps of one batch (Kafka's rules, but for the headers of what producers may send again).
 
 A record goes when its key stands again at a later offset of the mapped section, when it is a tombstone past its
 batch's delete horizon, when its transaction was aborted, or when it has no key. A batch of which everything stays
@@ -7,7 +7,7 @@ is kept byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.log.cleaning.cleaned_transactions import CleanedTransactions
@@ -16,12 +16,12 @@ from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.filtered import KeyedRecord, empty_batch, read_keyed_records, rebuild_batch
 
 
-class LastRecord(NamedTuple):
-    """Where a producer's sequence stands: the last offset of its last data batch (None when only a marker is left of
-    it), and its epoch.
+class LastBatches(NamedTuple):
+    """Where a producer's sequence stands: the last offset of each of its last data batches (none when only a marker is
+    left of it), and its epoch.
     """
 
-    last_data_offset: int | None
+    last_offsets: Sequence[int]
     producer_epoch: int
 
 
@@ -32,7 +32,7 @@ class BatchFilter:
         self,
         offsets: OffsetMap,
         transactions: CleanedTransactions,
-        last_records: Mapping[int, LastRecord],
+        last_batches: Mapping[int, LastBatches],
         *,
         end_offset: int,
         now_ms: int,
@@ -41,7 +41,7 @@ class BatchFilter:
         self.transactions = transactions
         self.records_without_key = 0
         self._offsets = offsets
-        self._last_records = last_records
+        self._last_batches = last_batches
         self._end_offset = end_offset
         self._now_ms = now_ms
         self._delete_horizon_ms = now_ms + delete_retention_ms
@@ -59,14 +59,19 @@ class BatchFilter:
         return kept
 
     def _is_needed(self, header: BatchHeader) -> bool:
-        """Whether the header must outlive the records: for its producer's sequence, or as the section's end."""
+        """Whether the header must outlive the records: as the section's end, or for its producer.
+
+        Kafka keeps a producer's last one. What came before that, sent again because its answer was lost, would be out
+        of order for ever at a leader that has read its log again. Nothing of a transaction comes again that has ended.
+        """
         if header.next_offset == self._end_offset:
             return True
-        last = self._last_records.get(header.producer_id) if header.has_producer_id else None
+        last = self._last_batches.get(header.producer_id) if header.has_producer_id else None
         if last is None:
             return False
-        if last.last_data_offset is not None:
-            return header.last_offset == last.last_data_offset
+        if last.last_offsets:
+            may_come_again = last.last_offsets[-1:] if header.is_transactional else last.last_offsets
+            return header.last_offset in may_come_again
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def _control(self, header: BatchHeader, batch: bytes) -> bytes | None:

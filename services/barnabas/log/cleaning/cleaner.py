@@ -62,7 +62,7 @@ def clean(
             batches = BatchFilter(
                 offsets,
                 CleanedTransactions(log.aborted_transactions(0, after)),
-                view.last_records,
+                view.last_batches,
                 end_offset=bound,
                 now_ms=now_ms,
                 delete_retention_ms=log.config.delete_retention_ms,

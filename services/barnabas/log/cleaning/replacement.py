@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.log.cleaning import segment_swap
-from barnabas.log.cleaning.batch_filter import LastRecord
+from barnabas.log.cleaning.batch_filter import LastBatches
 from barnabas.log.errors import storage_errors
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
@@ -23,7 +23,7 @@ class CleaningView(NamedTuple):
     segments: tuple[Segment, ...]
     truncations: int
     factory: SegmentFactory
-    last_records: dict[int, LastRecord]
+    last_batches: dict[int, LastBatches]
 
 
 class SegmentReplacement:
@@ -59,14 +59,12 @@ class SegmentReplacement:
     def begin(self) -> CleaningView:
         """The segments as they are now, and where the producers' sequences stand."""
         with self._locks.hold_log_end():
-            last_records = {
-                producer_id: LastRecord(
-                    entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
-                )
+            last_batches = {
+                producer_id: LastBatches([each.last_offset for each in entry.batches], entry.producer_epoch)
                 for producer_id, entry in self._producers.state.producers.items()
             }
             state = self._state
-            return CleaningView(state.segments, state.truncations.count, state.factory, last_records)
+            return CleaningView(state.segments, state.truncations.count, state.factory, last_batches)
 
     def still_holds(self, view: CleaningView, old: Sequence[Segment]) -> bool:
         """Whether `old` are neighbours and finished segments of the log, unchanged since `view`."""

@@ -225,6 +225,27 @@ def test_transactions(tmp_path: Path, clock: ManualClock) -> None:
     assert measure(log, log.log_end_offset, clock.now_ms()).cleanable_bytes == 0
 
 
+def test_what_a_producer_may_send_again_is_known_after_a_crash(tmp_path: Path, clock: ManualClock) -> None:
+    """Its answers were lost; the log was compacted, and is read again from its beginning."""
+    log = open_log(str(tmp_path), clock, segment_bytes=100_000)
+
+    def batch(sequence: int) -> bytes:
+        record = (clock.now_ms(), b"k", b"%d" % sequence, ())
+        return encode_batch([record], producer_id=1, producer_epoch=0, base_sequence=sequence)
+
+    offsets = [log.append_as_leader(batch(each), 0, guard=UNGUARDED).base_offset for each in range(7)]
+    log.roll()
+    compact(log, clock)
+    assert [r.offset for r in read_all(log)] == [6]
+    assert [h.base_offset for h, _ in read_batches(log)] == [2, 3, 4, 5, 6]
+    for path in Path(log.directory).glob("*.snapshot"):
+        path.unlink()  # as where the log is not known to have been on the disk when they were written
+    again = open_log(str(tmp_path), clock, segment_bytes=100_000)
+    assert [
+        again.append_as_leader(batch(each), 0, guard=UNGUARDED).base_offset for each in range(2, 7)
+    ] == offsets[2:]
+
+
 def test_the_map_is_bounded() -> None:
     offsets = OffsetMap(ENTRY_BYTES * 2)
     assert (offsets.keys_max, offsets.is_full, offsets.get(b"a")) == (2, False, -1)
