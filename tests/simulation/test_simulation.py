@@ -62,6 +62,7 @@ FAILED_ONCE = (
     (2169, 3),  # which epoch was the last was forgotten with the coordinator that had written the next
     (2318, 3),  # a log that was to begin anew on a full disk had nothing left, and never went on
     (2817, 3),  # a node with records that nobody could read was drained, and waited for
+    (4503, 1),  # a topic was taken for the one before it of its name, whose deletion a disk had refused
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
     (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
     (

@@ -1,19 +1,32 @@
 """Directories of partitions that are deleted: renamed first, so that none comes back half after a crash.
 
-They are named `<topic>-<partition>.<unique>-delete`, as Kafka names them; nothing else has that name.
+They are named `<topic>-<partition>.<unique>-delete`, as Kafka names them; nothing else has that name. What is in one
+goes at once, on a full disk for the room that the checkpoints need. The directory itself stays until no checkpoint
+names the partition any more: without it the next start could not tell that what they speak of was deleted, and is not
+missing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import uuid
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from barnabas.kernel.files import Files
-from barnabas.log.checkpoints.partition_metadata import directory_name
+from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name
 from barnabas.log.small_files import is_directory
 
 SUFFIX: Final = "-delete"
+
+MOVED_SUFFIX: Final = f"-moved{SUFFIX}"
+"""Of what a move has left or given up: the partition is elsewhere, and this says nothing of it."""
+
+_NAME: Final = re.compile(rf"^(?P<place>.+)\.[0-9a-f]{{32}}{SUFFIX}$")
+
+PartitionKey = tuple[str, int]
 
 
 def deleted_name(topic: str, partition: int, unique: uuid.UUID) -> str:
@@ -21,9 +34,55 @@ def deleted_name(topic: str, partition: int, unique: uuid.UUID) -> str:
     return f"{directory_name(topic, partition)}.{unique.hex}{SUFFIX}"
 
 
-def remove_deleted(files: Files, path: str) -> None:
-    """What a crash has left of deletions in the log directory `path`. Raises OSError."""
-    for name in files.listdir(path):
-        directory = os.path.join(path, name)
-        if name.endswith(SUFFIX) and is_directory(files, directory):
-            files.remove_tree(directory)
+def moved_name(topic: str, partition: int, unique: uuid.UUID) -> str:
+    """The name of a directory that a move has left."""
+    return f"{directory_name(topic, partition)}.{unique.hex}{MOVED_SUFFIX}"
+
+
+class DeletedDirectories:
+    """Owner of those in one log directory that wait for its checkpoints."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._waiting: dict[PartitionKey, list[str]] = {}
+
+    def find(self, is_in_checkpoints: Callable[[PartitionKey], bool]) -> None:
+        """Remove what a crash has left. `is_in_checkpoints` says whether they name a partition, which was deleted, and
+        has them name it no longer: its directory waits for that. Raises OSError.
+        """
+        for name in self._files.listdir(self._path):
+            directory = os.path.join(self._path, name)
+            if not name.endswith(SUFFIX) or not is_directory(self._files, directory):
+                continue
+            match = _NAME.match(name)
+            key = parse_directory_name(match["place"]) if match is not None else None
+            if key is not None and self._has_to_wait(key, is_in_checkpoints):
+                self._waiting.setdefault(key, []).append(directory)
+                self.empty(key)
+            else:
+                self._files.remove_tree(directory)
+
+    def _has_to_wait(self, key: PartitionKey, is_in_checkpoints: Callable[[PartitionKey], bool]) -> bool:
+        if is_directory(self._files, os.path.join(self._path, directory_name(*key))):
+            return False  # what has the name came later, and the checkpoints speak of that
+        return key in self._waiting or is_in_checkpoints(key)
+
+    def add(self, key: PartitionKey, unique: uuid.UUID) -> None:
+        """The partition's directory is one of them from now on. Raises OSError."""
+        directory = os.path.join(self._path, deleted_name(*key, unique))
+        self._files.rename(os.path.join(self._path, directory_name(*key)), directory)
+        self._waiting.setdefault(key, []).append(directory)
+
+    def empty(self, key: PartitionKey) -> None:
+        """Remove what is in those of the partition, as far as that is possible; the next start does the rest."""
+        for directory in self._waiting.get(key, ()):
+            with contextlib.suppress(OSError):
+                for name in self._files.listdir(directory):
+                    self._files.unlink(os.path.join(directory, name))
+
+    def remove(self, keys: Iterable[PartitionKey]) -> None:
+        """No checkpoint on the disk names these partitions as they were."""
+        for key in keys:
+            for directory in self._waiting.pop(key, ()):
+                self._files.remove_tree(directory)

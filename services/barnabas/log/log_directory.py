@@ -40,7 +40,7 @@ from barnabas.log.checkpoints.stray import (
 from barnabas.log.closing import check_all_closed, close_logs
 from barnabas.log.config import LogConfig
 from barnabas.log.deleted_directories import SUFFIX as DELETED_SUFFIX
-from barnabas.log.deleted_directories import deleted_name, remove_deleted
+from barnabas.log.deleted_directories import DeletedDirectories
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -86,6 +86,7 @@ class LogDirectory:
         """Of what this process has begun to open; the others are as they were found."""
         self._outdated: set[PartitionKey] = set()
         """Partitions that are gone, or have lost their end, while the checkpoints on disk may say otherwise yet."""
+        self._deleted = DeletedDirectories(environment.files, path)
         self._is_cleaner_checkpoint_outdated = False
         self._identified: dict[PartitionKey, uuid.UUID] = {}
         """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
@@ -130,7 +131,7 @@ class LogDirectory:
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
             if closed is not None:
                 clean_shutdown.remove_marker(files, path)
-            remove_deleted(files, path)
+            opened._deleted.find(opened._drop_checkpoints)
         except OSError as error:
             files.close(lock_fd)
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
@@ -283,19 +284,16 @@ class LogDirectory:
         log = self.logs.pop(key, None)
         if log is not None:
             log.discard()
-        marked = self._file(deleted_name(*key, self.environment.new_id()))
         with storage_errors(self.path):
             try:
-                self._files.rename(self._file(directory_name(*key)), marked)
+                self._deleted.add(key, self.environment.new_id())
             except FileNotFoundError:
                 self.missing.discard(key)
                 self.forget(key)
                 return
             try:
                 sync_directory(self._files, self.path)  # or it comes back beside what has its name elsewhere
-                # Before the checkpoints: on a full disk this makes the room for them. What cannot be removed now goes
-                # when the directory is opened next.
-                self._files.remove_tree(marked)
+                self._deleted.empty(key)
             finally:
                 self.forget(key)
 
@@ -327,6 +325,7 @@ class LogDirectory:
         try:
             if self._drop_checkpoints(key) or key in self._outdated:
                 self.write_checkpoints()
+            self._deleted.remove([key])
             self.write_cleaner_checkpoint()
         except KafkaError as error:
             logger.warning(
@@ -425,6 +424,7 @@ class LogDirectory:
             # `MoveFacts`.
             write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
             self._outdated -= outdated
+        self._deleted.remove(outdated)
 
     def _write_lowered(self, key: PartitionKey, log: PartitionLog, high_watermark: int) -> None:
         """The log is about to lose its end: no checkpoint on the disk may say more of it than the log does now. Mostly

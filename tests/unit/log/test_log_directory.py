@@ -351,13 +351,14 @@ def test_a_deletion_frees_a_full_disk_and_its_checkpoints_follow(
     with monkeypatch.context() as patch:
         patch.setattr(log_directory, "write_offsets", refuse_checkpoints)
         directory.delete_partition("t", 0)
-        assert list(tmp_path.glob("t-0*")) == []
+        assert [list(left.iterdir()) for left in tmp_path.glob("t-0*")] == [[]]
         # While the file vouches for what was there before, nothing new is there to be vouched for.
         with pytest.raises(KafkaError, match="No space"):
             directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
     assert read_offsets(FILES, points) == {("t", 0): 0}, "its one batch is there, its indexes are not"
     directory.write_checkpoints()
     assert read_offsets(FILES, points) == {}
+    assert list(tmp_path.glob("t-0*")) == []
     directory.open_partition("t", 0, uuid.UUID(int=12), LogConfig())
     directory.close()
 

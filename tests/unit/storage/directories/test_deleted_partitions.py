@@ -19,7 +19,7 @@ from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.record import encode_batch
-from barnabas.storage.directories.log_directories import LogDirectories
+from barnabas.storage.directories.log_directories import LogDirectories, LogLost
 
 PATHS: Final = ("/a/log", "/b/log")
 CONFIG: Final = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**60)
@@ -47,11 +47,14 @@ class Node:
         )
 
     def begin(
-        self, topic_id: uuid.UUID, preferred: str = "", *, is_new: bool = True
+        self, topic_id: uuid.UUID, preferred: str = "", *, is_new: bool = True, may_begin_anew: bool = True
     ) -> tuple[str, PartitionLog]:
         path = self.directories.claim("t", 0, topic_id, is_new=is_new, preferred=preferred)
         home = self.directories.find_home(path, "t", 0, topic_id)
-        return home, self.directories.open_partition(home, "t", 0, topic_id, CONFIG)[0]
+        opened, _ = self.directories.open_partition(
+            home, "t", 0, topic_id, CONFIG, may_begin_anew=may_begin_anew
+        )
+        return home, opened
 
     def go(self, topic_id: uuid.UUID = FIRST) -> None:
         self.directories.release("t", 0)
@@ -60,6 +63,10 @@ class Node:
     def lose_power(self) -> None:
         self.directories.abandon()
         self.files.lose_power(NothingReachesTheDisk())
+        self.open()
+
+    def crash(self) -> None:
+        self.directories.abandon()
         self.open()
 
     def names(self, path: str) -> list[str]:
@@ -116,6 +123,56 @@ def test_what_could_not_be_deleted_keeps_its_place_until_it_can_be(
     node.directories.close({("t", 0): 1})
     node.open()
     assert node.begin(topic_id, is_new=False)[1].log_end_offset == 1
+
+
+@pytest.mark.parametrize("call", ["fsync", "pwrite"])
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_what_was_deleted_is_not_missed_where_its_checkpoints_were_not_written(
+    node: Node, monkeypatch: pytest.MonkeyPatch, call: str, crashes: int
+) -> None:
+    """They speak of a topic that is gone: the next one of its name has lost nothing, whoever else has a replica."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, call, fail)
+        node.go()
+        with pytest.raises(KafkaError):
+            node.begin(SECOND)
+    for _ in range(crashes):
+        node.crash()
+    again, log = node.begin(SECOND, path, is_new=False, may_begin_anew=False)
+    assert (again, log.log_end_offset) == (path, 0)
+    assert node.names(path) == ["t-0"]
+    fill(log, 1)
+    node.directories.write_checkpoints(path, {("t", 0): 1})
+    node.files.rename(f"{path}/t-0", "/a/away")
+    node.crash()
+    with pytest.raises(LogLost):
+        node.begin(SECOND, path, is_new=False, may_begin_anew=False)
+
+
+def test_what_was_deleted_on_a_full_disk_takes_no_room(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory says that it was, until the checkpoints do."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, "pwrite", fail)
+        node.go()
+        (left,) = node.names(path)
+        assert left.startswith("t-0.")
+        assert node.files.listdir(f"{path}/{left}") == []
+    node.directories.write_checkpoints(path)
+    assert node.names(path) == []
 
 
 @pytest.mark.parametrize("is_order", [True, False], ids=["deleted", "set aside"])
