@@ -157,19 +157,26 @@ class CompactedTopic:
     def check(self, nodes: Sequence[NodeMachine]) -> None:
         """Hold what they were told against every in-sync replica."""
         record = image_of(self._world).topics[COMPACTED].partitions[PLACE.partition]
-        newest: dict[str, Log] = {}
-        committed = []
+        logs: dict[str, Log] = {}
+        committed: dict[str, int] = {}
         for node in nodes:
             replica = node.replicas.find(record.topic_id, PLACE.partition) if node.replicas else None
             if node.node_id not in record.isr or replica is None or replica.log is None:
                 continue
             contents = self._contents(node, replica)
             self._check_log(f"{PLACE} at {node.name} (ISR {list(record.isr)})", contents)
-            committed.append(replica.high_watermark)
-            newest[node.name] = contents
-        # How far each has compacted is its own affair: they agree on the last record of each key.
-        end = min(committed, default=0)
-        latest = {name: _last_of_each_key(contents, end) for name, contents in newest.items()}
+            committed[node.name] = replica.high_watermark
+            logs[node.name] = contents
+        # How far each has compacted is its own affair: they agree on the last record of each key. Where one knows of a
+        # higher high watermark, it may have taken that for a record which others do not know to be committed yet.
+        end = min(committed.values(), default=0)
+        superseded = {
+            _key_of(content)
+            for name, log in logs.items()
+            for offset, (content, _) in log.items()
+            if end <= offset < committed[name]
+        }
+        latest = {name: _last_of_each_key(log, end, superseded) for name, log in logs.items()}
         check_agreement(self._world, PLACE, latest, end)
 
     def _contents(self, node: NodeMachine, replica: Replica) -> Log:
@@ -207,6 +214,8 @@ class CompactedTopic:
             self._world.violate(f"DOUBLED: {described} has a record twice")
 
 
-def _last_of_each_key(log: Log, end: int) -> Log:
+def _last_of_each_key(log: Log, end: int, superseded: set[bytes]) -> Log:
+    """Below `end`, but for the keys `superseded`."""
     last = {_key_of(content): offset for offset, (content, _) in log.items() if offset < end}
+    last = {key: offset for key, offset in last.items() if key not in superseded}
     return {offset: log[offset] for offset in sorted(last.values())}

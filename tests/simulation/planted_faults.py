@@ -340,7 +340,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 1, 3
     ),
-    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 77, 3),
+    "truncate-to-the-high-watermark": Plant(Following, "begin", _truncates_to_the_high_watermark, 8, 3),
     "never-say-where-logs-part": Plant(
         PartitionLog,
         "end_offset_for_epoch",
@@ -356,8 +356,8 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
     "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 24, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 8, 3),
-    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 41, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 5, 3),
+    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 3, 3),
     "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 1, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
     "former-incarnation-joins": Plant(
@@ -381,7 +381,7 @@ PLANTED: Final[dict[str, Plant]] = {
         ),
     ),
     "acknowledge-what-others-decided": Plant(
-        Replica, "_fail_appends", _still_wait, 29, 3, finds="was acknowledged to"
+        Replica, "_fail_appends", _still_wait, 55, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 8, 3),
@@ -401,14 +401,14 @@ PLANTED: Final[dict[str, Plant]] = {
         also=((AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
     ),
     "write-wherever-the-log-ends": Plant(
-        CoordinatorClaim, "check_log_end", _never_refused, 98, finds=OWNER_KNOWS_LESS
+        CoordinatorClaim, "check_log_end", _never_refused, 168, finds=OWNER_KNOWS_LESS
     ),
     # Each of the two keeps out what comes from a former coordinator when the next one has written.
     "take-what-a-former-coordinator-wrote": Plant(
         CoordinatorClaim,
         "check_owner",
         _never_refused,
-        49,
+        168,
         finds=OWNER_KNOWS_LESS,
         also=((CoordinatorClaim, "check_log_end", _never_refused),),
     ),
@@ -417,7 +417,7 @@ PLANTED: Final[dict[str, Plant]] = {
         SequenceGaps,
         "is_behind",
         lambda _: lambda _self, _produce, _refused=(), **_: False,
-        0,
+        6,
         3,
         # What is not refused at once is told to the leader, which would refuse it.
         also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
@@ -434,7 +434,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 47, 3),
     "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 13, 3),
     "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 3, 3),
-    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 8, 3),
+    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 13, 3),
     "keep-a-directory-that-refuses": Plant(
         DiskRefusals,
         "on_refusal",

@@ -80,7 +80,7 @@ IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
         *(all_deadlines, "bring_to_life", as_if_new, 17, 1),
         "has not deserved it",
     ),
-    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 31, 1, "owned it"),
+    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 3, 1, "owned it"),
     "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 3, 1, "TWO OWNERS"),
     "downgrade-to-the-first-generation": (
         *(conversion, "_downgraded", from_the_first_generation, 101, 1),
@@ -90,6 +90,6 @@ IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
         *(Member, "has_left_for_a_while", still_there, 17, 1),
         "who had it has left",
     ),
-    "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 3, 1, "migrating"),
+    "never-fence-the-silent": (deadlines, "_overdue", nobody_is_silent, 17, 1, "migrating"),
 }
 """As `planted_faults.Plant` has them."""

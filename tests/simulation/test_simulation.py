@@ -47,6 +47,10 @@ FAILED_ONCE = (
     ),  # __consumer_offsets got a replica at a node that was about to be unregistered, and waited for it
     (2357, 1),  # batches without sequences changed places where leadership moved
     (3808, 1),  # as 1462, where that replica had led
+    (
+        3331,
+        3,
+    ),  # what a replica had compacted was held against others that had not heard of as high a watermark
     (3804, 1),  # a transaction that began while its coordinator's clock was ahead was open for as much longer
     (4932, 1),  # compaction took batches that a producer, whose answers were lost, sent again
     (4734, 1),  # a marker was kept back that was taken for a write of the group's
