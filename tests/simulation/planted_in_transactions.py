@@ -248,7 +248,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "stable-up-to-the-last-that-began": (ProducerState, "_publish", unless_two_are_open, 0, 3),
     "count-pending-offsets": (GroupShard, "_replay_offset", as_if_it_counted, 0, 3),
     "take-batches-of-no-transaction": (Verification, "begin", never_asked, 33, 3),
-    "forget-who-is-to-be-told": (kind, "on_loaded", known_to_be_told, 12, 3),
+    "forget-who-is-to-be-told": (kind, "on_loaded", known_to_be_told, 15, 3),
     "apply-offsets-of-aborted-transactions": (GroupShard, "_replay_marker", however_it_ended, 0, 3),
     "followers-list-no-aborted-transactions": (LogAppender, "append_as_follower", not_by_followers, 15, 3),
     "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 36, 3),
