@@ -404,6 +404,24 @@ def test_what_is_gone_from_where_it_moved_to_is_not_replaced_by_what_it_left(
     node.reopened()
 
 
+def test_what_was_left_without_the_id_of_its_topic_goes_where_the_partition_has_come_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The power went before the file had reached the disk, and so before anything of that log was durable there."""
+    node = prepared()
+    with monkeypatch.context() as patch:
+        patch.setattr("test_moved_partitions.retire", lambda *_, **__: None)
+        node.move(PATHS[1])
+    node.directories.abandon()
+    (left,) = [name for name in node.files.disk.list_directories(PATHS[0]) if name.endswith("-moving")]
+    node.files.disk.unlink(f"{PATHS[0]}/{left}/partition.metadata")
+    node.reopened()
+    node.move(PATHS[0])
+    node.move(PATHS[1])
+    node.directories.abandon()
+    node.reopened()
+
+
 @pytest.mark.parametrize(("act", "has_effect"), [(there, False), (there, True), (there_and_back, False)])
 def test_a_call_that_fails_leaves_one_whole_log(act: Callable[[Node], None], has_effect: bool) -> None:
     """Whatever was refused: who goes on with the log that he has, then starts anew, finds what he wrote."""
