@@ -17,7 +17,7 @@ from typing import Final
 
 from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name
-from barnabas.log.small_files import is_directory
+from barnabas.log.small_files import is_directory, sync_directory
 
 SUFFIX: Final = "-delete"
 
@@ -59,7 +59,7 @@ class DeletedDirectories:
             key = parse_directory_name(match["place"]) if match is not None else None
             if key is not None and self._has_to_wait(key, is_in_checkpoints):
                 self._waiting.setdefault(key, []).append(directory)
-                self.empty(key)
+                self._remove_content(key)
             else:
                 self._files.remove_tree(directory)
 
@@ -75,11 +75,22 @@ class DeletedDirectories:
         self._waiting.setdefault(key, []).append(directory)
 
     def empty(self, key: PartitionKey) -> None:
-        """Remove what is in those of the partition, as far as that is possible; the next start does the rest."""
+        """Remove what is in those of the partition, as far as that is possible; the next start does the rest. Raises
+        OSError where they may come back under the partition's name: then they stay whole.
+        """
+        try:
+            sync_directory(self._files, self._path)
+        except OSError:
+            self._waiting.pop(key, None)
+            raise
+        self._remove_content(key)
+
+    def _remove_content(self, key: PartitionKey) -> None:
         for directory in self._waiting.get(key, ()):
             with contextlib.suppress(OSError):
                 for name in self._files.listdir(directory):
-                    self._files.unlink(os.path.join(directory, name))
+                    with contextlib.suppress(OSError):
+                        self._files.unlink(os.path.join(directory, name))
 
     def remove(self, keys: Iterable[PartitionKey]) -> None:
         """No checkpoint on the disk names these partitions as they were."""

@@ -86,11 +86,19 @@ class LogFlusher:
         try:
             with self._flush_times.measure():
                 for segment in segments[max(0, holding) :]:
-                    segment.sync_data()
+                    self._sync_if_there(segment)
         except SyncError as error:
             self._trust.distrust(error)
             raise
         self._trust.check_trusted()  # a sync that was waited for may have failed, which is reported once
+
+    def _sync_if_there(self, segment: Segment) -> None:
+        """Retention, which the lock of the end does not keep away, may just have taken the segment."""
+        try:
+            segment.sync_data()
+        except FileNotFoundError:
+            if segment in self._state.segments:
+                raise
 
     def flush_to(
         self, offset: int, segments: Sequence[Segment], active: Segment | None, generation: int
@@ -123,6 +131,7 @@ class LogFlusher:
             except OSError:
                 state.directory_is_dirty = True
                 raise
+            self._trust.check_trusted()  # a roll may have failed to sync beside this
             with state.publishing:
                 if state.end[3] == generation:
                     self.recovery_point = max(self.recovery_point, offset)

@@ -292,7 +292,6 @@ class LogDirectory:
                 self.forget(key)
                 return
             try:
-                sync_directory(self._files, self.path)  # or it comes back beside what has its name elsewhere
                 self._deleted.empty(key)
             finally:
                 self.forget(key)
@@ -418,13 +417,14 @@ class LogDirectory:
                     self.log_start_offsets.pop(key, None)
             self._write_cleaner_offsets()
             write_offsets(self._files, self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
-            self.high_watermarks.update(high_watermarks or {})
+            given = high_watermarks or {}  # collected before: a partition may be gone since
+            self.high_watermarks.update((key, given[key]) for key in given.keys() & logs.keys())
             write_offsets(self._files, self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
             # Last: while it does not name a partition that has moved here, a start takes what the others say from
             # `MoveFacts`.
             write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
             self._outdated -= outdated
-        self._deleted.remove(outdated)
+            self._deleted.remove(outdated - self.high_watermarks.keys() - self.recovery_points.keys())
 
     def _write_lowered(self, key: PartitionKey, log: PartitionLog, high_watermark: int) -> None:
         """The log is about to lose its end: no checkpoint on the disk may say more of it than the log does now. Mostly

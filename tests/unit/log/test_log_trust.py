@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -190,6 +191,36 @@ def test_a_roll_waits_for_the_sync_that_flush_messages_asked_for(
             assert flushing.result() == 3
             rolling.result()
     assert len(log.segments) == (1 if fails else 2)
+
+
+@pytest.mark.parametrize("flush", [PartitionLog.flush, PartitionLog.flush_finished])
+def test_a_flush_beside_a_roll_whose_sync_fails_vouches_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: Callable[[PartitionLog], int]
+) -> None:
+    """The system reports the failure once, to the roll; the flush waits for that sync, and then begins its own."""
+    log = open_log(tmp_path)
+    append(log, 12)
+    log.update_config(LogConfig(segment_bytes=1000, flush_messages=1))
+    is_syncing, may_end = threading.Event(), threading.Event()
+
+    def sync(_: int) -> None:
+        if not is_syncing.is_set():
+            is_syncing.set()
+            assert may_end.wait(10)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(FILES, "fdatasync", sync)
+    with ThreadPoolExecutor() as threads:
+        rolling = threads.submit(log.roll)
+        assert is_syncing.wait(10)
+        flushing = threads.submit(flush, log)
+        with pytest.raises(TimeoutError):
+            flushing.result(0.05)
+        may_end.set()
+        for each in (rolling, flushing):
+            with pytest.raises(KafkaError, match="Input/output error"):
+                each.result()
+    assert (log.is_trusted, log.recovery_point, log.recovery_checkpoint) == (False, 0, 0)
 
 
 def test_a_flush_beside_a_truncation_vouches_for_nothing_new(

@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 from barnabas.log.cleaning.cleaned_transactions import CleanedTransactions
 from barnabas.log.cleaning.offset_map import OffsetMap
+from barnabas.log.producers.producer_state import BatchMetadata
 from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.filtered import KeyedRecord, empty_batch, read_keyed_records, rebuild_batch
 
 
 class LastBatches(NamedTuple):
-    """Where a producer's sequence stands: the last offset of each of its last data batches (none when only a marker is
-    left of it), and its epoch.
-    """
+    """Where a producer's sequence stands: its last data batches (none when only a marker is left), and its epoch."""
 
-    last_offsets: Sequence[int]
+    batches: Sequence[BatchMetadata]
     producer_epoch: int
 
 
@@ -69,9 +68,9 @@ class BatchFilter:
         last = self._last_batches.get(header.producer_id) if header.has_producer_id else None
         if last is None:
             return False
-        if last.last_offsets:
-            may_come_again = last.last_offsets[-1:] if header.is_transactional else last.last_offsets
-            return header.last_offset in may_come_again
+        if last.batches:
+            may_come_again = last.batches[-1:] if header.is_transactional else last.batches
+            return any(each.last_offset == header.last_offset for each in may_come_again)
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def _control(self, header: BatchHeader, batch: bytes) -> bytes | None:

@@ -60,7 +60,7 @@ class SegmentReplacement:
         """The segments as they are now, and where the producers' sequences stand."""
         with self._locks.hold_log_end():
             last_batches = {
-                producer_id: LastBatches([each.last_offset for each in entry.batches], entry.producer_epoch)
+                producer_id: LastBatches(entry.batches.copy(), entry.producer_epoch)
                 for producer_id, entry in self._producers.state.producers.items()
             }
             state = self._state

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, overload
 
 from barnabas.kernel.files import Files
-from barnabas.log.small_files import sync_errors
+from barnabas.log.small_files import SyncError, sync_errors
 from barnabas.records.batch import Buffer
 
 _WARM_READ_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -29,7 +29,7 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 class SegmentFile:
     """One open file of a segment; owns the descriptor, and whether there is something to sync."""
 
-    __slots__ = ("_files", "_is_dirty", "_syncing", "fd", "path")
+    __slots__ = ("_failed", "_files", "_is_dirty", "_syncing", "fd", "path")
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         """Open the file; with `create` it must not be there yet. Raises OSError."""
@@ -37,6 +37,7 @@ class SegmentFile:
         self._files = files
         self._is_dirty = True  # nobody knows what was done to it before
         self._syncing = threading.Lock()
+        self._failed: SyncError | None = None
         self.path = path
         self.fd = self._files.open(
             path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0), 0o644
@@ -127,17 +128,20 @@ class SegmentFile:
 
     def sync(self) -> None:
         """Make the data durable, if it is not since the last time; a sync in another thread is waited for. Raises
-        SyncError.
+        SyncError, once it has failed each time: the system says so once.
 
         What is being written in another thread meanwhile is left for the next time.
         """
         with self._syncing:
+            if self._failed is not None:
+                raise self._failed
             if not self._is_dirty:
                 return
             self._is_dirty = False
             try:
                 with sync_errors():
                     self._files.fdatasync(self.fd)
-            except BaseException:
+            except BaseException as error:
                 self._is_dirty = True
+                self._failed = error if isinstance(error, SyncError) else None
                 raise

@@ -169,3 +169,49 @@ async def test_heartbeats_that_change_much_wait_in_a_bounded_amount_of_memory(lo
         assert limits.BACKLOG_BYTES_MAX <= queue._waiting_bytes < limits.BACKLOG_BYTES_MAX * 1.1
         log.gate.set()
         await asyncio.gather(*beats)
+
+
+@pytest.mark.parametrize("limit", ["BACKLOG_ANSWERS_BYTES_MAX", "BACKLOG_DECISIONS_MAX"])
+@pytest.mark.parametrize("is_answer_lost", [False, True])
+async def test_who_gave_up_what_he_had_to_is_heard_although_much_waits(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch, limit: str, *, is_answer_lost: bool
+) -> None:
+    """He says so all the time, perhaps under the epoch from before his answer was lost."""
+    node = Node("a", log)
+    node.see("a", topics=("t",))
+    async with running(node):
+        first = await node.calls.ConsumerGroupHeartbeat(newer_heartbeat(0))
+        await node.calls.ConsumerGroupHeartbeat(newer_heartbeat(0, "other"))
+        beat = newer_heartbeat(first.member_epoch)
+        if is_answer_lost:
+            group = node.coordinator.partitions.runtime(0).shard.consumers.groups["g"]
+            node.clock.advance(5_000)
+            await node.coordinator.partitions.on_time()
+            await node.calls.ConsumerGroupHeartbeat(beat)
+            assert group.members["m"].epoch > first.member_epoch
+        with monkeypatch.context() as patched:
+            patched.setattr(f"barnabas.coordinator.limits.{limit}", 0)
+            for _ in range(30):
+                node.clock.advance(2_000)
+                await node.coordinator.partitions.on_time()
+                answer = await node.calls.ConsumerGroupHeartbeat(beat)
+                assert answer.error_code == ErrorCode.coordinator_load_in_progress
+        assert (await node.calls.ConsumerGroupHeartbeat(beat)).error_code == ErrorCode.none
+
+
+async def test_who_has_left_for_a_while_is_not_heard(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node("a", log)
+    node.see("a", topics=("t",))
+    async with running(node):
+        join, leave = newer_heartbeat(0), newer_heartbeat(-2)
+        join.instance_id = leave.instance_id = "i"
+        await node.calls.ConsumerGroupHeartbeat(join)
+        await node.calls.ConsumerGroupHeartbeat(leave)
+        monkeypatch.setattr("barnabas.coordinator.limits.BACKLOG_DECISIONS_MAX", 0)
+        for _ in range(30):
+            node.clock.advance(2_000)
+            await node.coordinator.partitions.on_time()
+            await node.calls.ConsumerGroupHeartbeat(leave)
+        assert not node.coordinator.partitions.runtime(0).shard.consumers.groups["g"].members

@@ -156,6 +156,40 @@ def test_what_was_deleted_is_not_missed_where_its_checkpoints_were_not_written(
         node.begin(SECOND, path, is_new=False, may_begin_anew=False)
 
 
+def test_a_high_watermark_that_was_collected_before_does_not_bring_a_partition_back(node: Node) -> None:
+    """Upkeep was about to write it while somebody deleted the partition."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+    directory = node.directories.at(path)
+    node.go()
+    directory.write_checkpoints({("t", 0): 3})
+    node.crash()
+    assert node.begin(SECOND, path, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
+
+
+def test_what_may_come_back_under_its_name_keeps_what_is_in_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new name is not known to be on the disk."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("barnabas.log.deleted_directories.sync_directory", fail)
+        with pytest.raises(KafkaError):
+            node.directories.at(path).delete_partition("t", 0)
+    (left,) = node.names(path)
+    assert left.startswith("t-0.")
+    assert node.files.listdir(f"{path}/{left}")
+    node.crash()
+    assert node.names(path) == []
+
+
 def test_what_was_deleted_on_a_full_disk_takes_no_room(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty directory says that it was, until the checkpoints do."""
     path, log = node.begin(FIRST, PATHS[0])

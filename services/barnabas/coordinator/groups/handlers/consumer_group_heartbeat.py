@@ -6,8 +6,8 @@ from barnabas.coordinator import limits
 from barnabas.coordinator.groups.consumer.core.heartbeat import (
     JOINS,
     handle_consumer_heartbeat,
-    prolong_session,
     refused_heartbeat,
+    spare_who_is_heard,
 )
 from barnabas.coordinator.groups.consumer.core.records import LEFT_FOR_A_WHILE, NO_EPOCH, NO_TIMEOUT
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
@@ -34,8 +34,8 @@ async def _handle(
         )
     except KafkaError as error:
         if error.code is ErrorCode.coordinator_load_in_progress:
-            # Perhaps only because much waits, and meanwhile sessions run out.
-            runtime.do(lambda shard, decision: prolong_session(shard, request, decision))
+            # Where it is served, too much waits for its log; and meanwhile sessions would run out.
+            runtime.do(lambda shard, decision: spare_who_is_heard(shard, request, decision))
         raise
     return response
 

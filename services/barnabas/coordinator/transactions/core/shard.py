@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.transactions.core.records import TransactionRecord
@@ -38,15 +37,6 @@ class _Beneath:
     on_their_way: int = 0
 
 
-class _Seen(NamedTuple):
-    """A transaction that was found open."""
-
-    start_ms: int
-    """Which one: when it began, as the log says."""
-    at_ms: int
-    """When it was found for the first time, in monotonic ms."""
-
-
 class TransactionShard:
     """Owns everything the coordinator knows of one partition.
 
@@ -71,8 +61,8 @@ class TransactionShard:
         """Ids of `transactions` that are Ongoing, in the order in which they came to be."""
         self.unmarked: dict[str, set[TopicPartition]] = {}
         """Partitions without a marker yet, of each id whose end is committed; empty where it is to be completed."""
-        self._seen_open: dict[str, _Seen] = {}
-        """Of those of `ongoing` that were looked at, since when."""
+        self._seen_open: dict[str, int] = {}
+        """Of those of `ongoing` that were looked at, since when, in monotonic ms."""
         self.overdue: deque[str] = deque()
         """Ids whose transactions took too long when that was looked for last, and whose turn has not come yet."""
         self.time_out_scan_ms = 0
@@ -94,6 +84,7 @@ class TransactionShard:
             self.ongoing.setdefault(transactional_id)
         else:
             self.ongoing.pop(transactional_id, None)
+            self._seen_open.pop(transactional_id, None)
         # Whatever comes after a decision comes after its markers, or there were none to write.
         if self.unmarked.pop(transactional_id, None) is not None and self._ready:
             self._ready = [each for each in self._ready if each.transactional_id != transactional_id]
@@ -150,17 +141,12 @@ class TransactionShard:
 
     def look_at_ongoing(self, now_ms: int) -> None:
         """Remember from which monotonic time on each transaction is seen open."""
-        before, self._seen_open = self._seen_open, {}
         for each in self.ongoing:
-            now = _Seen(self.transactions[each].start_ms, now_ms)
-            seen = before.get(each, now)
-            self._seen_open[each] = seen if seen.start_ms == now.start_ms else now
+            self._seen_open.setdefault(each, now_ms)
 
     def seen_open_ms(self, transactional_id: str, now_ms: int) -> int:
         """For how long the transaction has been seen open, in ms."""
-        seen = self._seen_open.get(transactional_id)
-        is_same = seen is not None and seen.start_ms == self.transactions[transactional_id].start_ms
-        return now_ms - seen.at_ms if seen is not None and is_same else 0
+        return now_ms - self._seen_open.get(transactional_id, now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When time is needed next, in monotonic ms, or a little earlier; None for never."""

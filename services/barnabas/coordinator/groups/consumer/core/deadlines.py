@@ -109,14 +109,19 @@ def _overdue(group: ConsumerGroup, deadline: Deadline) -> Member | None:
 def spare(shard: GroupShard, group: ConsumerGroup, decision: Decision) -> None:
     """Heartbeats and joins were sent away for a while: who kept no deadline for that gets the time to keep it now. No
     more than that, or else who is gone would never be out where the log stumbles again and again."""
+    for member_id in group.members:
+        spare_member(shard, group, member_id, decision)
+
+
+def spare_member(shard: GroupShard, group: ConsumerGroup, member_id: str, decision: Decision) -> None:
+    """The same for one of them."""
     interval_ms = shard.consumers.times_of(group.group_id).heartbeat_interval_ms
     soonest_ms = decision.monotonic_ms + _HEARTBEATS_SPARED * interval_ms
-    for member_id in group.members:
-        for deadline_of in (session_of, rebalance_of, join_of, sync_of):
-            deadline = deadline_of(group.group_id, member_id)
-            at_ms = shard.timers.time_of(deadline)
-            if at_ms is not None and at_ms < soonest_ms:
-                shard.timers.schedule(deadline, soonest_ms)
+    for deadline_of in (session_of, rebalance_of, join_of, sync_of):
+        deadline = deadline_of(group.group_id, member_id)
+        at_ms = shard.timers.time_of(deadline)
+        if at_ms is not None and at_ms < soonest_ms:
+            shard.timers.schedule(deadline, soonest_ms)
 
 
 def anew_at_ms(shard: GroupShard, deadline: Deadline, decision: Decision) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.coordinator.groups.consumer.core.conversion import dissolve, group_to_join
+from barnabas.coordinator.groups.consumer.core.deadlines import spare_member
 from barnabas.coordinator.groups.consumer.core.fencing import fence_members
 from barnabas.coordinator.groups.consumer.core.group import ConsumerGroup, Member
 from barnabas.coordinator.groups.consumer.core.members import (
@@ -65,12 +66,19 @@ def handle_consumer_heartbeat(
         say(waiter, response)
 
 
-def prolong_session(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, decision: Decision) -> None:
-    """The member has been heard, though nothing more is decided of what it says."""
+def spare_who_is_heard(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, decision: Decision) -> None:
+    """The member has been heard, though nothing is decided of what it says: it is not out for that meanwhile."""
     group = shard.consumers.get(request.group_id)
-    member = None if group is None else group.members.get(request.member_id)
-    if group is not None and member is not None and request.member_epoch == member.epoch:
-        start_session(shard, group.group_id, member, decision)
+    if group is None or request.member_epoch <= JOINS:
+        return
+    instance_id = request.instance_id if request.HasField("instance_id") else None
+    try:
+        member = known_member(group, request.member_id, instance_id)
+        check_epoch(member, request.member_epoch, _owned(request))
+    except KafkaError:
+        return
+    start_session(shard, group.group_id, member, decision)
+    spare_member(shard, group, member.member_id, decision)
 
 
 def refused_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
