@@ -119,7 +119,11 @@ class Settling:
                 )
 
     def _is_found(self, key: PartitionKey, topic_id: uuid.UUID | None) -> bool:
-        return any(topic_id == partitions.get(key, _NOWHERE) for partitions in self._found.values())
+        """Whether what was left counts no longer, for a directory has the partition."""
+        if topic_id is None:
+            # The power went before anything of it was durable (`read_topic_id`): whoever has the name counts.
+            return any(key in partitions for partitions in self._found.values())
+        return any(topic_id == partitions.get(key) for partitions in self._found.values())
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key
@@ -190,6 +194,3 @@ class Settling:
                     log_dir=home.path,
                 )
                 yield SetAside(home, stray, facts)
-
-
-_NOWHERE = uuid.UUID(int=0)
