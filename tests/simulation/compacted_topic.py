@@ -158,26 +158,20 @@ class CompactedTopic:
         """Hold what they were told against every in-sync replica."""
         record = image_of(self._world).topics[COMPACTED].partitions[PLACE.partition]
         logs: dict[str, Log] = {}
-        committed: dict[str, int] = {}
+        ends: dict[str, int] = {}
+        cleaned: dict[str, int] = {}
         for node in nodes:
             replica = node.replicas.find(record.topic_id, PLACE.partition) if node.replicas else None
             if node.node_id not in record.isr or replica is None or replica.log is None:
                 continue
             contents = self._contents(node, replica)
             self._check_log(f"{PLACE} at {node.name} (ISR {list(record.isr)})", contents)
-            committed[node.name] = replica.high_watermark
             logs[node.name] = contents
-        # How far each has compacted is its own affair: they agree on the last record of each key. Where one knows of a
-        # higher high watermark, it may have taken that for a record which others do not know to be committed yet.
-        end = min(committed.values(), default=0)
-        superseded = {
-            _key_of(content)
-            for name, log in logs.items()
-            for offset, (content, _) in log.items()
-            if end <= offset < committed[name]
-        }
-        latest = {name: _last_of_each_key(log, end, superseded) for name, log in logs.items()}
-        check_agreement(self._world, PLACE, latest, end)
+            ends[node.name] = replica.high_watermark
+            # Further than this its cleaner has not come: what is not committed and the active segment it leaves alone.
+            cleaned[node.name] = min(replica.high_watermark, replica.log.segment_base_offsets[-1])
+        end = min(ends.values(), default=0)
+        check_agreement(self._world, PLACE, last_of_each_key(logs, end, cleaned), end)
 
     def _contents(self, node: NodeMachine, replica: Replica) -> Log:
         opened, found = replica.log, Log()
@@ -214,8 +208,31 @@ class CompactedTopic:
             self._world.violate(f"DOUBLED: {described} has a record twice")
 
 
-def _last_of_each_key(log: Log, end: int, superseded: set[bytes]) -> Log:
-    """Below `end`, but for the keys `superseded`."""
-    last = {_key_of(content): offset for offset, (content, _) in log.items() if offset < end}
-    last = {key: offset for key, offset in last.items() if key not in superseded}
-    return {offset: log[offset] for offset in sorted(last.values())}
+def last_of_each_key(logs: Mapping[str, Log], end: int, cleaned: Mapping[str, int]) -> dict[str, Log]:
+    """Of each replica, by name: below `end`, which all know to be committed. How far each has compacted is its own
+    affair, and they agree on these.
+
+    Who knows of a higher high watermark may have taken all that it had of a key for a record from `end` up to what it
+    has `cleaned` at most. If none lacks that one, it is taken to have what another one still has.
+    """
+    last = {name: _by_key(log, 0, end) for name, log in logs.items()}
+    later = {name: _by_key(log, end, cleaned[name]) for name, log in logs.items()}
+    agreed = {name: {offset: logs[name][offset] for offset in found.values()} for name, found in last.items()}
+    for name, found in later.items():
+        for key, offset in found.items():
+            kept = [last[each][key] for each in logs if key in last[each]]
+            is_everywhere = not any(_lacks(logs[each], later[each], offset, logs[name]) for each in logs)
+            if kept and key not in last[name] and is_everywhere:
+                agreed[name][max(kept)] = next(log[max(kept)] for log in logs.values() if max(kept) in log)
+    return {name: dict(sorted(found.items())) for name, found in agreed.items()}
+
+
+def _by_key(log: Log, start: int, end: int) -> dict[bytes, int]:
+    """The last offset of each key from `start` up to `end`."""
+    return {_key_of(content): offset for offset, (content, _) in log.items() if start <= offset < end}
+
+
+def _lacks(log: Log, later: Mapping[bytes, int], offset: int, other: Log) -> bool:
+    """Whether a log has not the record that `other` has there, nor one for which it has taken that too."""
+    record = other[offset]
+    return log.get(offset) != record and later.get(_key_of(record[0]), -1) <= offset
