@@ -74,7 +74,6 @@ FAILED_ONCE = (
         1828396013,
         1,
     ),  # who asked again to join, for its answer was lost, was out a session after the first time
-    (3331, 3),  # what a replica had compacted was held against those that knew of a lower high watermark
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those

@@ -128,10 +128,7 @@ class Settling:
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key
         topic_id = read_topic_id(self._files, path)
-        home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
-        # Without an id nothing of the log that was left was ever durable, and it says nothing of its topic.
-        has_come = topic_id is None and home is not None and key in self._found[home]
-        if has_come or self._is_found(key, topic_id):
+        if self._is_found(key, topic_id):
             logger.info("a move between log directories is done", log_dir=path)
             try:
                 remove_left(self._files, path, key, former.environment.new_id(), sync=True)
@@ -140,6 +137,7 @@ class Settling:
                     "what a move has left stays until the next start", log_dir=path, reason=str(error)
                 )
             return
+        home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
         if key in self._found[former] or (home is not None and key in home.recovery_points):
             logger.error("a partition was here, and is neither here nor where it moved to", log_dir=path)
             self.unsettled.add(former)
