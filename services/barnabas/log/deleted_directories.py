@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from barnabas.kernel.files import Files
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name
 from barnabas.log.small_files import is_directory, sync_directory
 
@@ -25,8 +26,6 @@ MOVED_SUFFIX: Final = f"-moved{SUFFIX}"
 """Of what a move has left or given up: the partition is elsewhere, and this says nothing of it."""
 
 _NAME: Final = re.compile(rf"^(?P<place>.+)\.[0-9a-f]{{32}}{SUFFIX}$")
-
-PartitionKey = tuple[str, int]
 
 
 def deleted_name(topic: str, partition: int, unique: uuid.UUID) -> str:
