@@ -3,7 +3,8 @@
 They are named `<topic>-<partition>.<unique>-delete`, as Kafka names them; nothing else has that name. What is in one
 goes at once, on a full disk for the room that the checkpoints need. The directory itself stays until no checkpoint
 names the partition any more: without it the next start could not tell that what they speak of was deleted, and is not
-missing.
+missing. Where the name would be too long for that, the topic's part is cut off, and it tells nothing: who has such a
+topic, deletes it, loses the power before a disk takes the checkpoints, and makes it again, is told that it is missing.
 """
 
 from __future__ import annotations
@@ -15,27 +16,28 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from barnabas.kernel.files import Files
+from barnabas.kernel.files import NAME_BYTES_MAX, Files
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
-from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name
+from barnabas.log.checkpoints.partition_metadata import cut_name, directory_name, parse_directory_name
 from barnabas.log.small_files import is_directory, sync_directory
 
 SUFFIX: Final = "-delete"
 
-MOVED_SUFFIX: Final = f"-moved{SUFFIX}"
-"""Of what a move has left or given up: the partition is elsewhere, and this says nothing of it."""
+GONE_SUFFIX: Final = f"-gone{SUFFIX}"
+"""Of what tells nothing of the partition: a move has left it or given it up, it was set aside, or the name is cut."""
 
 _NAME: Final = re.compile(rf"^(?P<place>.+)\.[0-9a-f]{{32}}{SUFFIX}$")
 
 
 def deleted_name(topic: str, partition: int, unique: uuid.UUID) -> str:
     """The name of the directory of a partition that is deleted."""
-    return f"{directory_name(topic, partition)}.{unique.hex}{SUFFIX}"
+    name = f"{directory_name(topic, partition)}.{unique.hex}{SUFFIX}"
+    return name if len(name) <= NAME_BYTES_MAX else gone_name(topic, partition, unique)
 
 
-def moved_name(topic: str, partition: int, unique: uuid.UUID) -> str:
-    """The name of a directory that a move has left."""
-    return f"{directory_name(topic, partition)}.{unique.hex}{MOVED_SUFFIX}"
+def gone_name(topic: str, partition: int, unique: uuid.UUID) -> str:
+    """The name of a directory that is to go, and tells nothing of the partition."""
+    return cut_name(topic, f"-{partition}.{unique.hex}{GONE_SUFFIX}")
 
 
 class DeletedDirectories:
@@ -72,6 +74,15 @@ class DeletedDirectories:
         directory = os.path.join(self._path, deleted_name(*key, unique))
         self._files.rename(os.path.join(self._path, directory_name(*key)), directory)
         self._waiting.setdefault(key, []).append(directory)
+
+    def note(self, key: PartitionKey, unique: uuid.UUID) -> None:
+        """The partition, which has its place elsewhere, is about to be deleted, and checkpoints here may name it yet:
+        an empty directory says so. Raises OSError.
+        """
+        directory = os.path.join(self._path, deleted_name(*key, unique))
+        self._files.makedirs(directory)
+        self._waiting.setdefault(key, []).append(directory)
+        sync_directory(self._files, self._path)
 
     def empty(self, key: PartitionKey) -> None:
         """Remove what is in those of the partition, as far as that is possible; the next start does the rest. Raises

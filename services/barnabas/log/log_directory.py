@@ -29,18 +29,10 @@ from barnabas.log.checkpoints.meta_properties import (
     write_meta_properties,
 )
 from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import SUFFIX as STRAY_SUFFIX
-from barnabas.log.checkpoints.stray import (
-    StrayFacts,
-    StrayKey,
-    remove_facts,
-    stray_name,
-    write_facts,
-)
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, remove_facts, stray_name, write_facts
 from barnabas.log.closing import check_all_closed, close_logs
 from barnabas.log.config import LogConfig
-from barnabas.log.deleted_directories import SUFFIX as DELETED_SUFFIX
-from barnabas.log.deleted_directories import DeletedDirectories
+from barnabas.log.deleted_directories import DeletedDirectories, gone_name
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -296,6 +288,14 @@ class LogDirectory:
             finally:
                 self.forget(key)
 
+    def forget_elsewhere(self, key: PartitionKey) -> None:
+        """The partition, whose place is not here, is about to be deleted: checkpoints that name it miss nothing."""
+        self._drop_checkpoints(key)
+        if key in self._outdated:
+            with contextlib.suppress(OSError):
+                self._deleted.note(key, self.environment.new_id())
+            self.forget(key)
+
     def let_go(self, key: PartitionKey) -> None:
         """The partition has its place in another log directory: its log and its checkpoints are no longer of here."""
         self.logs.pop(key, None)  # it may be closed already, if the node stops
@@ -393,13 +393,13 @@ class LogDirectory:
 
     def delete_stray(self, stray: StrayKey, facts: StrayFacts) -> None:
         """Delete a partition that is set aside. Raises KAFKA_STORAGE_ERROR."""
-        name = stray_name(facts.topic, stray)
-        marked = self._file(f"{name.removesuffix(STRAY_SUFFIX)}{DELETED_SUFFIX}")
+        key = (facts.topic, stray.partition)
+        gone = self._file(gone_name(*key, stray.topic_id))
+        if not is_directory(self._files, self._file(directory_name(*key))):
+            self.forget_elsewhere(key)  # what a `take_back` that failed may have left, too
         with storage_errors(self.path):
-            self._files.rename(self._file(name), marked)
-        self._files.remove_tree(marked)
-        if not is_directory(self._files, self._file(directory_name(facts.topic, stray.partition))):
-            self.forget((facts.topic, stray.partition))  # what a `take_back` that failed may have left
+            self._files.rename(self._file(stray_name(facts.topic, stray)), gone)
+        self._files.remove_tree(gone)
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.

@@ -8,7 +8,7 @@ import os
 import re
 import uuid
 
-from barnabas.kernel.files import Files
+from barnabas.kernel.files import NAME_BYTES_MAX, Files
 from barnabas.log.errors import LogStoreError
 from barnabas.log.small_files import read_whole, write_atomically
 
@@ -33,6 +33,13 @@ def uuid_from_text(text: str) -> uuid.UUID:
 def directory_name(topic: str, partition: int) -> str:
     """The name of a partition's directory."""
     return f"{topic}-{partition}"
+
+
+def cut_name(topic: str, rest: str) -> str:
+    """The name of a directory that is not the partition's own: the topic's part is cut off where it would be too long,
+    as in Kafka.
+    """
+    return topic[: NAME_BYTES_MAX - len(rest)] + rest
 
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:

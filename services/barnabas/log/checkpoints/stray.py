@@ -12,7 +12,8 @@ import re
 import uuid
 from typing import Final, NamedTuple
 
-from barnabas.kernel.files import NAME_BYTES_MAX, Files
+from barnabas.kernel.files import Files
+from barnabas.log.checkpoints.partition_metadata import cut_name
 from barnabas.log.segments.segment import LOG_SUFFIX, file_name
 from barnabas.log.small_files import is_directory, read_whole, remove_quietly, write_atomically
 
@@ -43,11 +44,8 @@ class StrayFacts(NamedTuple):
 
 
 def stray_name(topic: str, key: StrayKey) -> str:
-    """The name of the directory of a partition that is set aside. The topic's part is cut off where it would be too
-    long, as in Kafka.
-    """
-    rest = f"-{key.partition}.{key.topic_id.hex}{SUFFIX}"
-    return topic[: NAME_BYTES_MAX - len(rest)] + rest
+    """The name of the directory of a partition that is set aside."""
+    return cut_name(topic, f"-{key.partition}.{key.topic_id.hex}{SUFFIX}")
 
 
 def parse_stray_name(name: str) -> StrayKey | None:

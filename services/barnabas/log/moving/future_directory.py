@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.partition_metadata import FILE_NAME as PARTITION_METADATA
 from barnabas.log.checkpoints.partition_metadata import directory_name, ensure_topic_id
-from barnabas.log.deleted_directories import MOVED_SUFFIX
+from barnabas.log.deleted_directories import GONE_SUFFIX
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.small_files import exists, read_whole, remove_quietly, write_atomically
 
@@ -70,7 +70,7 @@ def remove_future(files: Files, path: str, name: str) -> bool:
     the disk let all of it go, which another call tries again. Raises KAFKA_STORAGE_ERROR.
     """
     directory = os.path.join(path, name)
-    doomed = directory.removesuffix(SUFFIX) + MOVED_SUFFIX
+    doomed = directory.removesuffix(SUFFIX) + GONE_SUFFIX
     with storage_errors(directory):
         with contextlib.suppress(FileNotFoundError):  # it has lost the name before
             files.rename(directory, doomed)

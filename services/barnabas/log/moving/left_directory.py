@@ -19,7 +19,7 @@ from barnabas.kernel.files import NAME_BYTES_MAX, Files
 from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.deleted_directories import moved_name
+from barnabas.log.deleted_directories import gone_name
 from barnabas.log.small_files import sync_directory
 
 SUFFIX: Final = "-moving"
@@ -73,7 +73,7 @@ def remove_left(
     """What the partition left goes; with `sync` its name does durably. Renamed first, to a name with `unique` in it, so
     that it does not come back half. Raises OSError.
     """
-    doomed = os.path.join(os.path.dirname(directory), moved_name(*key, unique))
+    doomed = os.path.join(os.path.dirname(directory), gone_name(*key, unique))
     with contextlib.suppress(FileNotFoundError):  # it has lost the name before, perhaps not durably
         files.rename(directory, doomed)
     if sync:

@@ -17,7 +17,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.small_files import SyncError
 from barnabas.storage import limits
-from barnabas.storage.directories.log_directories import LogLost
+from barnabas.storage.directories.errors import LogLost
 
 if TYPE_CHECKING:
     from barnabas.storage.replica.replica import Replica

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
 
 from barnabas.kernel.environment import Environment
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
@@ -32,6 +32,7 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.settling import Settling, adopt_moved
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.small_files import exists, sync_file_system
+from barnabas.storage.directories.errors import DirectoryOffline, LogLost
 from barnabas.storage.directories.found_on_disk import (
     FoundFuture,
     FoundOnDisk,
@@ -45,24 +46,6 @@ log = get_logger("storage.log_directories")
 
 PartitionKey = tuple[str, int]
 """(topic, partition): what a directory and a checkpoint line are named for."""
-
-
-class LogLost(KafkaError):
-    """A log that others copy had records, and is not on disk: begun anew it would have them drop what they have."""
-
-    def __init__(self, partition: str) -> None:
-        super().__init__(
-            ErrorCode.kafka_storage_error,
-            f"the directory of {partition} had records and is gone, so this node does not lead it. Bring it back, or "
-            "have another replica lead (kafka-leader-election --election-type unclean)",
-        )
-
-
-class DirectoryOffline(KafkaError):
-    """The partition's log directory could not be read when the node started; it has been said why."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(ErrorCode.kafka_storage_error, f"{path} is offline until the node is started again")
 
 
 def find_cluster_id(files: Files, paths: Sequence[str]) -> str:
@@ -415,6 +398,9 @@ class LogDirectories:
     def _delete(self, directory: LogDirectory, key: PartitionKey) -> bool:
         """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""
         if is_said := topic_there(self._files, directory, key) in (None, *self._undeleted[key]):
+            for each in self._directories:
+                if each is not directory:
+                    each.forget_elsewhere(key)  # it may have been there
             directory.delete_partition(*key)
         del self._undeleted[key]
         return is_said

@@ -11,8 +11,9 @@ from barnabas.log.errors import LogStoreError
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import NO_LEADER
 from barnabas.storage.directories.directory_work import Opened
+from barnabas.storage.directories.errors import DirectoryOffline
 from barnabas.storage.directories.failed_openings import is_for_now
-from barnabas.storage.directories.log_directories import DirectoryOffline, LogDirectories
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.replica.replica import Replica
 
 log = get_logger("storage.replicas")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import pytest
@@ -17,13 +20,19 @@ from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
+from barnabas.log.moving.future_directory import create_future, future_name
+from barnabas.log.moving.future_log import FutureLog, retire
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.record import encode_batch
-from barnabas.storage.directories.log_directories import LogDirectories, LogLost
+from barnabas.storage.directories.errors import LogLost
+from barnabas.storage.directories.log_directories import LogDirectories
 
 PATHS: Final = ("/a/log", "/b/log")
 CONFIG: Final = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**60)
 FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+FullDisk = Callable[[str], AbstractContextManager[None]]
 
 
 class NothingReachesTheDisk(random.Random):
@@ -60,6 +69,20 @@ class Node:
         self.directories.release("t", 0)
         self.directories.delete_partition("t", 0, topic_id)
 
+    def move(self, log: PartitionLog) -> None:
+        """From the first directory to the second, whose checkpoints say so; those of the first are not written yet."""
+        former, home = (self.directories.at(path) for path in PATHS)
+        name = future_name("t", 0, self.environment.new_id())
+        create_future(self.files, home.path, name, FIRST)
+        future = FutureLog(home, name, log)
+        while future.lag:
+            future.copy(1 << 20)
+        future.complete(1 << 20)
+        future.prepare(log.log_end_offset)
+        future.promote(former)
+        self.directories.relocate(("t", 0), home.path)
+        future.clear_up()
+
     def lose_power(self) -> None:
         self.directories.abandon()
         self.files.lose_power(NothingReachesTheDisk())
@@ -82,6 +105,26 @@ def fill(log: PartitionLog, count: int) -> None:
 @pytest.fixture
 def node() -> Node:
     return Node()
+
+
+@pytest.fixture
+def full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    """While it is entered, nothing can be written to files whose path begins so."""
+
+    @contextlib.contextmanager
+    def fill_up(prefix: str) -> Iterator[None]:
+        real = node.files.pwrite
+
+        def write(fd: int, *arguments: Any) -> int:
+            if node.files._open[fd].path.startswith(prefix):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(fd, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(node.files, "pwrite", write)
+            yield
+
+    return fill_up
 
 
 def test_what_was_deleted_does_not_come_back_when_the_power_is_lost(node: Node) -> None:
@@ -207,6 +250,102 @@ def test_what_was_deleted_on_a_full_disk_takes_no_room(node: Node, monkeypatch: 
         assert node.files.listdir(f"{path}/{left}") == []
     node.directories.write_checkpoints(path)
     assert node.names(path) == []
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "killed"])
+def test_what_has_moved_and_was_deleted_then_is_not_missed(
+    node: Node, full_disk: FullDisk, is_full: bool
+) -> None:
+    """The checkpoints of where it had been speak of it yet."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+    node.move(log)
+    if is_full:
+        with full_disk(path):
+            retire(node.directories.at(path), log)
+            node.go()
+    else:
+        node.crash()
+        assert node.begin(FIRST, is_new=False)[0] == PATHS[1]
+        node.go()
+    node.crash()
+    assert node.begin(SECOND, path, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
+    assert [node.names(path), node.names(PATHS[1])] == [["t-0"], []]
+
+
+def test_what_is_left_of_a_deletion_says_nothing_of_the_next_topic(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node died when the checkpoints were written, and before the mark went."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, "remove_tree", lambda _: None)
+        node.go()
+    _, log = node.begin(SECOND, path)
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+    node.crash()
+    node.files.rename(f"{path}/t-0", "/a/away")
+    node.crash()
+    with pytest.raises(LogLost):
+        node.begin(SECOND, path, is_new=False, may_begin_anew=False)
+
+
+def test_what_was_set_aside_and_deleted_then_is_not_missed(node: Node, full_disk: FullDisk) -> None:
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+    with full_disk(f"{path}/recovery"):
+        node.directories.release("t", 0)
+        node.directories.set_aside("t", 0, FIRST, 3)
+        node.directories.strays.delete([StrayKey(FIRST, 0)])
+    node.crash()
+    assert node.begin(SECOND, path, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
+    assert node.names(path) == ["t-0"]
+
+
+def test_what_a_stray_leaves_hides_no_loss(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A former topic's partition was being deleted when the node died, and the present one's is gone."""
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.release("t", 0)
+    node.directories.set_aside("t", 0, FIRST, 3)
+    _, log = node.begin(SECOND, path)
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {("t", 0): 3})
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, "remove_tree", lambda _: None)
+        node.directories.strays.delete([StrayKey(FIRST, 0)])
+    node.files.rename(f"{path}/t-0", "/a/away")
+    node.crash()
+    with pytest.raises(LogLost):
+        node.begin(SECOND, path, is_new=False, may_begin_anew=False)
+
+
+@pytest.mark.parametrize("length", [213, 214, 249])
+@pytest.mark.parametrize("is_aside", [False, True], ids=["deleted", "set aside"])
+def test_a_topic_of_the_longest_name_can_be_deleted(node: Node, length: int, is_aside: bool) -> None:
+    """The directory's name while it goes is longer than its own; Kafka cuts the topic's part off."""
+    topic, key = "t" * length, StrayKey(FIRST, 0)
+    path = node.directories.claim(topic, 0, FIRST, is_new=True)
+    log, _ = node.directories.open_partition(path, topic, 0, FIRST, CONFIG)
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {(topic, 0): 3})
+    node.directories.release(topic, 0)
+    if is_aside:
+        node.directories.set_aside(topic, 0, FIRST, 3)
+        node.crash()
+        assert node.directories.strays.names == {(topic, 0)}
+        node.directories.strays.delete([key])
+    else:
+        node.directories.delete_partition(topic, 0, FIRST)
+    assert (node.names(path), node.directories.strays.keys) == ([], [])
+    node.crash()
+    assert node.directories.claim(topic, 0, SECOND, is_new=False) == path
+    node.directories.open_partition(path, topic, 0, SECOND, CONFIG, may_begin_anew=False)
 
 
 @pytest.mark.parametrize("is_order", [True, False], ids=["deleted", "set aside"])

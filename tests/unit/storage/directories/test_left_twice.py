@@ -9,7 +9,7 @@ from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.log.partition_log import PartitionLog
-from barnabas.storage.directories.log_directories import DirectoryOffline
+from barnabas.storage.directories.errors import DirectoryOffline
 
 
 def move_and_leave(node: Node, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ from barnabas.log.moving.future_log import FutureLog, PlaceUnclear, retire
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
-from barnabas.storage.directories.log_directories import DirectoryOffline, LogDirectories, LogLost
+from barnabas.storage.directories.errors import DirectoryOffline, LogLost
+from barnabas.storage.directories.log_directories import LogDirectories
 
 TOPIC: Final = "t"
 TOPIC_ID: Final = uuid.UUID(int=7)

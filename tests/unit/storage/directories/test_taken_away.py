@@ -12,7 +12,7 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_log import FutureLog
-from barnabas.storage.directories.log_directories import DirectoryOffline
+from barnabas.storage.directories.errors import DirectoryOffline
 
 WITHOUT_HOME = (PATHS[0], PATHS[2])
 

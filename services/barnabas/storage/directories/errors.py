@@ -1,0 +1,23 @@
+"""Why a partition's log is not opened although its disk refuses nothing now."""
+
+from __future__ import annotations
+
+from barnabas.kernel.errors import ErrorCode, KafkaError
+
+
+class LogLost(KafkaError):
+    """A log that others copy had records, and is not on disk: begun anew it would have them drop what they have."""
+
+    def __init__(self, partition: str) -> None:
+        super().__init__(
+            ErrorCode.kafka_storage_error,
+            f"the directory of {partition} had records and is gone, so this node does not lead it. Bring it back, or "
+            "have another replica lead (kafka-leader-election --election-type unclean)",
+        )
+
+
+class DirectoryOffline(KafkaError):
+    """The partition's log directory could not be read when the node started; it has been said why."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(ErrorCode.kafka_storage_error, f"{path} is offline until the node is started again")
