@@ -55,8 +55,9 @@ def check_files(judge: Judge, history: History, nodes: Mapping[str, Path], place
                 f"{place} at {name} ({len(log)} records)",
                 is_one_enough=len(nodes) == 1,
             )
-        check_agreement(judge, place, logs, max(map(len, logs.values())))
-        count += max(map(len, logs.values()))
+        longest = max(map(len, logs.values()))
+        check_agreement(judge, place, logs, range(longest))
+        count += longest
     return count
 
 

@@ -15,6 +15,7 @@ from world import World
 
 from barnabas.coordinator.groups.core.uncommitted import GroupOffsets
 from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.messages.storage_pb2 import AppendFrame
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.records.batch import crc_is_valid, iterate_headers
 from barnabas.records.record import decode_records
@@ -133,10 +134,12 @@ def image_of(world: World) -> MetadataImage:
 
 
 def is_only_about(world: World, topic: str) -> Callable[[bytes], bool]:
-    """Whether an append, as bytes, is to `topic` and to no other: the ids of topics stand in it."""
-    ids = {name: each.topic_id for name, each in image_of(world).topics.items()}
-    own = ids.pop(topic)
-    return lambda frame: own in frame and not any(other in frame for other in ids.values())
+    """Whether an append, as bytes, is to `topic` and to no other."""
+    own = image_of(world).topics[topic].topic_id
+    return lambda frame: (
+        {each.topic_id for request in AppendFrame.FromString(frame).requests for each in request.partitions}
+        == {own}
+    )
 
 
 def check_terms(world: World) -> None:
@@ -218,4 +221,5 @@ def check_logs(
                 is_one_enough=plan.is_one_enough,
                 start=starts[name],
             )
-        check_agreement(world, place, logs, min(high_watermarks.values(), default=0))
+        offsets = range(max(starts.values(), default=0), min(high_watermarks.values(), default=0))
+        check_agreement(world, place, logs, offsets)

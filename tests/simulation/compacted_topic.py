@@ -171,7 +171,7 @@ class CompactedTopic:
             # Further than this its cleaner has not come: what is not committed and the active segment it leaves alone.
             cleaned[node.name] = min(replica.high_watermark, replica.log.segment_base_offsets[-1])
         end = min(ends.values(), default=0)
-        check_agreement(self._world, PLACE, last_of_each_key(logs, end, cleaned), end)
+        check_agreement(self._world, PLACE, last_of_each_key(logs, end, cleaned), range(end))
 
     def _contents(self, node: NodeMachine, replica: Replica) -> Log:
         opened, found = replica.log, Log()

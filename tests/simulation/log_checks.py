@@ -85,11 +85,10 @@ def _check_order(judge: Judge, described: str, log: Log, *, is_whole: bool) -> N
         last[producer] = max(before, int(number))
 
 
-def check_agreement(judge: Judge, place: Place, logs: Mapping[str, Log], committed: int) -> None:
-    """Below `committed` all have the same."""
+def check_agreement(judge: Judge, place: Place, logs: Mapping[str, Log], offsets: range) -> None:
+    """At these offsets, which are committed and of which nothing was deleted, all have the same."""
     names = list(logs)
-    first = max((next(iter(log), committed) for log in logs.values()), default=0)
-    for offset in range(first, committed):
+    for offset in offsets:
         there = {logs[name].get(offset) for name in names}
         if len(there) > 1:
             judge.violate(f"{place}: {names} differ at {offset}: {there}")
