@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from coordinator_node import Node, running, until_writing
 from log_in_memory import LogInMemory
+from migration_driver import subscription
 from prometheus_client import generate_latest
 
 from barnabas.coordinator.config import CoordinatorConfig
@@ -264,3 +265,29 @@ async def test_a_former_coordinator_says_of_nobody_that_he_is_no_member() -> Non
         log.epochs[0] = 1
         assert (await node.calls.OffsetFetch(request)).error_code == ErrorCode.not_coordinator
         assert (await node.calls.OffsetFetch(request)).error_code == REFUSED
+
+
+async def test_a_former_coordinator_does_not_tell_a_classic_member_what_it_has() -> None:
+    """Another member may have it by now."""
+    log = LogInMemory()
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        await until_writing(node)
+        await node.calls.ConsumerGroupHeartbeat(entry("b"))
+        joined = await node.calls.JoinGroup(
+            pb.JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=60_000,
+                protocol_type="consumer",
+                protocols=[pb.GroupProtocol(name="range", metadata=subscription("t"))],
+            )
+        )
+        assert joined.error_code == ErrorCode.none
+        request = pb.SyncGroupRequest(
+            group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
+        )
+        assert (await node.calls.SyncGroup(request)).error_code == ErrorCode.none
+        log.epochs[0] = 1
+        assert (await node.calls.SyncGroup(request)).error_code == ErrorCode.not_coordinator
