@@ -22,6 +22,7 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendOrigin
 from barnabas.log.producers.producer_state import ProducerState
+from barnabas.log.segments.segment import Segment
 from barnabas.records.batch import BatchHeader, parse_header
 from barnabas.records.control import EndTransactionMarker
 from barnabas.records.record import decode_records, encode_batch
@@ -381,3 +382,31 @@ def test_the_first_undecided_offset_is_that_of_all_that_overlap() -> None:
         found.append(state.first_unstable_offset())
     # Producer 1 began first and its marker is at 4; then 3, which began at 2.
     assert found == [0, 0, 2, None]
+
+
+def test_a_roll_does_not_mind_that_retention_takes_a_segment_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What flush.messages asks for is synced first; of what is deleted meanwhile nothing is asked."""
+    log = open_log(tmp_path)
+    append(log, 25)
+    log.update_config(LogConfig(segment_bytes=1000, flush_messages=1, retention_ms=-1))
+    first = log.segment_base_offsets[0]
+    log.maybe_increment_log_start_offset(log.segment_base_offsets[-1])
+    for segment in log._state.segments[:-1]:
+        log._state.factory.cache.forget(segment)
+        segment.release()
+    real = Segment.sync_data
+    deleted = []
+
+    def sync_data(segment: Segment) -> None:
+        if not deleted:
+            with ThreadPoolExecutor() as threads:
+                deleted.append(threads.submit(log.delete_old_segments, log.log_end_offset).result())
+        real(segment)
+
+    monkeypatch.setattr(Segment, "sync_data", sync_data)
+    log.roll()
+    assert deleted
+    assert log.segment_base_offsets[0] > first
+    assert log.is_trusted
