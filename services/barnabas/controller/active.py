@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.controller import limits
@@ -24,7 +24,7 @@ from barnabas.controller.election import ELECTION_KEY, Election, Leadership, Lea
 from barnabas.controller.fanout import Fanout, Receiver
 from barnabas.controller.internal_growth import grow_when_nodes_join
 from barnabas.controller.limits import TAKEOVER_GRACE_MS
-from barnabas.controller.lost_nodes import LostNodes
+from barnabas.controller.lost_services import LostServices
 from barnabas.controller.presence import PRESENCE_PREFIX
 from barnabas.controller.sessions import Kind, Member, Sessions
 from barnabas.controller.store.protocol import Store, StoreError
@@ -85,7 +85,16 @@ class ActiveController:
             # With the embedded store the former controller was a process of this one's machine, and has ended.
             TAKEOVER_GRACE_MS if config.etcd_endpoints else 0,
         )
-        self._lost_nodes = LostNodes(environment.network, self._address_of_awaited, self._on_process_ended)
+        network = environment.network
+        self._lost_nodes = LostServices(
+            Kind.NODE.value, network, self._address_of_awaited, self._on_process_ended
+        )
+        self._lost_coordinators = LostServices(
+            Kind.COORDINATOR.value,
+            network,
+            self._address_of_awaited_coordinator,
+            self._hand_over_of_coordinator,
+        )
         self._nothing_to_take_over: dict[int, tuple[int, set[int], list[str]]] = {}
         """By node that is away: the image's revision, the nodes present, and the gateways gone with it, when nothing of
         it could be taken over.
@@ -110,6 +119,7 @@ class ActiveController:
             self.is_ready = False
             self._sessions.close()
             self._lost_nodes.close()
+            self._lost_coordinators.close()
             self._fanout.end_all("this controller stepped down")
             for task in self._removals:
                 task.cancel()
@@ -124,6 +134,8 @@ class ActiveController:
             self.is_ready = True
             for node in self.image.live_nodes():
                 self._lost_nodes.look_for(node.node_id)
+            for coordinator_id in self.image.coordinators:
+                self._lost_coordinators.look_for(coordinator_id)
             self._begin_what_nobody_asks_for(tasks)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -155,8 +167,8 @@ class ActiveController:
             self._fanout.discard(receiver)
             if member is not None:
                 self._sessions.detach(member, receiver)
-                if member.kind is Kind.NODE and self._sessions.is_awaited(member):
-                    self._lost_nodes.look_for(int(member.name))
+                if self._sessions.is_awaited(member):
+                    self._look_for(member)
 
     def heard_from(self, request: ServiceHeartbeatRequest) -> bool:
         """A service is alive; False when it is not registered here and has to do that first."""
@@ -171,6 +183,8 @@ class ActiveController:
                 return False
         if request.leaving:
             self._sessions.on_leaving(member, request.incarnation_id)
+            if member.kind is Kind.COORDINATOR:
+                self._begin_removal(self._hand_over_of_coordinator(member.name))
         return self._sessions.heard_from(member, request.incarnation_id)
 
     def present_nodes(self, image: MetadataImage) -> set[int]:
@@ -251,6 +265,14 @@ class ActiveController:
             due = elect_every(seconds, elect_preferred_leaders, self.writer, clock)
             tasks.create_task(due, name="preferred leaders")
 
+    def _look_for(self, member: Member) -> None:
+        """It is away, and others could go on with what it did."""
+        match member.kind:
+            case Kind.NODE:
+                self._lost_nodes.look_for(int(member.name))
+            case Kind.COORDINATOR:
+                self._lost_coordinators.look_for(member.name)
+
     def _address_of_awaited(self, node_id: int) -> str | None:
         node = self.image.nodes.get(node_id)
         if node is None or node.fenced or not self._sessions.is_awaited(_node_member(node_id)):
@@ -280,6 +302,29 @@ class ActiveController:
         with contextlib.suppress(TooManyRequests, LeadershipLost):
             await self.writer.submit(decide)
 
+    def _address_of_awaited_coordinator(self, coordinator_id: str) -> str | None:
+        known = self.image.coordinators.get(coordinator_id)
+        is_awaited = self._sessions.is_awaited(Member(Kind.COORDINATOR, coordinator_id))
+        return known.address if known is not None and is_awaited else None
+
+    async def _hand_over_of_coordinator(self, coordinator_id: str) -> None:
+        """The coordinator is about to stop, or its process has ended: others own at once what it owned. While there is
+        no other it keeps that, for it may come back.
+        """
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            members = (
+                Member(Kind.COORDINATOR, name) for name in image.coordinators if name != coordinator_id
+            )
+            is_gone = self._sessions.is_going(Member(Kind.COORDINATOR, coordinator_id))
+            if not is_gone or not any(map(self._sessions.is_attached, members)):
+                return Decision((), None)
+            return remove_coordinator(image, coordinator_id)
+
+        if decide(self.image).records:
+            with contextlib.suppress(TooManyRequests, LeadershipLost):
+                await self.writer.submit(decide)
+
     def _gateways_gone_with(self, node_id: int) -> list[str]:
         """The gateways in the process of a node that has ended; one that has a stream is in its next process."""
         return [
@@ -292,7 +337,10 @@ class ActiveController:
 
     def _on_session_expired(self, member: Member) -> None:
         self._counts.timed_out_nodes += member.kind is Kind.NODE
-        task = asyncio.ensure_future(self._remove(member))
+        self._begin_removal(self._remove(member))
+
+    def _begin_removal(self, removal: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(removal)
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
 

@@ -125,6 +125,11 @@ class Sessions:
         session = self._sessions.get(member)
         return session is not None and session.receiver is None
 
+    def is_going(self, member: Member) -> bool:
+        """Whether the member is away, or has said that it is being stopped."""
+        session = self._sessions.get(member)
+        return session is not None and (session.receiver is None or session.is_leaving)
+
     def attached(self, kind: Kind) -> Iterator[tuple[str, Receiver]]:
         """Name and receiver of each member of one kind that has a stream now."""
         for member, session in self._sessions.items():

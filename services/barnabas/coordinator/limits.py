@@ -165,6 +165,9 @@ AFTER_JUMP_MS: Final = 5_000
 """How long, after a test moved the clock, a member still has to send a heartbeat, to join or to ask for its assignment,
 if it had so much left: clients send heartbeats every 3 s by default."""
 
+HAND_OVER_SECONDS_MAX: Final = 0.5
+"""How long a coordinator that is to stop waits for others to own what it owns, which takes some milliseconds."""
+
 STOP_GRACE_SECONDS: Final = 0.5
 """How long calls may still be answered once the service is to stop."""
 

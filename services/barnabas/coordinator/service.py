@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -94,6 +95,7 @@ async def serve(
                 tasks.create_task(parts.transactions.run(), name="transactions"),
             ]
             await context.stopping.wait()
+            await _hand_over(config.coordinator_id, parts.subscription)
             await server.stop(limits.STOP_GRACE_SECONDS)
             for task in background:
                 task.cancel()
@@ -105,6 +107,18 @@ async def serve(
     finally:
         await server.stop(None)
         await parts.close()
+
+
+async def _hand_over(coordinator_id: str, subscription: MetadataSubscription) -> None:
+    """Have others own what this coordinator owns, while it still answers. Where there are no others it goes as it is:
+    the controller gives it the same again when it comes back soon.
+    """
+    if len(subscription.image.coordinators) < 2:
+        return
+    await subscription.say_goodbye()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
+            await subscription.wait_until(lambda image: coordinator_id not in image.coordinators)
 
 
 def _assemble(

@@ -125,13 +125,17 @@ class MetadataSubscription:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS_MAX)
         except asyncio.CancelledError:
-            heartbeat = heartbeat_of(self._make_request())
-            if self._connected and heartbeat is not None:
-                await say_goodbye(self.controller, heartbeat)
+            await self.say_goodbye()
             raise
         finally:
             for link in self._links:
                 await link.close()
+
+    async def say_goodbye(self) -> None:
+        """Tell the controller that this service is about to stop; until it does it still follows the metadata."""
+        heartbeat = heartbeat_of(self._make_request())
+        if self._connected and heartbeat is not None:
+            await say_goodbye(self.controller, heartbeat)
 
     async def _watch(self) -> str:
         """Follow the active link until that ends, and return why it did. Raises RegistrationRefused."""

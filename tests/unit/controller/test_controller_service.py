@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.controller import active, internal_growth, lost_nodes
+from barnabas.controller import active, internal_growth, lost_services
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.nodes import on_process_ended
@@ -248,9 +248,9 @@ async def test_what_nobody_can_take_over_is_looked_for_once_in_the_same_metadata
             while len(probes) < before + 30:
                 await asyncio.sleep(0)
 
-    monkeypatch.setattr(lost_nodes, "_has_ended", has_ended)
-    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS", 0)
-    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS_MIN", 0)
+    monkeypatch.setattr(lost_services, "_has_ended", has_ended)
+    monkeypatch.setattr(lost_services, "PROBE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(lost_services, "PROBE_PAUSE_SECONDS_MIN", 0)
     monkeypatch.setattr(active, "on_process_ended", look)
     config = config_for(tmp_path, broker_session_timeout_ms=60_000)
     async with running_controller(config, await open_store(), over_grpc()) as running:
@@ -275,7 +275,7 @@ async def test_gateways_go_with_the_process_that_they_are_in(
     def gateway_in(node_id: int, name: str) -> pb.WatchRequest:
         return pb.WatchRequest(gateway=md.GatewayRecord(gateway_id=name, node_id=node_id))
 
-    monkeypatch.setattr(lost_nodes, "_has_ended", has_ended)
+    monkeypatch.setattr(lost_services, "_has_ended", has_ended)
     config = config_for(tmp_path, broker_session_timeout_ms=60_000, gateway_session_timeout_ms=60_000)
     async with (
         running_controller(config, await open_store(), over_grpc()) as running,

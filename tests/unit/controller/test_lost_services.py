@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.controller import lost_nodes
-from barnabas.controller.lost_nodes import LostNodes
+from barnabas.controller import lost_services
+from barnabas.controller.lost_services import LostServices
 from barnabas.links.errors import (
     ConnectionRefused,
     DeadlinePassed,
@@ -30,8 +30,8 @@ Answer = LinkError | None
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS", 0)
-    monkeypatch.setattr(lost_nodes, "PROBE_PAUSE_SECONDS_MIN", 0)
+    monkeypatch.setattr(lost_services, "PROBE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(lost_services, "PROBE_PAUSE_SECONDS_MIN", 0)
 
 
 class Links:
@@ -47,7 +47,7 @@ class Links:
         return self
 
     async def OffsetForLeaderEpoch(self, request: Any, *, timeout: float | None = None) -> object:
-        assert timeout == lost_nodes.PROBE_SECONDS_MAX
+        assert timeout == lost_services.PROBE_SECONDS_MAX
         answer = next(self._answers)
         if answer is not None:
             raise answer
@@ -78,7 +78,7 @@ async def probes(
     def address_while_awaited(node_id: int) -> str | None:
         return address_of(node_id) if awaited(links.closed) else None
 
-    lost = LostNodes(cast(Network, links), address_while_awaited, on_ended)
+    lost = LostServices("storage node", cast(Network, links), address_while_awaited, on_ended)
     lost.look_for(1)
     lost.look_for(1)
     async with asyncio.timeout(5):
@@ -123,7 +123,7 @@ async def test_it_is_asked_again_soon_at_first(monkeypatch: pytest.MonkeyPatch) 
         pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("barnabas.controller.lost_nodes.asyncio.sleep", pause)
+    monkeypatch.setattr("barnabas.controller.lost_services.asyncio.sleep", pause)
     broke = OutcomeUnknown("connection reset by peer")
     await probes(broke, broke, broke, broke, broke, broke, ConnectionRefused("refused"), None)
     assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16, 0.2, 0.2, 0.2]
@@ -143,7 +143,7 @@ async def test_over_grpc_nobody_at_an_address_refuses_and_a_frozen_process_is_si
     def address_of(node_id: int) -> str:
         return f"unix:{tmp_path}/{list(told)[node_id]}"
 
-    lost = LostNodes(GrpcNetwork(), address_of, on_ended)
+    lost = LostServices("storage node", GrpcNetwork(), address_of, on_ended)
     with socket.socket(socket.AF_UNIX) as frozen:
         frozen.bind(str(tmp_path / "frozen"))
         frozen.listen()
@@ -151,7 +151,7 @@ async def test_over_grpc_nobody_at_an_address_refuses_and_a_frozen_process_is_si
             lost.look_for(node_id)
         async with asyncio.timeout(10):
             await told["dead"].wait()
-            await asyncio.sleep(lost_nodes.PROBE_SECONDS_MAX * 1.5)
+            await asyncio.sleep(lost_services.PROBE_SECONDS_MAX * 1.5)
         assert not told["frozen"].is_set()
         lost.close()
         await others()
