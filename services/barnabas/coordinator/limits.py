@@ -34,13 +34,13 @@ APPEND_RETRY_MS_MIN: Final = 50
 APPEND_RETRY_MS_MAX: Final = 1_000
 """Pause before a write that the log did not take is sent again; doubles from the first to the second."""
 
-LOAD_RETRY_MS_MIN: Final = 100
+LOAD_RETRY_MS_MIN: Final = 20
 LOAD_RETRY_MS_MAX: Final = 5_000
 """Pause before a partition is loaded again after a failure, and before a read that came too late is tried again;
 doubles from the first to the second."""
 
-QUIET_LOADS: Final = 5
-"""A partition that failed to load fewer times than this, in about three seconds, is no warning yet."""
+QUIET_LOADS: Final = 7
+"""A partition that failed to load fewer times than this, in somewhat over a second, is no warning yet."""
 
 APPEND_GRACE_MS: Final = 1_000
 """How much longer than APPEND_ANSWER_MS_MAX to wait for the storage node's answer before giving it up."""

@@ -439,7 +439,6 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
     def _drop(self, error: KafkaError | UnreadableRecord) -> None:
         """Forget everything: only the log knows what is true now."""
-        is_new = isinstance(error, KafkaError) and error.code in NOT_OPENED_YET
         self._failed_loads += 1
         # A node that starts takes a moment: fifty partitions need not say so, unless it takes long.
         is_loading = self.state is PartitionState.LOADING
@@ -454,13 +453,22 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             reason=str(error),
         )
         self._metrics.unloads.inc()
-        if not is_new:
+        if not self._will_load_soon(error):
             self._loaded_once.set()  # it was, or it may take long: nobody is to wait for it
         self.state = PartitionState.LOADING
         self._shard = self._kind.make_shard()
         self._queue.clear()
         self._broken = False
         self._fail_waiting(for_client(error))
+
+    def _will_load_soon(self, error: KafkaError | UnreadableRecord) -> bool:
+        """Whether the log is about to be opened, or may be about to have a leader: of a broker that died another one
+        takes over what it owned and what it led, in either order.
+        """
+        if isinstance(error, UnreadableRecord):
+            return False
+        is_passing = error.code in PASSING - NOT_TAKEN and self._failed_loads < limits.QUIET_LOADS
+        return is_passing or error.code in NOT_OPENED_YET
 
     def _fail_waiting(self, error: KafkaError) -> None:
         for waiter in self._waiting:
