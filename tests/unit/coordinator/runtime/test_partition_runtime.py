@@ -94,6 +94,25 @@ async def test_requests_wait_for_the_first_load(log: LogInMemory) -> None:
         assert (await described).groups[0].error_code in (ErrorCode.none, ErrorCode.group_id_not_found)
 
 
+async def test_requests_wait_for_the_first_load_while_the_log_has_no_leader(log: LogInMemory) -> None:
+    """Of a broker that died another one takes over what it owned, and perhaps later what it led."""
+    node = Node("a", log)
+    node.see("a")
+    log.fail_with = ErrorCode.coordinator_not_available
+    early = asyncio.create_task(node.commit(1))
+
+    async def elect() -> bool:
+        while log.tries < 3:
+            await asyncio.sleep(0)
+        log.fail_with = None
+        return early.done()
+
+    electing = asyncio.create_task(elect())
+    async with running(node):
+        assert await early is ErrorCode.none
+        assert not await electing
+
+
 async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")
