@@ -6,10 +6,12 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from raw_client import METADATA, PRODUCE, RawConnection, Topic
 
@@ -162,3 +164,53 @@ def test_who_comes_to_a_broker_that_is_away_is_served_by_the_others(make_cluster
     with RawConnection(brokers[leader].port) as connection:
         (part,) = topic.produce(connection, {0: batch(1, 7_000)}, version=VERSION)
     assert (part.error_code, part.base_offset) == (0, 1)
+
+
+class Committer:
+    """Commits for a group of its own, one commit after the other, by librdkafka, which tries again twice."""
+
+    def __init__(self, bootstrap: str, topic: str, group_id: str) -> None:
+        self.count = 0
+        self.errors: list[str] = []
+        self._topic = topic
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "log_level": 0})
+
+    def run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                self._consumer.commit(
+                    offsets=[TopicPartition(self._topic, 0, self.count + 1)], asynchronous=False
+                )
+                self.count += 1
+            except KafkaException as error:
+                self.errors.append(str(error))
+            time.sleep(0.01)
+        (found,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=WAIT_SECONDS)
+        assert self.errors or found.offset == self.count
+        self._consumer.close()
+
+
+def test_groups_commit_while_each_broker_is_restarted(make_cluster: Callable[..., Any]) -> None:
+    """Their coordinators are in the brokers, one after another."""
+    cluster = make_cluster(nodes=NODES)
+    topic = Topic(int(cluster.bootstrap.rpartition(":")[2]), replication_factor=NODES)
+    committers = [Committer(cluster.bootstrap, topic.name, f"g{number}") for number in range(8)]
+    stopping = threading.Event()
+    with ThreadPoolExecutor(len(committers)) as threads:
+        running = [threads.submit(each.run, stopping) for each in committers]
+        try:
+            while not all(each.count for each in committers):
+                time.sleep(0.05)
+            for node in range(1, NODES + 1):
+                wait_until_in_sync(cluster, topic.name)
+                before = [each.count for each in committers]
+                cluster.stop_service(f"broker-{node}")
+                time.sleep(1.0)
+                cluster.start_service(f"broker-{node}")
+                time.sleep(1.0)
+                assert all(each.count > count for each, count in zip(committers, before, strict=True))
+        finally:
+            stopping.set()
+    for each in running:
+        each.result()
+    assert [each.errors for each in committers] == [[]] * len(committers)

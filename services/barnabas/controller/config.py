@@ -90,7 +90,7 @@ class ControllerConfig:
     coordinator_session_timeout_ms: int = setting(
         1_000,
         "How long after its stream broke or its heartbeats stayed away (3 s at least) a coordinator loses its "
-        "partitions.",
+        "partitions. To others it loses them at once when it is stopped, or its address refuses connections.",
         unit="ms",
     )
     auto_leader_rebalance_enable: bool = setting(
