@@ -182,8 +182,8 @@ class ActiveController:
             case None:
                 return False
         if request.leaving:
-            self._sessions.on_leaving(member, request.incarnation_id)
-            if member.kind is Kind.COORDINATOR:
+            is_known = self._sessions.on_leaving(member, request.incarnation_id)
+            if is_known and member.kind is Kind.COORDINATOR:
                 self._begin_removal(self._hand_over_of_coordinator(member.name))
         return self._sessions.heard_from(member, request.incarnation_id)
 

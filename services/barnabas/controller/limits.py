@@ -45,7 +45,7 @@ SILENCE_CHECK_SECONDS: Final = 0.5
 """How often silent services are looked for."""
 
 PROBE_SECONDS_MAX: Final = 0.5
-"""How long a storage node whose stream broke may take to be reached or to refuse; one that does neither is silent."""
+"""How long a service whose stream broke may take to be reached or to refuse; one that does neither is silent."""
 
 PROBE_PAUSE_SECONDS_MIN: Final = 0.01
 PROBE_PAUSE_SECONDS: Final = 0.2

@@ -185,11 +185,13 @@ class Sessions:
         session.heard_at = asyncio.get_running_loop().time()
         return True
 
-    def on_leaving(self, member: Member, incarnation_id: str) -> None:
-        """The service is being stopped; its stream has ended, or will in a moment."""
+    def on_leaving(self, member: Member, incarnation_id: str) -> bool:
+        """The service is being stopped; its stream has ended, or will in a moment. False for another process of it."""
         session = self._sessions.get(member)
         if session is not None and session.incarnation_id == incarnation_id:
             session.is_leaving = True
+            return True
+        return False
 
     async def watch_for_silence(self) -> None:
         """Give up services whose heartbeats stay away, until cancelled."""

@@ -110,15 +110,19 @@ async def serve(
 
 
 async def _hand_over(coordinator_id: str, subscription: MetadataSubscription) -> None:
-    """Have others own what this coordinator owns, while it still answers. Where there are no others it goes as it is:
-    the controller gives it the same again when it comes back soon.
+    """Have others own what this coordinator owns, while it still answers. Where there are no others, or no controller
+    hears of it, it goes as it is: the controller gives it the same again when it comes back soon.
     """
-    if len(subscription.image.coordinators) < 2:
+
+    def is_done(image: MetadataImage) -> bool:
+        return coordinator_id not in image.coordinators or len(image.coordinators) == 1
+
+    if is_done(subscription.image) or not subscription.is_current:
         return
     await subscription.say_goodbye()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
-            await subscription.wait_until(lambda image: coordinator_id not in image.coordinators)
+            await subscription.wait_until(is_done)
 
 
 def _assemble(

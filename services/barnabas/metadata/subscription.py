@@ -65,6 +65,8 @@ class MetadataSubscription:
         self._lost_at = math.inf
         """When the stream to the controller broke, while there is none."""
         self._refused: str | None = None
+        self._is_leaving = False
+        """Whether it has said goodbye: it follows the metadata without being registered, from the next stream on."""
         self.refusals = 0
         """How often metadata were refused that do not continue this image."""
 
@@ -134,6 +136,7 @@ class MetadataSubscription:
     async def say_goodbye(self) -> None:
         """Tell the controller that this service is about to stop; until it does it still follows the metadata."""
         heartbeat = heartbeat_of(self._make_request())
+        self._is_leaving = True
         if self._connected and heartbeat is not None:
             await say_goodbye(self.controller, heartbeat)
 
@@ -162,6 +165,8 @@ class MetadataSubscription:
         """
         controller, request = self.controller, WatchRequest()
         request.CopyFrom(self._make_request())
+        if self._is_leaving:
+            request = WatchRequest(cluster_id=request.cluster_id)
         request.known_revision, request.known_term_id = self._image.revision, term_id(self._image)
         heartbeat = heartbeat_of(request)
         heartbeats: asyncio.Task[None] | None = None

@@ -24,6 +24,7 @@ from barnabas.controller.service import RunningController, running_controller
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.service import serve
 from barnabas.kernel.service import ServiceContext
+from barnabas.links.errors import Refused
 from barnabas.messages import controller_pb2 as pb
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
@@ -101,6 +102,47 @@ async def test_one_that_says_nothing_is_asked_whether_it_has_ended(
             while len(asked) < 5:
                 await asyncio.sleep(0.001)
         assert owners(node.image) == {"c1", "c2"}
+
+
+async def test_a_goodbye_of_a_former_process_takes_nothing_from_the_next(
+    running: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_refused(*_: object) -> bool:
+        return False
+
+    async def say_nothing(_: MetadataSubscription) -> None: ...
+
+    monkeypatch.setattr(lost_services, "_has_ended", is_refused)
+    monkeypatch.setattr(MetadataSubscription, "say_goodbye", say_nothing)
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")) as other,
+    ):
+        async with watching(running.address, coordinator_request("c2", "b")):
+            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+            await until(node, are("c1", "c2"))
+        late = pb.ServiceHeartbeatRequest(coordinator_id="c2", incarnation_id="a", leaving=True)
+        with pytest.raises(Refused):
+            await other.controller.ServiceHeartbeat(late)
+        await create(node, "later")
+        assert owners(await until(node, lambda image: "later" in image.topics)) == {"c1", "c2"}
+
+
+async def test_who_has_said_goodbye_is_not_registered_again(running: RunningController) -> None:
+    """Its stream breaks, or another controller takes over, while it stops."""
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")),
+        watching(running.address, coordinator_request("c2")) as leaving,
+    ):
+        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+        await until(node, are("c1", "c2"))
+        await leaving.say_goodbye()
+        await until(leaving, are("c1"))
+        await leaving._reopen()
+        await create(node, "later")
+        image = await until(leaving, lambda image: "later" in image.topics)
+        assert owners(image) == set(image.coordinators) == {"c1"}
 
 
 async def test_a_coordinator_answers_until_others_own_what_it_owned(
