@@ -104,6 +104,30 @@ async def test_one_that_says_nothing_is_asked_whether_it_has_ended(
         assert owners(node.image) == {"c1", "c2"}
 
 
+async def test_one_that_has_ended_while_no_controller_led_is_not_waited_for(
+    open_store: StoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_refused(_: object, address: str) -> bool:
+        return address == "unix:/c2"
+
+    async def say_nothing(_: MetadataSubscription) -> None: ...
+
+    monkeypatch.setattr(lost_services, "_has_ended", is_refused)
+    monkeypatch.setattr(MetadataSubscription, "say_goodbye", say_nothing)
+    config = config_for(tmp_path, coordinator_session_timeout_ms=60_000, broker_session_timeout_ms=60_000)
+    async with AsyncExitStack() as services:
+        async with running_controller(config, await open_store(), over_grpc()) as first:
+            node = await services.enter_async_context(watching(first.address, node_request()))
+            await services.enter_async_context(watching(first.address, coordinator_request("c1")))
+            async with watching(first.address, coordinator_request("c2")):
+                await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+                await until(node, are("c1", "c2"))
+                # Nobody looks for it in this term: the controller dies in the same moment.
+                monkeypatch.setattr(first.controller.active, "_look_for", lambda _: None)
+        async with running_controller(config, await open_store(), over_grpc()):
+            await until(node, are("c1"))
+
+
 async def test_a_goodbye_of_a_former_process_takes_nothing_from_the_next(
     running: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,7 +181,8 @@ async def test_a_coordinator_answers_until_others_own_what_it_owned(
     ):
 
         async def stop_seen(server: RpcServer, grace_seconds: float | None) -> None:
-            await until(observer, are("c1"))
+            assert running.controller.active is not None
+            assert owners(running.controller.active.image) == {"c1"}
             await stop(server, grace_seconds)
 
         config = CoordinatorConfig(

@@ -113,6 +113,16 @@ async def test_requests_wait_for_the_first_load_while_the_log_has_no_leader(log:
         assert not await electing
 
 
+async def test_nobody_waits_long_for_a_log_that_gets_no_leader(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    log.fail_with = ErrorCode.coordinator_not_available
+    loading = asyncio.create_task(node.coordinator.partitions.run())
+    assert await node.commit(1) is ErrorCode.coordinator_load_in_progress
+    assert limits.QUIET_LOADS <= log.tries < limits.QUIET_LOADS * 2
+    loading.cancel()
+
+
 async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")
