@@ -79,6 +79,8 @@ class DeletedDirectories:
         """The partition, which has its place elsewhere, is about to be deleted, and checkpoints here may name it yet:
         an empty directory says so. Raises OSError.
         """
+        if self._waiting.get(key):
+            return
         directory = os.path.join(self._path, deleted_name(*key, unique))
         self._files.makedirs(directory)
         self._waiting.setdefault(key, []).append(directory)

@@ -40,7 +40,7 @@ from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.small_files import is_directory, sync_directory
+from barnabas.log.small_files import exists, is_directory, sync_directory
 
 logger = get_logger("log.directory")
 
@@ -267,10 +267,7 @@ class LogDirectory:
                 log.discard()
 
     def delete_partition(self, topic: str, partition: int) -> None:
-        """Remove a partition: renamed first, durably, so that a crash cannot bring it back. Raises KAFKA_STORAGE_ERROR.
-
-        Works for a directory whose log is not open, too (a stray partition).
-        """
+        """Remove a partition, open or not: renamed first, lest a crash bring it back. Raises KAFKA_STORAGE_ERROR."""
         key = (topic, partition)
         self._identified.pop(key, None)
         log = self.logs.pop(key, None)
@@ -290,6 +287,9 @@ class LogDirectory:
 
     def forget_elsewhere(self, key: PartitionKey) -> None:
         """The partition, whose place is not here, is about to be deleted: checkpoints that name it miss nothing."""
+        named = (self.recovery_points, self.high_watermarks, self.log_start_offsets, self._outdated)
+        if not any(key in each for each in named):
+            return  # without the lock, which whoever writes to a disk that does not answer holds
         self._drop_checkpoints(key)
         if key in self._outdated:
             with contextlib.suppress(OSError):
@@ -376,6 +376,7 @@ class LogDirectory:
         """Make a stray partition one of `topic` again, not opened yet. Raises KAFKA_STORAGE_ERROR."""
         key = (topic, stray.partition)
         directory = self._file(directory_name(*key))
+        self.forget_place(key)  # no mark of what had the name before may speak of it
         # First what says where its log begins: a crash in between must not bring deleted records back.
         self.recovery_points[key] = facts.recovery_point
         self.high_watermarks[key] = facts.high_watermark
@@ -395,9 +396,9 @@ class LogDirectory:
         """Delete a partition that is set aside. Raises KAFKA_STORAGE_ERROR."""
         key = (facts.topic, stray.partition)
         gone = self._file(gone_name(*key, stray.topic_id))
-        if not is_directory(self._files, self._file(directory_name(*key))):
-            self.forget_elsewhere(key)  # what a `take_back` that failed may have left, too
         with storage_errors(self.path):
+            if not exists(self._files, self._file(directory_name(*key))):
+                self.forget_elsewhere(key)  # what a `take_back` that failed may have left, too
             self._files.rename(self._file(stray_name(facts.topic, stray)), gone)
         self._files.remove_tree(gone)
 
