@@ -42,7 +42,7 @@ from barnabas.messages.controller_pb2 import (
     UnregisterBrokerResponse,
     WatchRequest,
 )
-from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import ClusterRecord, CoordinatorRecord, MetadataRecord
 from barnabas.metadata.history import HistoryRefused, check_continues
 from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
 
@@ -135,7 +135,7 @@ class ActiveController:
             for node in self.image.live_nodes():
                 self._lost_nodes.look_for(node.node_id)
             for coordinator_id in self.image.coordinators:
-                self._lost_coordinators.look_for(coordinator_id)
+                self._lost_coordinators.look_for(coordinator_id, after_seconds=limits.FIRST_LOOK_SECONDS)
             self._begin_what_nobody_asks_for(tasks)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -313,17 +313,19 @@ class ActiveController:
         """
 
         def decide(image: MetadataImage) -> Decision[None]:
-            members = (
-                Member(Kind.COORDINATOR, name) for name in image.coordinators if name != coordinator_id
-            )
             is_gone = self._sessions.is_going(Member(Kind.COORDINATOR, coordinator_id))
-            if not is_gone or not any(map(self._sessions.is_attached, members)):
+            others = (each for name, each in image.coordinators.items() if name != coordinator_id)
+            if not is_gone or not any(map(self._is_present, others)):
                 return Decision((), None)
             return remove_coordinator(image, coordinator_id)
 
         if decide(self.image).records:
             with contextlib.suppress(TooManyRequests, LeadershipLost):
                 await self.writer.submit(decide)
+
+    def _is_present(self, coordinator: CoordinatorRecord) -> bool:
+        member = Member(Kind.COORDINATOR, coordinator.coordinator_id)
+        return self._sessions.is_present(member, coordinator.incarnation_id)
 
     def _gateways_gone_with(self, node_id: int) -> list[str]:
         """The gateways in the process of a node that has ended; one that has a stream is in its next process."""

@@ -44,6 +44,10 @@ away its address refused, and clients then wait before they try it again (librdk
 SILENCE_CHECK_SECONDS: Final = 0.5
 """How often silent services are looked for."""
 
+FIRST_LOOK_SECONDS: Final = 1.0
+"""How long a term gives coordinators to come before it asks at their addresses: where a whole cluster starts, who comes
+first is not to be given everything, for others to have it a moment later."""
+
 PROBE_SECONDS_MAX: Final = 0.5
 """How long a service whose stream broke may take to be reached or to refuse; one that does neither is silent."""
 

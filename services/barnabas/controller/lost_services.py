@@ -47,10 +47,11 @@ class LostServices(Generic[NameT]):
         self._on_ended: Callable[[NameT], Awaitable[None]] = on_ended
         self._tasks: dict[NameT, asyncio.Task[None]] = {}
 
-    def look_for(self, name: NameT) -> None:
+    def look_for(self, name: NameT, *, after_seconds: float = 0.0) -> None:
         """The service's stream broke, or it was not heard of since this term began."""
         if name not in self._tasks:
-            task = asyncio.create_task(self._look_for(name), name=f"probes of {self._kind} {name}")
+            probes = self._look_for(name, after_seconds)
+            task = asyncio.create_task(probes, name=f"probes of {self._kind} {name}")
             self._tasks[name] = task
             task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
@@ -59,7 +60,9 @@ class LostServices(Generic[NameT]):
         for task in list(self._tasks.values()):
             task.cancel()
 
-    async def _look_for(self, name: NameT) -> None:
+    async def _look_for(self, name: NameT, after_seconds: float) -> None:
+        if after_seconds:
+            await asyncio.sleep(after_seconds)
         is_told, pause = False, PROBE_PAUSE_SECONDS_MIN
         while (address := self._address_of(name)) is not None:
             if await _has_ended(self._network, address) and self._address_of(name) == address:

@@ -39,8 +39,10 @@ LOAD_RETRY_MS_MAX: Final = 5_000
 """Pause before a partition is loaded again after a failure, and before a read that came too late is tried again;
 doubles from the first to the second."""
 
-QUIET_LOADS: Final = 7
-"""A partition that failed to load fewer times than this, in somewhat over a second, is no warning yet."""
+EARLY_LOADS: Final = 14
+EARLY_LOAD_RETRY_MS_MAX: Final = 100
+"""The first loads, for somewhat over a second, come no further apart than this, for requests wait for them; and their
+failures are no warning yet."""
 
 APPEND_GRACE_MS: Final = 1_000
 """How much longer than APPEND_ANSWER_MS_MAX to wait for the storage node's answer before giving it up."""
@@ -174,5 +176,5 @@ STOP_GRACE_SECONDS: Final = 0.5
 assert max(GROUP_RECORD_BYTES_MAX, TRANSACTION_RECORD_BYTES_MAX) + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
 assert OPEN_PRODUCERS_MAX <= KNOWN_PRODUCERS_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
-assert LOAD_RETRY_MS_MIN <= LOAD_RETRY_MS_MAX
+assert LOAD_RETRY_MS_MIN <= EARLY_LOAD_RETRY_MS_MAX <= LOAD_RETRY_MS_MAX
 assert MARKER_RETRY_MS_MIN <= MARKER_RETRY_MS_MAX

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,8 +21,11 @@ from test_controller_service import (
     watching,
 )
 
-from barnabas.controller import lost_services
+from barnabas.controller import active, lost_services, sessions
+from barnabas.controller.active import ActiveController
+from barnabas.controller.config import ControllerConfig
 from barnabas.controller.service import RunningController, running_controller
+from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.service import serve
 from barnabas.kernel.service import ServiceContext
@@ -32,11 +37,48 @@ from barnabas.rpc.server import RpcServer
 
 
 @pytest.fixture
-async def running(open_store: StoreFactory, tmp_path: Path) -> AsyncIterator[RunningController]:
-    """A controller that waits long for coordinators to come back."""
-    config = config_for(tmp_path, coordinator_session_timeout_ms=60_000)
-    async with running_controller(config, await open_store(), over_grpc()) as controller:
+def patient(tmp_path: Path) -> ControllerConfig:
+    """Who is away is waited for."""
+    return config_for(tmp_path, coordinator_session_timeout_ms=60_000, broker_session_timeout_ms=60_000)
+
+
+@pytest.fixture
+async def running(open_store: StoreFactory, patient: ControllerConfig) -> AsyncIterator[RunningController]:
+    async with running_controller(patient, await open_store(), over_grpc()) as controller:
         yield controller
+
+
+class Machine:
+    """Says of addresses whether they refuse, and counts who asks."""
+
+    def __init__(self) -> None:
+        self.refused: set[str] = set()
+        self.asked: Counter[str] = Counter()
+
+    async def has_ended(self, _: object, address: str) -> bool:
+        self.asked[address] += 1
+        return address in self.refused
+
+    async def asks(self, address: str, times: int) -> None:
+        """Wait until the address was asked so often from here on."""
+        before = self.asked[address]
+        async with asyncio.timeout(10):
+            while self.asked[address] < before + times:
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Nobody who ends says goodbye: the controller asks at their addresses."""
+    machine = Machine()
+
+    async def say_nothing(_: MetadataSubscription) -> None: ...
+
+    monkeypatch.setattr(lost_services, "_has_ended", machine.has_ended)
+    monkeypatch.setattr(lost_services, "PROBE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(active.limits, "FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(MetadataSubscription, "say_goodbye", say_nothing)
+    return machine
 
 
 def owners(image: MetadataImage) -> set[str]:
@@ -45,6 +87,17 @@ def owners(image: MetadataImage) -> set[str]:
 
 def are(*names: str) -> Callable[[MetadataImage], bool]:
     return lambda image: GROUP_METADATA_TOPIC in image.topics and owners(image) == set(names)
+
+
+def has_served(controller: RunningController) -> ActiveController:
+    assert controller.controller.active is not None
+    return controller.controller.active
+
+
+async def after_more(node: MetadataSubscription, name: str = "later") -> MetadataImage:
+    """The image once all is decided that was asked before now."""
+    await create(node, name)
+    return await until(node, lambda image: name in image.topics)
 
 
 async def test_others_own_what_a_coordinator_owned_before_it_has_gone(running: RunningController) -> None:
@@ -62,30 +115,48 @@ async def test_others_own_what_a_coordinator_owned_before_it_has_gone(running: R
 
 async def test_who_has_no_others_keeps_what_it_owns(running: RunningController) -> None:
     async with watching(running.address, node_request()) as node:
-        async with watching(running.address, coordinator_request("c1")):
+        async with watching(running.address, coordinator_request("c1")) as alone:
             await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
             await until(node, are("c1"))
-        await create(node, "later")
-        image = await until(node, lambda image: "later" in image.topics)
+            await alone.say_goodbye()
+            assert owners(await after_more(node, "meanwhile")) == {"c1"}
+        image = await after_more(node)
         assert owners(image) == set(image.coordinators) == {"c1"}
         assert {each.coordinator_epoch for each in image.topics[GROUP_METADATA_TOPIC].partitions} == {0}
 
 
+async def test_nothing_is_handed_to_one_that_may_be_frozen(
+    running: RunningController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")),
+        watching(running.address, coordinator_request("c2")) as leaving,
+    ):
+        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+        await until(node, are("c1", "c2"))
+        monkeypatch.setattr(sessions, "PRESENT_SECONDS", -1.0)
+        await leaving.say_goodbye()
+        assert owners(await after_more(node)) == {"c1", "c2"}
+
+
+async def test_who_came_back_before_it_was_decided_keeps_what_it_owns(running: RunningController) -> None:
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")),
+        watching(running.address, coordinator_request("c2")),
+    ):
+        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+        await until(node, are("c1", "c2"))
+        await has_served(running)._hand_over_of_coordinator("c2")
+        assert owners(await after_more(node)) == {"c1", "c2"}
+
+
 @pytest.mark.parametrize("has_ended", [True, False])
 async def test_one_that_says_nothing_is_asked_whether_it_has_ended(
-    running: RunningController, monkeypatch: pytest.MonkeyPatch, has_ended: bool
+    running: RunningController, machine: Machine, has_ended: bool
 ) -> None:
-    asked = []
-
-    async def is_refused(_: object, address: str) -> bool:
-        asked.append(address)
-        return has_ended and address == "unix:/c2"
-
-    async def say_nothing(_: MetadataSubscription) -> None: ...
-
-    monkeypatch.setattr(lost_services, "_has_ended", is_refused)
-    monkeypatch.setattr(lost_services, "PROBE_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(MetadataSubscription, "say_goodbye", say_nothing)
+    machine.refused = {"unix:/c2"} if has_ended else set()
     async with (
         watching(running.address, node_request()) as node,
         watching(running.address, coordinator_request("c1")),
@@ -98,46 +169,72 @@ async def test_one_that_says_nothing_is_asked_whether_it_has_ended(
         if has_ended:
             await until(node, are("c1"))
             return
-        async with asyncio.timeout(10):
-            while len(asked) < 5:
-                await asyncio.sleep(0.001)
+        await machine.asks("unix:/c2", 5)
         assert owners(node.image) == {"c1", "c2"}
 
 
+async def test_nobody_is_asked_once_the_term_is_over(running: RunningController, machine: Machine) -> None:
+    async with watching(running.address, node_request()) as node:
+        async with watching(running.address, coordinator_request("c1")):
+            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+            await until(node, are("c1"))
+        await machine.asks("unix:/c1", 1)
+        has_served(running)._lost_coordinators.close()
+        await asyncio.sleep(0)
+        asked = machine.asked.copy()
+        await asyncio.sleep(0.02)
+        assert machine.asked == asked
+
+
 async def test_one_that_has_ended_while_no_controller_led_is_not_waited_for(
-    open_store: StoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: StoreFactory,
+    patient: ControllerConfig,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def is_refused(_: object, address: str) -> bool:
-        return address == "unix:/c2"
-
-    async def say_nothing(_: MetadataSubscription) -> None: ...
-
-    monkeypatch.setattr(lost_services, "_has_ended", is_refused)
-    monkeypatch.setattr(MetadataSubscription, "say_goodbye", say_nothing)
-    config = config_for(tmp_path, coordinator_session_timeout_ms=60_000, broker_session_timeout_ms=60_000)
     async with AsyncExitStack() as services:
-        async with running_controller(config, await open_store(), over_grpc()) as first:
+        async with running_controller(patient, await open_store(), over_grpc()) as first:
             node = await services.enter_async_context(watching(first.address, node_request()))
             await services.enter_async_context(watching(first.address, coordinator_request("c1")))
             async with watching(first.address, coordinator_request("c2")):
                 await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
                 await until(node, are("c1", "c2"))
                 # Nobody looks for it in this term: the controller dies in the same moment.
-                monkeypatch.setattr(first.controller.active, "_look_for", lambda _: None)
-        async with running_controller(config, await open_store(), over_grpc()):
+                monkeypatch.setattr(has_served(first), "_look_for", lambda _: None)
+        machine.refused = {"unix:/c2"}
+        async with running_controller(patient, await open_store(), over_grpc()):
             await until(node, are("c1"))
 
 
-async def test_a_goodbye_of_a_former_process_takes_nothing_from_the_next(
-    running: RunningController, monkeypatch: pytest.MonkeyPatch
+async def test_those_who_start_with_the_controller_are_waited_for(
+    open_store: StoreFactory,
+    patient: ControllerConfig,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def is_refused(*_: object) -> bool:
-        return False
+    """Or who comes first would be given everything, and the next one half of it."""
+    async with AsyncExitStack() as services:
+        async with running_controller(patient, await open_store(), over_grpc()) as first:
+            node = await services.enter_async_context(watching(first.address, node_request()))
+            async with (
+                watching(first.address, coordinator_request("c1")),
+                watching(first.address, coordinator_request("c2")),
+            ):
+                await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+                await until(node, are("c1", "c2"))
+        monkeypatch.setattr(active.limits, "FIRST_LOOK_SECONDS", 60.0)
+        machine.refused = {"unix:/c1", "unix:/c2"}
+        machine.asked.clear()
+        async with running_controller(patient, await open_store(), over_grpc()) as second:
+            await services.enter_async_context(watching(second.address, coordinator_request("c1", "next")))
+            await until(node, lambda image: image.coordinators["c1"].incarnation_id == "next")
+            assert owners(await after_more(node)) == {"c1", "c2"}
+            assert not machine.asked.keys() & machine.refused
 
-    async def say_nothing(_: MetadataSubscription) -> None: ...
 
-    monkeypatch.setattr(lost_services, "_has_ended", is_refused)
-    monkeypatch.setattr(MetadataSubscription, "say_goodbye", say_nothing)
+async def test_a_goodbye_of_a_former_process_takes_nothing_from_the_next(
+    running: RunningController, machine: Machine
+) -> None:
     async with (
         watching(running.address, node_request()) as node,
         watching(running.address, coordinator_request("c1")) as other,
@@ -148,8 +245,7 @@ async def test_a_goodbye_of_a_former_process_takes_nothing_from_the_next(
         late = pb.ServiceHeartbeatRequest(coordinator_id="c2", incarnation_id="a", leaving=True)
         with pytest.raises(Refused):
             await other.controller.ServiceHeartbeat(late)
-        await create(node, "later")
-        assert owners(await until(node, lambda image: "later" in image.topics)) == {"c1", "c2"}
+        assert owners(await after_more(node)) == {"c1", "c2"}
 
 
 async def test_who_has_said_goodbye_is_not_registered_again(running: RunningController) -> None:
@@ -169,11 +265,36 @@ async def test_who_has_said_goodbye_is_not_registered_again(running: RunningCont
         assert owners(image) == set(image.coordinators) == {"c1"}
 
 
+class Serving:
+    """The coordinator c2, in this process."""
+
+    def __init__(self, running: RunningController, directory: Path) -> None:
+        self._context = ServiceContext("coordinator", over_grpc())
+        config = CoordinatorConfig(
+            coordinator_id="c2",
+            listen_address=f"unix:{directory}/coordinator.sock",
+            controllers=(running.address,),
+        )
+        self._task = asyncio.create_task(serve(config, self._context))
+
+    async def is_ready(self) -> None:
+        async with asyncio.timeout(10):
+            while self._context.health.unmet():
+                await asyncio.sleep(0.001)
+
+    async def stop(self) -> float:
+        """Returns how long that took, in s."""
+        begun = time.monotonic()
+        self._context.stopping.set()
+        async with asyncio.timeout(10):
+            await self._task
+        return time.monotonic() - begun
+
+
 async def test_a_coordinator_answers_until_others_own_what_it_owned(
     running: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop, context = RpcServer.stop, ServiceContext("coordinator", over_grpc())
-    address = f"unix:{tmp_path}/coordinator.sock"
+    stop = RpcServer.stop
     async with (
         watching(running.address, pb.WatchRequest()) as observer,
         watching(running.address, node_request()) as node,
@@ -181,19 +302,29 @@ async def test_a_coordinator_answers_until_others_own_what_it_owned(
     ):
 
         async def stop_seen(server: RpcServer, grace_seconds: float | None) -> None:
-            assert running.controller.active is not None
-            assert owners(running.controller.active.image) == {"c1"}
+            assert owners(has_served(running).image) == {"c1"}
             await stop(server, grace_seconds)
 
-        config = CoordinatorConfig(
-            coordinator_id="c2", listen_address=address, controllers=(running.address,)
-        )
-        serving = asyncio.create_task(serve(config, context))
+        serving = Serving(running, tmp_path)
         await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
         await until(observer, are("c1", "c2"))
-        async with asyncio.timeout(10):
-            while context.health.unmet():
-                await asyncio.sleep(0.001)
+        await serving.is_ready()
         monkeypatch.setattr(RpcServer, "stop", stop_seen)
-        context.stopping.set()
-        await serving
+        await serving.stop()
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_a_coordinator_whose_place_nobody_takes_stops_all_the_same(
+    running: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
+) -> None:
+    async def hand_nothing_over(*_: object) -> None: ...
+
+    monkeypatch.setattr(ActiveController, "_hand_over_of_coordinator", hand_nothing_over)
+    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 60.0 if is_alone else 0.1)
+    async with AsyncExitStack() as others:
+        if not is_alone:
+            await others.enter_async_context(watching(running.address, coordinator_request("c1")))
+        serving = Serving(running, tmp_path)
+        await serving.is_ready()
+        seconds = await serving.stop()
+    assert is_alone or seconds >= 0.1

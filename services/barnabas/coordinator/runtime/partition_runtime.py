@@ -145,7 +145,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                     log.exception("partition failed", partition=self.partition)
                     self._drop(KafkaError(ErrorCode.unknown_server_error))
                 await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(pause_ms * 2, limits.LOAD_RETRY_MS_MAX)
+                pause_ms = min(pause_ms * 2, self._pause_ms_max())
         finally:
             self.close()
 
@@ -442,7 +442,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._failed_loads += 1
         # A node that starts takes a moment: fifty partitions need not say so, unless it takes long.
         is_loading = self.state is PartitionState.LOADING
-        is_early = is_loading and self._failed_loads < limits.QUIET_LOADS
+        is_early = is_loading and self._failed_loads < limits.EARLY_LOADS
         say = self._lines.info if is_early and isinstance(error, KafkaError) else self._lines.warning
         say(
             "partition is not served",
@@ -467,8 +467,14 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         """
         if isinstance(error, UnreadableRecord):
             return False
-        is_passing = error.code in PASSING - NOT_TAKEN and self._failed_loads < limits.QUIET_LOADS
+        is_passing = error.code in PASSING - NOT_TAKEN and self._failed_loads < limits.EARLY_LOADS
         return is_passing or error.code in NOT_OPENED_YET
+
+    def _pause_ms_max(self) -> int:
+        """Between loads: while requests wait for the first one, they are to be served soon after the log is."""
+        if self._loaded_once.is_set() or self._failed_loads >= limits.EARLY_LOADS:
+            return limits.LOAD_RETRY_MS_MAX
+        return limits.EARLY_LOAD_RETRY_MS_MAX
 
     def _fail_waiting(self, error: KafkaError) -> None:
         for waiter in self._waiting:

@@ -79,59 +79,6 @@ async def test_what_is_not_owned_or_not_loaded(log: LogInMemory) -> None:
     assert described.groups[0].error_code == ErrorCode.coordinator_load_in_progress
 
 
-async def test_requests_wait_for_the_first_load(log: LogInMemory) -> None:
-    node = Node("a", log)
-    node.see("a")
-    early = [asyncio.create_task(node.commit(1)), asyncio.create_task(node.fetch())]
-    listing = asyncio.create_task(node.calls.ListGroups(pb.ListGroupsRequest()))
-    described = asyncio.create_task(node.calls.DescribeGroups(pb.DescribeGroupsRequest(group_ids=["g"])))
-    await asyncio.sleep(0)
-    assert not any(task.done() for task in (*early, listing, described))
-    async with running(node):
-        assert await early[0] is ErrorCode.none
-        assert await early[1] in (-1, 1)
-        assert (await listing).error_code == ErrorCode.none
-        assert (await described).groups[0].error_code in (ErrorCode.none, ErrorCode.group_id_not_found)
-
-
-async def test_requests_wait_for_the_first_load_while_the_log_has_no_leader(log: LogInMemory) -> None:
-    """Of a broker that died another one takes over what it owned, and perhaps later what it led."""
-    node = Node("a", log)
-    node.see("a")
-    log.fail_with = ErrorCode.coordinator_not_available
-    early = asyncio.create_task(node.commit(1))
-
-    async def elect() -> bool:
-        while log.tries < 3:
-            await asyncio.sleep(0)
-        log.fail_with = None
-        return early.done()
-
-    electing = asyncio.create_task(elect())
-    async with running(node):
-        assert await early is ErrorCode.none
-        assert not await electing
-
-
-async def test_nobody_waits_long_for_a_log_that_gets_no_leader(log: LogInMemory) -> None:
-    node = Node("a", log)
-    node.see("a")
-    log.fail_with = ErrorCode.coordinator_not_available
-    loading = asyncio.create_task(node.coordinator.partitions.run())
-    assert await node.commit(1) is ErrorCode.coordinator_load_in_progress
-    assert limits.QUIET_LOADS <= log.tries < limits.QUIET_LOADS * 2
-    loading.cancel()
-
-
-async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
-    node = Node("a", log)
-    node.see("a")
-    early = asyncio.create_task(node.commit(1))
-    await asyncio.sleep(0)
-    node.see("b", 1)
-    assert await early is ErrorCode.not_coordinator
-
-
 async def test_a_write_whose_answer_was_lost_is_found_again(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")
