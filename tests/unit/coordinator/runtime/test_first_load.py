@@ -109,6 +109,7 @@ async def test_a_node_that_opens_its_logs_is_waited_for(log: LogInMemory, pauses
     while len(pauses) < limits.EARLY_LOADS * 2:
         await asyncio.sleep(0)
     assert not early.done()
+    assert pauses[-1] > limits.EARLY_LOAD_RETRY_MS_MAX / 1000, "nobody waits for so long"
     log.fail_with = None
     assert await early is ErrorCode.none
     loading.cancel()
