@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller import limits
 from barnabas.controller.config import ControllerConfig
-from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
+from barnabas.controller.core.coordinators import (
+    hand_over_coordinator,
+    register_coordinator,
+    remove_coordinator,
+)
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elect_leaders import elect_preferred_leaders, elect_unclean_leaders
 from barnabas.controller.core.features import finalize_release_levels
@@ -93,7 +97,7 @@ class ActiveController:
             Kind.COORDINATOR.value,
             network,
             self._address_of_awaited_coordinator,
-            self._hand_over_of_coordinator,
+            self._hand_over_coordinator,
         )
         self._nothing_to_take_over: dict[int, tuple[int, set[int], list[str]]] = {}
         """By node that is away: the image's revision, the nodes present, and the gateways gone with it, when nothing of
@@ -184,7 +188,7 @@ class ActiveController:
         if request.leaving:
             is_known = self._sessions.on_leaving(member, request.incarnation_id)
             if is_known and member.kind is Kind.COORDINATOR:
-                self._begin_removal(self._hand_over_of_coordinator(member.name))
+                self._begin_removal(self._hand_over_coordinator(member.name))
         return self._sessions.heard_from(member, request.incarnation_id)
 
     def present_nodes(self, image: MetadataImage) -> set[int]:
@@ -307,20 +311,20 @@ class ActiveController:
         is_awaited = self._sessions.is_awaited(Member(Kind.COORDINATOR, coordinator_id))
         return known.address if known is not None and is_awaited else None
 
-    async def _hand_over_of_coordinator(self, coordinator_id: str) -> None:
-        """The coordinator is about to stop, or its process has ended: others own at once what it owned. While there is
-        no other it keeps that, for it may come back.
+    async def _hand_over_coordinator(self, coordinator_id: str) -> None:
+        """The coordinator is about to stop, or its process has ended: others own at once what it owned. While no other
+        is present it keeps that, for it may come back.
         """
 
         def decide(image: MetadataImage) -> Decision[None]:
-            is_gone = self._sessions.is_going(Member(Kind.COORDINATOR, coordinator_id))
+            if not self._sessions.is_going(Member(Kind.COORDINATOR, coordinator_id)):
+                return Decision((), None)  # it came back while this waited to be decided
             others = (each for name, each in image.coordinators.items() if name != coordinator_id)
-            if not is_gone or not any(map(self._is_present, others)):
-                return Decision((), None)
-            return remove_coordinator(image, coordinator_id)
+            present = {each.coordinator_id for each in others if self._is_present(each)}
+            return hand_over_coordinator(image, coordinator_id, present)
 
         if decide(self.image).records:
-            with contextlib.suppress(TooManyRequests, LeadershipLost):
+            with contextlib.suppress(TooManyRequests, LeadershipLost):  # it is asked for again
                 await self.writer.submit(decide)
 
     def _is_present(self, coordinator: CoordinatorRecord) -> bool:

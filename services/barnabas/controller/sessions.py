@@ -60,7 +60,8 @@ class _Session:
     """When the last heartbeat came, by the event loop's clock; None for a service that has not sent any yet."""
     expiry: asyncio.TimerHandle | None = None
     is_leaving: bool = False
-    """Whether it said that it is being stopped; its time to come back is the same, for it may be started again."""
+    """Whether it said that it is being stopped. Its time to come back is the same, for it may be started again; what a
+    coordinator owned is others' by then."""
     detached: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -39,10 +39,9 @@ LOAD_RETRY_MS_MAX: Final = 5_000
 """Pause before a partition is loaded again after a failure, and before a read that came too late is tried again;
 doubles from the first to the second."""
 
-EARLY_LOADS: Final = 14
 EARLY_LOAD_RETRY_MS_MAX: Final = 100
-"""The first loads, for somewhat over a second, come no further apart than this, for requests wait for them; and their
-failures are no warning yet."""
+"""The same for the first loads, for coordinator.load.wait.ms: requests wait for them, and their failures are no warning
+yet. That the log has another leader is known at once, that its node has opened it is not."""
 
 APPEND_GRACE_MS: Final = 1_000
 """How much longer than APPEND_ANSWER_MS_MAX to wait for the storage node's answer before giving it up."""
@@ -169,6 +168,9 @@ if it had so much left: clients send heartbeats every 3 s by default."""
 
 HAND_OVER_SECONDS_MAX: Final = 0.5
 """How long a coordinator that is to stop waits for others to own what it owns, which takes some milliseconds."""
+
+GOODBYE_AGAIN_SECONDS: Final = 0.05
+"""How often it says so meanwhile: a word may be lost, or come while the controller has heard nothing of the others."""
 
 STOP_GRACE_SECONDS: Final = 0.5
 """How long calls may still be answered once the service is to stop."""

@@ -119,10 +119,13 @@ async def _hand_over(coordinator_id: str, subscription: MetadataSubscription) ->
 
     if is_done(subscription.image) or not subscription.is_current:
         return
-    await subscription.say_goodbye()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
-            await subscription.wait_until(is_done)
+            while not is_done(subscription.image):
+                await subscription.say_goodbye()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(limits.GOODBYE_AGAIN_SECONDS):
+                        await subscription.wait_until(is_done)
 
 
 def _assemble(

@@ -50,7 +50,9 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
 
 
 async def say_goodbye(controller: ControllerLink, heartbeat: ServiceHeartbeatRequest) -> None:
-    """Tell the controller that this service is being stopped; whether it hears of it does not matter much."""
+    """Tell the controller that this service is being stopped. Whether it hears of it does not matter to a node or a
+    gateway; a coordinator says it again.
+    """
     last = ServiceHeartbeatRequest()
     last.CopyFrom(heartbeat)
     last.leaving = True

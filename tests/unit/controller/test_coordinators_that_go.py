@@ -25,6 +25,8 @@ from barnabas.controller import active, lost_services, sessions
 from barnabas.controller.active import ActiveController
 from barnabas.controller.config import ControllerConfig
 from barnabas.controller.service import RunningController, running_controller
+from barnabas.controller.sessions import Kind, Member
+from barnabas.controller.writer import TooManyRequests
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.service import serve
@@ -85,6 +87,11 @@ def owners(image: MetadataImage) -> set[str]:
     return {each.coordinator_id for each in image.topics[GROUP_METADATA_TOPIC].partitions}
 
 
+def owned(image: MetadataImage, name: str) -> list[int]:
+    partitions = image.topics[GROUP_METADATA_TOPIC].partitions
+    return [each.partition for each in partitions if each.coordinator_id == name]
+
+
 def are(*names: str) -> Callable[[MetadataImage], bool]:
     return lambda image: GROUP_METADATA_TOPIC in image.topics and owners(image) == set(names)
 
@@ -125,9 +132,67 @@ async def test_who_has_no_others_keeps_what_it_owns(running: RunningController) 
         assert {each.coordinator_epoch for each in image.topics[GROUP_METADATA_TOPIC].partitions} == {0}
 
 
-async def test_nothing_is_handed_to_one_that_may_be_frozen(
+def silence(controller: RunningController, name: str) -> None:
+    """The coordinator was not heard of for longer than those who are present."""
+    session = has_served(controller)._sessions._sessions[Member(Kind.COORDINATOR, name)]
+    session.attached_at = asyncio.get_running_loop().time() - sessions.PRESENT_SECONDS - 1
+    session.heard_at = None
+
+
+async def test_nothing_is_handed_to_one_that_may_be_frozen(running: RunningController) -> None:
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")),
+        watching(running.address, coordinator_request("c2")) as leaving,
+        watching(running.address, coordinator_request("frozen")),
+    ):
+        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+        before = await until(node, are("c1", "c2", "frozen"))
+        silence(running, "frozen")
+        await leaving.say_goodbye()
+        after = await until(node, are("c1", "frozen"))
+        assert owned(after, "frozen") == owned(before, "frozen")
+        assert "frozen" in after.coordinators
+
+
+async def test_who_says_goodbye_says_it_until_somebody_is_there_to_take_over(
+    running: RunningController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only other one was not heard of lately, and then is."""
+    monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 60.0)
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")),
+    ):
+        serving = Serving(running, tmp_path)
+        await serving.is_ready()
+        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+        await until(node, are("c1", "c2"))
+        silence(running, "c1")
+        stopping = asyncio.create_task(serving.stop())
+        heard = asyncio.Event()
+        heard_from = ActiveController.heard_from
+
+        def hear(active: ActiveController, request: pb.ServiceHeartbeatRequest) -> bool:
+            if request.leaving:
+                heard.set()
+            return heard_from(active, request)
+
+        monkeypatch.setattr(ActiveController, "heard_from", hear)
+        await heard.wait()
+        assert owners(await after_more(node)) == {"c1", "c2"}
+        member = Member(Kind.COORDINATOR, "c1")
+        has_served(running)._sessions._sessions[member].heard_at = asyncio.get_running_loop().time()
+        await stopping
+        assert owners(node.image) == {"c1"}
+
+
+async def test_a_hand_over_that_finds_no_place_in_the_queue_ends_nothing(
     running: RunningController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def refuse(*_: object) -> None:
+        raise TooManyRequests
+
     async with (
         watching(running.address, node_request()) as node,
         watching(running.address, coordinator_request("c1")),
@@ -135,9 +200,12 @@ async def test_nothing_is_handed_to_one_that_may_be_frozen(
     ):
         await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
         await until(node, are("c1", "c2"))
-        monkeypatch.setattr(sessions, "PRESENT_SECONDS", -1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(has_served(running).writer, "submit", refuse)
+            await leaving.say_goodbye()
+            await has_served(running)._hand_over_coordinator("c2")
         await leaving.say_goodbye()
-        assert owners(await after_more(node)) == {"c1", "c2"}
+        await until(node, are("c1"))
 
 
 async def test_who_came_back_before_it_was_decided_keeps_what_it_owns(running: RunningController) -> None:
@@ -148,7 +216,7 @@ async def test_who_came_back_before_it_was_decided_keeps_what_it_owns(running: R
     ):
         await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
         await until(node, are("c1", "c2"))
-        await has_served(running)._hand_over_of_coordinator("c2")
+        await has_served(running)._hand_over_coordinator("c2")
         assert owners(await after_more(node)) == {"c1", "c2"}
 
 
@@ -173,17 +241,58 @@ async def test_one_that_says_nothing_is_asked_whether_it_has_ended(
         assert owners(node.image) == {"c1", "c2"}
 
 
-async def test_nobody_is_asked_once_the_term_is_over(running: RunningController, machine: Machine) -> None:
-    async with watching(running.address, node_request()) as node:
-        async with watching(running.address, coordinator_request("c1")):
+async def test_one_that_came_back_is_not_asked_any_more(running: RunningController, machine: Machine) -> None:
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c1")),
+    ):
+        async with watching(running.address, coordinator_request("c2")):
             await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-            await until(node, are("c1"))
+            await until(node, are("c1", "c2"))
+        await machine.asks("unix:/c2", 2)
+        async with watching(running.address, coordinator_request("c2", "next")):
+            await until(node, lambda image: image.coordinators["c2"].incarnation_id == "next")
+            probes = has_served(running)._lost_coordinators._tasks.values()
+            await asyncio.wait_for(asyncio.gather(*probes), 10)
+
+
+async def test_nobody_is_asked_once_the_term_is_over(
+    open_store: StoreFactory, patient: ControllerConfig, machine: Machine
+) -> None:
+    async with running_controller(patient, await open_store(), over_grpc()) as controller:
+        async with watching(controller.address, coordinator_request("c1")) as alone:
+            await until(alone, lambda image: "c1" in image.coordinators)
         await machine.asks("unix:/c1", 1)
-        has_served(running)._lost_coordinators.close()
-        await asyncio.sleep(0)
-        asked = machine.asked.copy()
-        await asyncio.sleep(0.02)
-        assert machine.asked == asked
+        probes = list(has_served(controller)._lost_coordinators._tasks.values())
+        assert probes
+    await asyncio.wait(probes, timeout=10)
+    assert all(probe.cancelled() for probe in probes)
+
+
+async def test_one_that_dies_while_others_have_time_to_come_is_asked_at_once(
+    open_store: StoreFactory,
+    patient: ControllerConfig,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with AsyncExitStack() as services:
+        async with running_controller(patient, await open_store(), over_grpc()) as first:
+            node = await services.enter_async_context(watching(first.address, node_request()))
+            await services.enter_async_context(watching(first.address, coordinator_request("c1")))
+            two = await services.enter_async_context(AsyncExitStack())
+            await two.enter_async_context(watching(first.address, coordinator_request("c2")))
+            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+            await until(node, are("c1", "c2"))
+        monkeypatch.setattr(active.limits, "FIRST_LOOK_SECONDS", 60.0)
+        async with running_controller(patient, await open_store(), over_grpc()) as second:
+            async with asyncio.timeout(10):
+                while (led := second.controller.active) is None or not led.is_ready:
+                    await asyncio.sleep(0.001)
+                while len(list(led._sessions.attached(Kind.COORDINATOR))) < 2:
+                    await asyncio.sleep(0.001)
+            machine.refused = {"unix:/c2"}
+            await two.aclose()
+            await until(node, are("c1"))
 
 
 async def test_one_that_has_ended_while_no_controller_led_is_not_waited_for(
@@ -319,7 +428,7 @@ async def test_a_coordinator_whose_place_nobody_takes_stops_all_the_same(
 ) -> None:
     async def hand_nothing_over(*_: object) -> None: ...
 
-    monkeypatch.setattr(ActiveController, "_hand_over_of_coordinator", hand_nothing_over)
+    monkeypatch.setattr(ActiveController, "_hand_over_coordinator", hand_nothing_over)
     monkeypatch.setattr(limits, "HAND_OVER_SECONDS_MAX", 60.0 if is_alone else 0.1)
     async with AsyncExitStack() as others:
         if not is_alone:

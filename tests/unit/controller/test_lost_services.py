@@ -1,4 +1,4 @@
-"""Storage nodes that are away are asked at their addresses: one whose process has ended is known by the refusal."""
+"""Services that are away are asked at their addresses: one whose process has ended is known by the refusal."""
 
 from __future__ import annotations
 
@@ -155,3 +155,22 @@ async def test_over_grpc_nobody_at_an_address_refuses_and_a_frozen_process_is_si
         assert not told["frozen"].is_set()
         lost.close()
         await others()
+
+
+async def test_one_that_is_lost_again_in_the_moment_its_probes_end_is_asked() -> None:
+    """It came back, and went."""
+    links, is_awaited = Links(*[None] * 10), False
+    lost: LostServices[int] = LostServices(
+        "node", cast("Network", links), lambda _: "n1" if is_awaited else None, cast("Any", None)
+    )
+    lost.look_for(1)
+    (probes,) = lost._tasks.values()
+    while not probes.done():
+        await asyncio.sleep(0)
+        is_awaited = probes.done()
+        if is_awaited:
+            lost.look_for(1)
+    async with asyncio.timeout(10):
+        while not links.opened:
+            await asyncio.sleep(0)
+    lost.close()

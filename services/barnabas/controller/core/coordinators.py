@@ -48,6 +48,28 @@ def remove_coordinator(image: MetadataImage, coordinator_id: str) -> Decision[No
     return Decision(tuple(records), None)
 
 
+def hand_over_coordinator(
+    image: MetadataImage, coordinator_id: str, present: Collection[str]
+) -> Decision[None]:
+    """A coordinator is about to stop, or its process has ended: those that are `present` share what it owned. Others
+    keep what they have, for now, and get nothing more. Nothing changes where nobody is present.
+    """
+    if coordinator_id not in image.coordinators or not present:
+        return Decision((), None)
+    records = [MetadataRecord(key=coordinator_key(coordinator_id))]
+    for topic in image.topics.values():
+        if not topic.internal:
+            continue
+        shared = [each for each in topic.partitions if each.coordinator_id in {coordinator_id, *present}]
+        owners = assign_owners([each.coordinator_id for each in shared], present)
+        records += [
+            partition_entry(_handed_over(partition, owner))
+            for partition, owner in zip(shared, owners, strict=True)
+            if owner != partition.coordinator_id
+        ]
+    return Decision(tuple(records), None)
+
+
 def _reassigned(image: MetadataImage, live: Collection[str], restarted: set[str]) -> list[MetadataRecord]:
     records = []
     for topic in image.topics.values():

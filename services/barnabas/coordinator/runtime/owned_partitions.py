@@ -88,6 +88,9 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
         for partition, ownership in owned.items():
             if partition not in self._owned:
                 self._take_over(partition, ownership)
+        for record in partitions:
+            if record.partition in owned:
+                self._runtimes[record.partition].load_times.on_leader(record.leader, record.leader_epoch)
 
     def is_loaded(self) -> bool:
         """Whether every partition owned is being served."""

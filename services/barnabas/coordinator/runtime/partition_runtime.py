@@ -23,7 +23,6 @@ write may whose answer did not come; it does so before anything that is decided 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -35,9 +34,9 @@ from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.core.decision import Waiter
 from barnabas.coordinator.runtime.kind import DecisionT, Kind, RecordT, ShardT, UnreadableRecord
+from barnabas.coordinator.runtime.load_times import LoadTimes
 from barnabas.coordinator.runtime.log_errors import (
     LOG_MOVED,
-    NOT_OPENED_YET,
     NOT_TAKEN,
     PASSING,
     for_client,
@@ -106,12 +105,10 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._next_waiter = 1
         self._queue: WriteQueue[RecordT] = WriteQueue(kind.head)
         self._queued = asyncio.Event()
-        self._loaded_once = asyncio.Event()
+        self.load_times = LoadTimes(environment.clock, config.coordinator_load_wait_ms)
         self._log_end = 0
         """Where the log ends, after all that is known to be in it."""
         self._broken = False
-        self._failed_loads = 0
-        """How often in a row the log could not be read."""
         self._replayed = 0
         """Records of the log, while it is being read."""
 
@@ -131,36 +128,27 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
     async def run(self) -> None:
         """Load and serve, again after each failure of the log, until cancelled."""
-        pause_ms = limits.LOAD_RETRY_MS_MIN
         try:
             while True:
+                self.load_times.begin()
                 try:
                     await self._load()
-                    self._failed_loads = 0
-                    pause_ms = limits.LOAD_RETRY_MS_MIN
+                    self.load_times.on_loaded()
                     await self._write_forever()
                 except (KafkaError, UnreadableRecord) as error:
                     self._on_log_failed(error)
                 except Exception:
                     log.exception("partition failed", partition=self.partition)
                     self._drop(KafkaError(ErrorCode.unknown_server_error))
-                await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(pause_ms * 2, self._pause_ms_max())
+                await self.load_times.rest()
         finally:
             self.close()
 
     def close(self) -> None:
         """Serve no longer; whoever waits is sent to look for the new coordinator."""
         self.state = PartitionState.CLOSED
-        self._loaded_once.set()
+        self.load_times.end_wait()
         self._fail_waiting(KafkaError(ErrorCode.not_coordinator))
-
-    async def first_load(self) -> None:
-        """Wait until the partition was loaded once or is given up, coordinator.load.wait.ms at most."""
-        if not self._loaded_once.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._config.coordinator_load_wait_ms / 1000):
-                    await self._loaded_once.wait()
 
     def check_takes_writes(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS while nothing that must be written is decided."""
@@ -183,7 +171,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         bytes, and is decided although many wait for theirs. Raises KafkaError when the partition is not being served,
         or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
-        await self.first_load()
+        await self.load_times.first()
         shard = self.shard
         if writes:
             self.check_takes_writes()
@@ -333,7 +321,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             # Nothing was written since the last record that was read: the leader knows the producers of that log.
             self._kind.on_producers(shard, await self._log.producers(self.partition))
         self._shard, self._broken, self.state = shard, False, state
-        self._loaded_once.set()
+        self.load_times.end_wait()
         self._decide(lambda decision: self._kind.on_loaded(shard, decision))
         self._announce_deadline()
         seconds = perf_counter() - started
@@ -439,10 +427,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
     def _drop(self, error: KafkaError | UnreadableRecord) -> None:
         """Forget everything: only the log knows what is true now."""
-        self._failed_loads += 1
         # A node that starts takes a moment: fifty partitions need not say so, unless it takes long.
         is_loading = self.state is PartitionState.LOADING
-        is_early = is_loading and self._failed_loads < limits.EARLY_LOADS
+        is_early = is_loading and self.load_times.is_early
         say = self._lines.info if is_early and isinstance(error, KafkaError) else self._lines.warning
         say(
             "partition is not served",
@@ -453,28 +440,12 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             reason=str(error),
         )
         self._metrics.unloads.inc()
-        if not self._will_load_soon(error):
-            self._loaded_once.set()  # it was, or it may take long: nobody is to wait for it
+        self.load_times.on_failed(error)
         self.state = PartitionState.LOADING
         self._shard = self._kind.make_shard()
         self._queue.clear()
         self._broken = False
         self._fail_waiting(for_client(error))
-
-    def _will_load_soon(self, error: KafkaError | UnreadableRecord) -> bool:
-        """Whether the log is about to be opened, or may be about to have a leader: of a broker that died another one
-        takes over what it owned and what it led, in either order.
-        """
-        if isinstance(error, UnreadableRecord):
-            return False
-        is_passing = error.code in PASSING - NOT_TAKEN and self._failed_loads < limits.EARLY_LOADS
-        return is_passing or error.code in NOT_OPENED_YET
-
-    def _pause_ms_max(self) -> int:
-        """Between loads: while requests wait for the first one, they are to be served soon after the log is."""
-        if self._loaded_once.is_set() or self._failed_loads >= limits.EARLY_LOADS:
-            return limits.LOAD_RETRY_MS_MAX
-        return limits.EARLY_LOAD_RETRY_MS_MAX
 
     def _fail_waiting(self, error: KafkaError) -> None:
         for waiter in self._waiting:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 from coordinator_node import Node, running
 from log_in_memory import LogInMemory
 
 from barnabas.coordinator import limits
+from barnabas.coordinator.config import CoordinatorConfig
+from barnabas.coordinator.runtime.load_times import LoadTimes
+from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 
@@ -57,62 +62,99 @@ async def test_requests_wait_for_the_first_load_while_the_log_has_no_leader(log:
         assert not await electing
 
 
+@contextlib.asynccontextmanager
+async def loading(node: Node) -> AsyncIterator[None]:
+    """While the coordinator tries to load, whether it can or not."""
+    task = asyncio.create_task(node.coordinator.partitions.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def more_tries(log: LogInMemory, count: int = 5) -> None:
+    """Wait until the log was tried so often from here on."""
+    wanted = log.tries + count
+    async with asyncio.timeout(10):
+        while log.tries < wanted:
+            await asyncio.sleep(0)
+
+
 async def test_nobody_waits_long_for_a_log_that_gets_no_leader(log: LogInMemory) -> None:
-    node = Node("a", log)
+    node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=60_000))
     node.see("a")
     log.fail_with = ErrorCode.coordinator_not_available
-    loading = asyncio.create_task(node.coordinator.partitions.run())
-    assert await node.commit(1) is ErrorCode.coordinator_load_in_progress
-    assert limits.EARLY_LOADS <= log.tries < limits.EARLY_LOADS * 2
-    loading.cancel()
+    early = asyncio.create_task(node.commit(1))
+    async with loading(node):
+        await more_tries(log)
+        assert not early.done()
+        node.clock.advance(60_000)
+        assert await early is ErrorCode.coordinator_load_in_progress
+        assert await node.commit(2) is ErrorCode.coordinator_load_in_progress
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Those between loads, in s, which pass at once."""
-    sleep, pauses = asyncio.sleep, list[float]()
-
-    async def pause(seconds: float) -> None:
-        if seconds:
-            pauses.append(seconds)
-        await sleep(0)
-
-    monkeypatch.setattr(asyncio, "sleep", pause)
-    monkeypatch.setattr("barnabas.coordinator.limits.LOAD_RETRY_MS_MIN", 20)
-    return pauses
-
-
-async def test_a_log_that_gets_its_leader_in_the_first_second_is_loaded_soon_after(
-    log: LogInMemory, pauses: list[float]
-) -> None:
-    node = Node("a", log)
-    node.see("a")
-    log.fail_with = ErrorCode.coordinator_not_available
-    loading = asyncio.create_task(node.coordinator.partitions.run())
-    while len(pauses) < 40:
-        await asyncio.sleep(0)
-    loading.cancel()
-    early, late = pauses[: limits.EARLY_LOADS - 1], pauses[limits.EARLY_LOADS :]
-    assert early[:4] == [0.02, 0.04, 0.08, 0.1]
-    assert set(early[3:]) == {0.1}
-    assert 1 < sum(early) < 1.5
-    assert late[-1] == limits.LOAD_RETRY_MS_MAX / 1000
-    assert late == sorted(late)
-
-
-async def test_a_node_that_opens_its_logs_is_waited_for(log: LogInMemory, pauses: list[float]) -> None:
-    node = Node("a", log)
+async def test_a_node_that_opens_its_logs_is_waited_for(log: LogInMemory) -> None:
+    node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=60_000))
     node.see("a")
     log.fail_with = ErrorCode.not_leader_or_follower
     early = asyncio.create_task(node.commit(1))
-    loading = asyncio.create_task(node.coordinator.partitions.run())
-    while len(pauses) < limits.EARLY_LOADS * 2:
-        await asyncio.sleep(0)
-    assert not early.done()
-    assert pauses[-1] > limits.EARLY_LOAD_RETRY_MS_MAX / 1000, "nobody waits for so long"
-    log.fail_with = None
-    assert await early is ErrorCode.none
-    loading.cancel()
+    async with loading(node):
+        await more_tries(log)
+        node.clock.advance(60_000)
+        await more_tries(log)
+        assert not early.done()
+        log.fail_with = None
+        assert await early is ErrorCode.none
+
+
+async def test_a_log_that_gets_another_leader_is_read_at_once(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.coordinator.limits.LOAD_RETRY_MS_MIN", 60_000)
+    node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=60_000))
+    node.see("a")
+    log.fail_with = ErrorCode.coordinator_not_available
+    early = asyncio.create_task(node.commit(1))
+    async with loading(node):
+        await more_tries(log, 1)
+        log.fail_with = None
+        node.see("a", topics=("another change",))
+        await asyncio.sleep(0.01)
+        assert not early.done()
+        node.see("a", leader_epoch=1)
+        async with asyncio.timeout(10):
+            assert await early is ErrorCode.none
+
+
+async def test_pauses_between_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stay short for as long as requests wait."""
+    for name, pause_ms in (
+        ("LOAD_RETRY_MS_MIN", 1),
+        ("EARLY_LOAD_RETRY_MS_MAX", 4),
+        ("LOAD_RETRY_MS_MAX", 20),
+    ):
+        monkeypatch.setattr(limits, name, pause_ms)
+    clock = ManualClock()
+    times, late = LoadTimes(clock, 1_000), LoadTimes(clock, 1_000)
+
+    async def pauses(of: LoadTimes) -> list[int]:
+        taken = []
+        for _ in range(5):
+            of.begin()
+            taken.append(of._pause_ms)
+            await of.rest()
+        return taken
+
+    late.end_wait()
+    assert await pauses(times) == [1, 2, 4, 4, 4]
+    assert await pauses(late) == [1, 2, 4, 8, 16]
+    clock.advance(1_000)
+    assert await pauses(times) == [4, 8, 16, 20, 20]
+    times.on_loaded()
+    assert await pauses(times) == [1, 2, 4, 8, 16]
+    times.on_leader(2, 1)
+    await times.rest()
+    assert times._pause_ms == 1
 
 
 async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:

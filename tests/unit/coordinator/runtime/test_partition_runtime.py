@@ -199,11 +199,11 @@ def rotten() -> bytes:
 async def test_an_unreadable_log_is_not_served(log: LogInMemory, make_batch: Callable[[], bytes]) -> None:
     good = encode_batch([(1, *encode_record(OffsetRecord("g", "t", 0, OffsetAndMetadata(5))), ())])
     log.batches[0] = [make_batch()]
-    node = Node("a", log)
+    node = Node("a", log, CoordinatorConfig(coordinator_id="a", coordinator_load_wait_ms=60_000))
     node.see("a")
     task = asyncio.create_task(node.coordinator.partitions.run())
-    await asyncio.sleep(0.01)
-    assert await node.fetch() is ErrorCode.coordinator_load_in_progress
+    async with asyncio.timeout(10):
+        assert await node.fetch() is ErrorCode.coordinator_load_in_progress
     log.batches[0] = [good]
     await until(node.coordinator.partitions.is_loaded)
     assert await node.fetch() == 5
@@ -371,6 +371,8 @@ async def test_what_keeps_many_partitions_from_loading_is_told_now_and_then(
     node = Node("a", log)
     node.see("a", partitions=20)
     serving = asyncio.create_task(node.coordinator.partitions.run())
+    await until(lambda: log.tries > 200)
+    node.clock.advance(1_000)
     await until(lambda: log.tries > 400)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
