@@ -329,7 +329,7 @@ OWNER_KNOWS_LESS: Final = "owns the group and knows that"
 
 PLANTED: Final[dict[str, Plant]] = {
     "acknowledge-without-writing": Plant(SegmentFile, "write", _sometimes_not_written, 0),
-    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 164),
+    "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 407),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
         Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 19
@@ -417,7 +417,7 @@ PLANTED: Final[dict[str, Plant]] = {
         SequenceGaps,
         "is_behind",
         lambda _: lambda _self, _produce, _refused=(), **_: False,
-        6,
+        43,
         3,
         # What is not refused at once is told to the leader, which would refuse it.
         also=((SequenceGaps, "behind", lambda _: lambda _self, _produce, _refused=(): frozenset()),),
