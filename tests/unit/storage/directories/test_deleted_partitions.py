@@ -2,129 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import random
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 
 import pytest
+from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, fill
 
-from barnabas.kernel.clock import ManualClock
-from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.kernel.memory_files import MemoryFiles
 from barnabas.log.checkpoints.stray import StrayKey
-from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
-from barnabas.log.moving.future_directory import create_future, future_name
-from barnabas.log.moving.future_log import FutureLog, retire
-from barnabas.log.partition_log import PartitionLog
-from barnabas.records.record import encode_batch
+from barnabas.log.moving.future_log import retire
 from barnabas.storage.directories.errors import LogLost
-from barnabas.storage.directories.log_directories import LogDirectories
-
-PATHS: Final = ("/a/log", "/b/log")
-CONFIG: Final = LogConfig(retention_ms=-1, message_timestamp_after_max_ms=2**60)
-FIRST, SECOND = uuid.UUID(int=1), uuid.UUID(int=2)
-
-
-FullDisk = Callable[[str], AbstractContextManager[None]]
-
-
-class NothingReachesTheDisk(random.Random):
-    """Of what was not synced, when the power is lost."""
-
-    def randint(self, a: int, b: int) -> int:
-        return a
-
-
-class Node:
-    """Two log directories on two disks in memory."""
-
-    def __init__(self) -> None:
-        self.files = MemoryFiles(("/a", "/b"))
-        self.environment = seeded_environment(1, ManualClock(), files=self.files)
-        self.open()
-
-    def open(self) -> None:
-        self.directories = LogDirectories.open(
-            PATHS, "c", 1, self.environment, producer_id_expiration_ms=86_400_000
-        )
-
-    def begin(
-        self, topic_id: uuid.UUID, preferred: str = "", *, is_new: bool = True, may_begin_anew: bool = True
-    ) -> tuple[str, PartitionLog]:
-        path = self.directories.claim("t", 0, topic_id, is_new=is_new, preferred=preferred)
-        home = self.directories.find_home(path, "t", 0, topic_id)
-        opened, _ = self.directories.open_partition(
-            home, "t", 0, topic_id, CONFIG, may_begin_anew=may_begin_anew
-        )
-        return home, opened
-
-    def go(self, topic_id: uuid.UUID = FIRST) -> None:
-        self.directories.release("t", 0)
-        self.directories.delete_partition("t", 0, topic_id)
-
-    def move(self, log: PartitionLog) -> None:
-        """From the first directory to the second, whose checkpoints say so; those of the first are not written yet."""
-        former, home = (self.directories.at(path) for path in PATHS)
-        name = future_name("t", 0, self.environment.new_id())
-        create_future(self.files, home.path, name, FIRST)
-        future = FutureLog(home, name, log)
-        while future.lag:
-            future.copy(1 << 20)
-        future.complete(1 << 20)
-        future.prepare(log.log_end_offset)
-        future.promote(former)
-        self.directories.relocate(("t", 0), home.path)
-        future.clear_up()
-
-    def lose_power(self) -> None:
-        self.directories.abandon()
-        self.files.lose_power(NothingReachesTheDisk())
-        self.open()
-
-    def crash(self) -> None:
-        self.directories.abandon()
-        self.open()
-
-    def names(self, path: str) -> list[str]:
-        return self.files.list_directories(path)
-
-
-def fill(log: PartitionLog, count: int) -> None:
-    for _ in range(count):
-        log.append_as_leader(encode_batch([(1, None, b"v", ())]), 0)
-    log.flush()
 
 
 @pytest.fixture
 def node() -> Node:
     return Node()
-
-
-@pytest.fixture
-def full_disk(node: Node, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
-    """While it is entered, nothing can be written to files whose path begins so."""
-
-    @contextlib.contextmanager
-    def fill_up(prefix: str) -> Iterator[None]:
-        real = node.files.pwrite
-
-        def write(fd: int, *arguments: Any) -> int:
-            if node.files._open[fd].path.startswith(prefix):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(fd, *arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(node.files, "pwrite", write)
-            yield
-
-    return fill_up
 
 
 def test_what_was_deleted_does_not_come_back_when_the_power_is_lost(node: Node) -> None:
@@ -253,16 +148,14 @@ def test_what_was_deleted_on_a_full_disk_takes_no_room(node: Node, monkeypatch: 
 
 
 @pytest.mark.parametrize("is_full", [True, False], ids=["full", "killed"])
-def test_what_has_moved_and_was_deleted_then_is_not_missed(
-    node: Node, full_disk: FullDisk, is_full: bool
-) -> None:
+def test_what_has_moved_and_was_deleted_then_is_not_missed(node: Node, is_full: bool) -> None:
     """The checkpoints of where it had been speak of it yet."""
     path, log = node.begin(FIRST, PATHS[0])
     fill(log, 3)
     node.directories.write_checkpoints(path, {("t", 0): 3})
     node.move(log)
     if is_full:
-        with full_disk(path):
+        with node.full(path):
             retire(node.directories.at(path), log)
             node.go()
     else:
@@ -294,11 +187,11 @@ def test_what_is_left_of_a_deletion_says_nothing_of_the_next_topic(
         node.begin(SECOND, path, is_new=False, may_begin_anew=False)
 
 
-def test_what_was_set_aside_and_deleted_then_is_not_missed(node: Node, full_disk: FullDisk) -> None:
+def test_what_was_set_aside_and_deleted_then_is_not_missed(node: Node) -> None:
     path, log = node.begin(FIRST, PATHS[0])
     fill(log, 3)
     node.directories.write_checkpoints(path, {("t", 0): 3})
-    with full_disk(f"{path}/recovery"):
+    with node.full(f"{path}/recovery"):
         node.directories.release("t", 0)
         node.directories.set_aside("t", 0, FIRST, 3)
         node.directories.strays.delete([StrayKey(FIRST, 0)])
