@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -19,7 +20,7 @@ from typing import Final
 from barnabas.kernel.files import NAME_BYTES_MAX, Files
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import cut_name, directory_name, parse_directory_name
-from barnabas.log.small_files import is_directory, sync_directory
+from barnabas.log.small_files import exists, sync_directory
 
 SUFFIX: Final = "-delete"
 
@@ -41,50 +42,64 @@ def gone_name(topic: str, partition: int, unique: uuid.UUID) -> str:
 
 
 class DeletedDirectories:
-    """Owner of those in one log directory that wait for its checkpoints."""
+    """Owner of those in one log directory: which of them speak of partitions, and until when."""
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self._path = path
+        self._lock = threading.Lock()
+        """For the three below, which several threads change; never held over a call to the disk."""
         self._waiting: dict[PartitionKey, list[str]] = {}
+        """Those that wait for the checkpoints."""
+        self._spent: dict[str, PartitionKey] = {}
+        """Those that the checkpoints need no longer, by path, until the disk lets go of them."""
+        self._whole: dict[str, PartitionKey] = {}
+        """Those that may come back under the partition's name when the power goes: what is in them stays."""
 
     def find(self, is_in_checkpoints: Callable[[PartitionKey], bool]) -> None:
         """Remove what a crash has left. `is_in_checkpoints` says whether they name a partition, which was deleted, and
         has them name it no longer: its directory waits for that. Raises OSError.
         """
-        for name in self._files.listdir(self._path):
-            directory = os.path.join(self._path, name)
-            if not name.endswith(SUFFIX) or not is_directory(self._files, directory):
+        names = set(self._files.list_directories(self._path))
+        for name in sorted(names):
+            if not name.endswith(SUFFIX):
                 continue
+            directory = os.path.join(self._path, name)
             match = _NAME.match(name)
             key = parse_directory_name(match["place"]) if match is not None else None
-            if key is not None and self._has_to_wait(key, is_in_checkpoints):
+            if key is None:
+                self._files.remove_tree(directory)
+            # What has the name came later, and the checkpoints speak of that.
+            elif directory_name(*key) not in names and (key in self._waiting or is_in_checkpoints(key)):
                 self._waiting.setdefault(key, []).append(directory)
                 self._remove_content(key)
             else:
-                self._files.remove_tree(directory)
+                self._spent[directory] = key
+        self._remove_spent(list(self._spent))
 
-    def _has_to_wait(self, key: PartitionKey, is_in_checkpoints: Callable[[PartitionKey], bool]) -> bool:
-        if is_directory(self._files, os.path.join(self._path, directory_name(*key))):
-            return False  # what has the name came later, and the checkpoints speak of that
-        return key in self._waiting or is_in_checkpoints(key)
+    def speak_of(self, key: PartitionKey) -> bool:
+        """Whether one of them waits for the checkpoints to name the partition no longer."""
+        return key in self._waiting
 
     def add(self, key: PartitionKey, unique: uuid.UUID) -> None:
         """The partition's directory is one of them from now on. Raises OSError."""
         directory = os.path.join(self._path, deleted_name(*key, unique))
         self._files.rename(os.path.join(self._path, directory_name(*key)), directory)
-        self._waiting.setdefault(key, []).append(directory)
+        self._wait(key, directory)
 
     def note(self, key: PartitionKey, unique: uuid.UUID) -> None:
-        """The partition, which has its place elsewhere, is about to be deleted, and checkpoints here may name it yet:
-        an empty directory says so. Raises OSError.
+        """Checkpoints here may name the partition for a while that has no directory here: an empty one says that it is
+        not missing. Raises OSError.
         """
-        if self._waiting.get(key):
-            return
-        directory = os.path.join(self._path, deleted_name(*key, unique))
-        self._files.makedirs(directory)
-        self._waiting.setdefault(key, []).append(directory)
+        if not self.speak_of(key):
+            directory = os.path.join(self._path, deleted_name(*key, unique))
+            self._files.makedirs(directory)
+            self._wait(key, directory)
         sync_directory(self._files, self._path)
+
+    def _wait(self, key: PartitionKey, directory: str) -> None:
+        with self._lock:
+            self._waiting.setdefault(key, []).append(directory)
 
     def empty(self, key: PartitionKey) -> None:
         """Remove what is in those of the partition, as far as that is possible; the next start does the rest. Raises
@@ -93,19 +108,53 @@ class DeletedDirectories:
         try:
             sync_directory(self._files, self._path)
         except OSError:
-            self._waiting.pop(key, None)
+            with self._lock:
+                self._whole |= dict.fromkeys(self._waiting.pop(key, ()), key)
             raise
         self._remove_content(key)
 
     def _remove_content(self, key: PartitionKey) -> None:
-        for directory in self._waiting.get(key, ()):
+        with self._lock:
+            directories = tuple(self._waiting.get(key, ()))
+        for directory in directories:
             with contextlib.suppress(OSError):
                 for name in self._files.listdir(directory):
                     with contextlib.suppress(OSError):
                         self._files.unlink(os.path.join(directory, name))
 
     def remove(self, keys: Iterable[PartitionKey]) -> None:
-        """No checkpoint on the disk names these partitions as they were."""
-        for key in keys:
-            for directory in self._waiting.pop(key, ()):
-                self._files.remove_tree(directory)
+        """No checkpoint on the disk names these partitions as they were. What the disk does not let go of now is tried
+        again the next time.
+        """
+        with self._lock:
+            for key in keys:
+                self._spent |= dict.fromkeys(self._waiting.pop(key, ()), key)
+            spent = list(self._spent)
+        self._remove_spent(spent)
+
+    def _remove_spent(self, directories: Iterable[str]) -> None:
+        for directory in directories:
+            self._files.remove_tree(directory)
+            with contextlib.suppress(OSError):
+                if not exists(self._files, directory):
+                    self._let_go(directory)
+
+    def _let_go(self, directory: str) -> None:
+        with self._lock:
+            self._spent.pop(directory, None)
+            self._whole.pop(directory, None)
+
+    def silence(self, key: PartitionKey, new_id: Callable[[], uuid.UUID]) -> None:
+        """What has the partition's name from here on may be lost one day, and none of them may hide that: one that
+        cannot be removed gets a name that tells nothing. Raises OSError where it cannot get that either.
+        """
+        with self._lock:
+            self._spent |= dict.fromkeys(self._waiting.pop(key, ()), key)
+            spent = [directory for directory, each in self._spent.items() if each == key]
+        self._remove_spent(spent)
+        with self._lock:
+            left = [directory for directory, each in (self._spent | self._whole).items() if each == key]
+        for directory in left:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(directory, os.path.join(self._path, gone_name(*key, new_id())))
+            self._let_go(directory)

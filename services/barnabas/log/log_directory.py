@@ -29,10 +29,9 @@ from barnabas.log.checkpoints.meta_properties import (
     write_meta_properties,
 )
 from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, remove_facts, stray_name, write_facts
 from barnabas.log.closing import check_all_closed, close_logs
 from barnabas.log.config import LogConfig
-from barnabas.log.deleted_directories import DeletedDirectories, gone_name
+from barnabas.log.deleted_directories import DeletedDirectories
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -40,7 +39,7 @@ from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
 from barnabas.log.segments.segment_cache import OPEN_SEGMENTS_MAX, SegmentCache
-from barnabas.log.small_files import exists, is_directory, sync_directory
+from barnabas.log.small_files import exists, sync_directory
 
 logger = get_logger("log.directory")
 
@@ -78,7 +77,8 @@ class LogDirectory:
         """Of what this process has begun to open; the others are as they were found."""
         self._outdated: set[PartitionKey] = set()
         """Partitions that are gone, or have lost their end, while the checkpoints on disk may say otherwise yet."""
-        self._deleted = DeletedDirectories(environment.files, path)
+        self.deleted = DeletedDirectories(environment.files, path)
+        """What says of partitions that nothing is missing, whatever the checkpoints on disk say."""
         self._is_cleaner_checkpoint_outdated = False
         self._identified: dict[PartitionKey, uuid.UUID] = {}
         """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
@@ -123,7 +123,7 @@ class LogDirectory:
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
             if closed is not None:
                 clean_shutdown.remove_marker(files, path)
-            opened._deleted.find(opened._drop_checkpoints)
+            opened.deleted.find(opened._drop_checkpoints)
         except OSError as error:
             files.close(lock_fd)
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
@@ -224,17 +224,15 @@ class LogDirectory:
         self.logs[key] = log
 
     def forget_place(self, key: PartitionKey) -> None:
-        """Nothing that the checkpoints on disk say is about what takes the partition's place here next. Raises
-        KAFKA_STORAGE_ERROR.
-        """
+        """Nothing on disk says anything of what takes the partition's place here next. Raises KAFKA_STORAGE_ERROR."""
         self._drop_checkpoints(key)
-        if key in self._outdated:
-            self.write_checkpoints()
+        self._forget_outdated(key)
 
     def adopt(self, key: PartitionKey, facts: MoveFacts) -> None:
-        """The partition has come to its place here: the checkpoints that are written next say of it what `facts` say,
-        or what has become of it since.
+        """The partition has come to its place here, or is about to: the checkpoints that are written next say of it
+        what `facts` say, or what has become of it since.
         """
+        self._closed_properly[key] = False
         with self._checkpoint_lock:
             self.recovery_points[key] = facts.recovery_point
             self.high_watermarks[key] = facts.high_watermark
@@ -244,13 +242,18 @@ class LogDirectory:
                 self._is_cleaner_checkpoint_outdated = True
 
     def _forget_outdated(self, key: PartitionKey) -> None:
-        """What is appended from here on must not inherit a recovery point that says its data is safe."""
+        """What is appended from here on must not inherit a recovery point that says its data is safe, and nothing may
+        say that it was deleted.
+        """
         with storage_errors(self.path):
-            if key in self.missing and not is_directory(self._files, self._file(directory_name(*key))):
-                self.forget_missing([key])
+            was_here = key in self.missing or self.deleted.speak_of(key)
+            if was_here and not exists(self._files, self._file(directory_name(*key))):
+                self._drop_checkpoints(key)
         self.missing.discard(key)
         if key in self._outdated:
             self.write_checkpoints()
+        with storage_errors(self.path):
+            self.deleted.silence(key, self.environment.new_id)
 
     def close_partition(self, topic: str, partition: int) -> None:
         """Close one partition's log, which may be opened again, also when this raises KAFKA_STORAGE_ERROR."""
@@ -269,31 +272,33 @@ class LogDirectory:
     def delete_partition(self, topic: str, partition: int) -> None:
         """Remove a partition, open or not: renamed first, lest a crash bring it back. Raises KAFKA_STORAGE_ERROR."""
         key = (topic, partition)
-        self._identified.pop(key, None)
         log = self.logs.pop(key, None)
         if log is not None:
             log.discard()
         with storage_errors(self.path):
             try:
-                self._deleted.add(key, self.environment.new_id())
+                self.deleted.add(key, self.environment.new_id())
             except FileNotFoundError:
                 self.missing.discard(key)
                 self.forget(key)
                 return
             try:
-                self._deleted.empty(key)
+                self.deleted.empty(key)
             finally:
                 self.forget(key)
 
     def forget_elsewhere(self, key: PartitionKey) -> None:
-        """The partition, whose place is not here, is about to be deleted: checkpoints that name it miss nothing."""
+        """The partition, whose place is not here, is about to be deleted or set aside: checkpoints that name it miss
+        nothing. Where some do, this disk is waited for, however long it takes: it has to say so before the other one
+        has lost the partition. One that refuses holds up nothing.
+        """
         named = (self.recovery_points, self.high_watermarks, self.log_start_offsets, self._outdated)
         if not any(key in each for each in named):
             return  # without the lock, which whoever writes to a disk that does not answer holds
         self._drop_checkpoints(key)
         if key in self._outdated:
             with contextlib.suppress(OSError):
-                self._deleted.note(key, self.environment.new_id())
+                self.deleted.note(key, self.environment.new_id())
             self.forget(key)
 
     def let_go(self, key: PartitionKey) -> None:
@@ -321,10 +326,11 @@ class LogDirectory:
         before the name is used again.
         """
         self._closed_properly.pop(key, None)
+        self._identified.pop(key, None)
         try:
             if self._drop_checkpoints(key) or key in self._outdated:
                 self.write_checkpoints()
-            self._deleted.remove([key])
+            self.deleted.remove([key])
             self.write_cleaner_checkpoint()
         except KafkaError as error:
             logger.warning(
@@ -347,60 +353,6 @@ class LogDirectory:
                 return False
             self._outdated.add(key)
             return True
-
-    def set_aside(self, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
-        """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
-        key = (topic, stray.partition)
-        # If it cannot be closed, what its checkpoints say already holds; the rest is recovered if it is taken back.
-        self._identified.pop(key, None)
-        with contextlib.suppress(KafkaError):
-            self.close_partition(*key)
-        directory = self._file(directory_name(*key))
-        if not is_directory(self._files, directory):
-            return None
-        facts = StrayFacts(
-            topic,
-            self.environment.clock.now_ms(),
-            self.recovery_points.get(key, 0),
-            self.log_start_offsets.get(key, 0),
-            max(high_watermark, self.high_watermarks.get(key, 0)),
-            self.cleaner_offsets.get(key, -1),
-        )
-        with storage_errors(self.path):
-            write_facts(self._files, directory, facts)
-            self._files.rename(directory, self._file(stray_name(topic, stray)))
-        self.forget(key)
-        return facts
-
-    def take_back(self, topic: str, stray: StrayKey, facts: StrayFacts) -> None:
-        """Make a stray partition one of `topic` again, not opened yet. Raises KAFKA_STORAGE_ERROR."""
-        key = (topic, stray.partition)
-        directory = self._file(directory_name(*key))
-        self.forget_place(key)  # no mark of what had the name before may speak of it
-        # First what says where its log begins: a crash in between must not bring deleted records back.
-        self.recovery_points[key] = facts.recovery_point
-        self.high_watermarks[key] = facts.high_watermark
-        if facts.log_start_offset:
-            self.log_start_offsets[key] = facts.log_start_offset
-        self._closed_properly[key] = False
-        self.write_checkpoints()
-        with self._checkpoint_lock, storage_errors(self.path):
-            if facts.first_dirty_offset >= 0:
-                self.cleaner_offsets[key] = facts.first_dirty_offset
-                write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), self.cleaner_offsets)
-            self._files.rename(self._file(stray_name(facts.topic, stray)), directory)
-        with contextlib.suppress(OSError):  # it is back; setting it aside again writes them anew
-            remove_facts(self._files, directory)
-
-    def delete_stray(self, stray: StrayKey, facts: StrayFacts) -> None:
-        """Delete a partition that is set aside. Raises KAFKA_STORAGE_ERROR."""
-        key = (facts.topic, stray.partition)
-        gone = self._file(gone_name(*key, stray.topic_id))
-        with storage_errors(self.path):
-            if not exists(self._files, self._file(directory_name(*key))):
-                self.forget_elsewhere(key)  # what a `take_back` that failed may have left, too
-            self._files.rename(self._file(stray_name(facts.topic, stray)), gone)
-        self._files.remove_tree(gone)
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.
@@ -425,7 +377,7 @@ class LogDirectory:
             # `MoveFacts`.
             write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
             self._outdated -= outdated
-            self._deleted.remove(outdated - self.high_watermarks.keys() - self.recovery_points.keys())
+            self.deleted.remove(outdated - self.high_watermarks.keys() - self.recovery_points.keys())
 
     def _write_lowered(self, key: PartitionKey, log: PartitionLog, high_watermark: int) -> None:
         """The log is about to lose its end: no checkpoint on the disk may say more of it than the log does now. Mostly
@@ -450,9 +402,13 @@ class LogDirectory:
             self._write_cleaner_offsets()
 
     def _write_cleaner_offsets(self) -> None:
-        # A partition that is on disk but not open keeps what the file said.
+        # A partition that is on disk but not open keeps what the file said; so does one that is about to be.
         on_disk = set(self._files.listdir(self.path)) if self.cleaner_offsets else set()
-        offsets = {key: at for key, at in self.cleaner_offsets.items() if directory_name(*key) in on_disk}
+        offsets = {
+            key: at
+            for key, at in self.cleaner_offsets.items()
+            if directory_name(*key) in on_disk or key in self.recovery_points
+        }
         for key, log in self.logs.copy().items():
             if log.first_dirty_offset >= 0:
                 offsets[key] = log.first_dirty_offset

@@ -28,6 +28,7 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.opening import loader
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments import index_file
+from barnabas.log.setting_aside import set_aside
 from barnabas.records.record import encode_batch
 
 FILES = SystemFiles()
@@ -397,7 +398,7 @@ def test_a_log_is_not_removed_under_its_upkeep(tmp_path: Path, removal: str) -> 
             if removal == "delete":
                 removing: Future[object] = threads.submit(directory.delete_partition, "t", 0)
             else:
-                removing = threads.submit(directory.set_aside, "t", StrayKey(TOPIC_ID, 0), 0)
+                removing = threads.submit(set_aside, directory, "t", StrayKey(TOPIC_ID, 0), 0)
             with pytest.raises(TimeoutError):
                 removing.result(0.05)
             assert (tmp_path / "t-0").is_dir()

@@ -23,6 +23,7 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import FILE_NAME as MOVED_FILE_NAME
 from barnabas.log.moving.future_directory import MoveFacts, parse_future_name, read_facts, remove_facts
 from barnabas.log.moving.left_directory import LeftDirectory, remove_left
+from barnabas.log.setting_aside import set_aside
 from barnabas.log.small_files import sync_directory
 
 logger = get_logger("log.moving")
@@ -181,7 +182,7 @@ class Settling:
             assert topic_id is not None, "each has its id"
             stray = StrayKey(topic_id, key[1])
             try:
-                facts = home.set_aside(key[0], stray, 0)
+                facts = set_aside(home, key[0], stray, 0)
             except KafkaError as error:
                 self.failed[home] = str(error)
                 continue

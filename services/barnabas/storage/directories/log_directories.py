@@ -31,6 +31,7 @@ from barnabas.log.flush_times import FlushTimes
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.settling import Settling, adopt_moved
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.setting_aside import set_aside
 from barnabas.log.small_files import exists, sync_file_system
 from barnabas.storage.directories.errors import DirectoryOffline, LogLost
 from barnabas.storage.directories.found_on_disk import (
@@ -176,6 +177,8 @@ class LogDirectories:
         for home, stray, facts in aside:
             if home not in settling.failed:
                 self.strays.add(stray, home, facts)
+            for each in found:  # it may have been there
+                each.forget_missing([(facts.topic, stray.partition)])
         self._unsettled = {each.path for each in settling.unsettled}
         return {each.path: reason for each, reason in settling.failed.items()}
 
@@ -193,10 +196,9 @@ class LogDirectories:
             log.error("a log directory is offline until the next start", log_dir=path, reason=reason)
 
     def _find_missing(self) -> None:
-        """What checkpoints name with records and no directory has, not even set aside."""
-        aside = self.strays.names
+        """What checkpoints name with records and no directory has."""
         for directory in self._directories:
-            directory.forget_missing({*self._places, *aside})
+            directory.forget_missing(self._places)
             self._missing |= directory.missing
         for topic, index in sorted(self._missing):
             log.error("a partition had records and is gone", partition=f"{topic}-{index}")
@@ -398,12 +400,16 @@ class LogDirectories:
     def _delete(self, directory: LogDirectory, key: PartitionKey) -> bool:
         """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""
         if is_said := topic_there(self._files, directory, key) in (None, *self._undeleted[key]):
-            for each in self._directories:
-                if each is not directory:
-                    each.forget_elsewhere(key)  # it may have been there
+            self._forget_elsewhere(directory, key)
             directory.delete_partition(*key)
         del self._undeleted[key]
         return is_said
+
+    def _forget_elsewhere(self, directory: LogDirectory, key: PartitionKey) -> None:
+        """Before a partition gives up its place in a directory: it may have been in another one before."""
+        for each in self._directories:
+            if each is not directory:
+                each.forget_elsewhere(key)
 
     def sync_file_system(self, path: str) -> None:
         """Make durable in one pass what recovery left for later; the sync of each log then says whether it is."""
@@ -421,7 +427,8 @@ class LogDirectories:
         try:
             if topic_there(self._files, directory, (topic, index)) not in (None, topic_id):
                 return
-            facts = directory.set_aside(topic, stray, high_watermark)
+            self._forget_elsewhere(directory, (topic, index))
+            facts = set_aside(directory, topic, stray, high_watermark)
         except (KafkaError, LogStoreError) as error:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=str(error))
             return

@@ -12,6 +12,7 @@ from barnabas.log.checkpoints.partition_metadata import directory_name
 from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.setting_aside import delete_stray, take_back
 from barnabas.log.small_files import exists
 
 log = get_logger("storage.log_directories")
@@ -69,7 +70,7 @@ class Strays:
                 return
         if held[0] is not directory:
             raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
-        directory.take_back(topic, stray, held[1])
+        take_back(directory, topic, stray, held[1])
         del self._held[stray]
         log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
 
@@ -82,7 +83,7 @@ class Strays:
             directory, facts = held
             name = directory_name(facts.topic, stray.partition)
             try:
-                directory.delete_stray(stray, facts)
+                delete_stray(directory, stray, facts)
                 del self._held[stray]
                 log.info("deleted a stray partition", partition=name)
             except KafkaError as error:

@@ -51,7 +51,9 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("call", "at"), [("makedirs", 1), ("open", 1), ("list_directories", 1), ("listdir", 2)], ids=str
+    ("call", "at"),
+    [("makedirs", 1), ("open", 1), *(("list_directories", at) for at in (1, 2, 3)), ("listdir", 1)],
+    ids=str,
 )
 async def test_what_may_be_in_it_is_offline_and_the_rest_is_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str, at: int
