@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, fill
+from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, NothingReachesTheDisk, fill
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import NAME_BYTES_MAX
@@ -199,6 +201,61 @@ def test_a_take_back_that_failed_leaves_nothing_to_the_next_topic(node: Node) ->
     assert sorted(node.names(path)) == ["t-0", stray_name("t", ASIDE)]
 
 
+def test_a_take_back_that_failed_leaves_nothing_when_the_stray_is_deleted(node: Node) -> None:
+    path, _ = begin_filled(node)
+    set_aside(node)
+    with node.failing("rename", ending="-stray"), pytest.raises(KafkaError):
+        node.begin(FIRST, path)
+    node.directories.strays.delete([ASIDE])
+    assert node.names(path) == []
+    node.crash()
+    assert KEY not in node.directories.at(path).recovery_points
+
+
+def test_what_could_not_be_set_aside_does_not_vanish_unseen(node: Node) -> None:
+    path, _ = begin_filled(node)
+    node.directories.release(*KEY)
+    with node.failing("rename", ending="/t-0"):
+        node.directories.set_aside("t", 0, FIRST, 3)
+    assert node.names(path) == ["t-0"]
+    lose(node, path)
+    check_lost(node, FIRST, path)
+
+
+def test_what_is_taken_back_is_checked_and_cleaned_from_where_it_was(node: Node) -> None:
+    """Nobody knows how it was closed, whatever the directory's mark says."""
+    path, _ = begin_filled(node)
+    home = node.directories.at(path)
+    home.close_partition(*KEY)
+    home.cleaner_offsets[KEY] = 2
+    set_aside(node)
+    node.directories.close({})
+    node.open()
+    home = node.directories.at(path)
+    assert home.was_clean
+    node.directories.strays.take_back(home, "t", ASIDE)
+    assert not home._is_closed_properly(KEY)
+    node.crash()
+    assert node.directories.at(path).cleaner_offsets == {KEY: 2}
+
+
+def test_a_mark_is_made_durable_again_where_that_failed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = node.directories.at(PATHS[0]).deleted
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.files, "fsync", fail)
+        with pytest.raises(OSError, match="sync failed"):
+            marks.note(KEY, node.environment.new_id())
+    marks.note(KEY, node.environment.new_id())
+    (mark,) = node.names(PATHS[0])
+    node.directories.abandon()
+    node.files.lose_power(NothingReachesTheDisk())
+    assert node.names(PATHS[0]) == [mark]
+
+
 def test_marks_do_not_pile_up_on_a_full_disk(node: Node) -> None:
     """However often the deletion is tried."""
     path, log = begin_filled(node)
@@ -218,7 +275,9 @@ def test_a_loss_shows_although_a_stray_of_another_topic_has_the_name(node: Node)
     set_aside(node)
     path, _ = begin_filled(node, SECOND)
     lose(node, path)
+    check_lost(node, SECOND, path)
     node.directories.strays.delete([ASIDE])
+    node.directories.write_checkpoints(path)
     node.crash()
     check_lost(node, SECOND, path)
 
@@ -270,7 +329,7 @@ def test_what_may_come_back_under_its_name_hides_no_loss(node: Node, monkeypatch
     path, _ = begin_filled(node)
 
     def fail(*_: Any) -> None:
-        raise OSError(5, "EIO")
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
         patch.setattr("barnabas.log.deleted_directories.sync_directory", fail)
