@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, NothingReachesTheDisk,
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import NAME_BYTES_MAX
+from barnabas.log.checkpoints.checkpoint_file import RECOVERY_POINT_FILE, write_offsets
 from barnabas.log.checkpoints.stray import StrayKey, stray_name
 from barnabas.log.deleted_directories import deleted_name, gone_name
 from barnabas.log.moving.future_log import retire
@@ -28,7 +30,7 @@ def node() -> Node:
     return Node()
 
 
-def begin_filled(node: Node, topic_id: Any = FIRST, count: int = 3) -> tuple[str, PartitionLog]:
+def begin_filled(node: Node, topic_id: uuid.UUID = FIRST, count: int = 3) -> tuple[str, PartitionLog]:
     path, log = node.begin(topic_id, PATHS[0])
     fill(log, count)
     node.directories.write_checkpoints(path, {KEY: count})
@@ -46,7 +48,7 @@ def lose(node: Node, path: str) -> None:
     node.crash()
 
 
-def check_lost(node: Node, topic_id: Any, path: str) -> None:
+def check_lost(node: Node, topic_id: uuid.UUID, path: str) -> None:
     with pytest.raises(LogLost):
         node.begin(topic_id, path, is_new=False, may_begin_anew=False)
 
@@ -368,6 +370,26 @@ def test_a_stray_can_be_deleted_twice(node: Node, monkeypatch: pytest.MonkeyPatc
         node.begin(FIRST, path)
     node.crash()
     assert node.names(path) == ["t-0"]
+
+
+def test_two_topics_that_are_set_aside_at_a_start_are_missed_nowhere(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a third directory, which one of them had moved out of, the checkpoints speak of it yet."""
+    third = "/c/log"
+    monkeypatch.setattr("two_disks.PATHS", (*PATHS, third))
+    begin_filled(node)
+    node.directories.close({KEY: 3})
+    node.files.rename(f"{PATHS[0]}/t-0", "/a/away")
+    node.open()
+    node.directories.release(*KEY)
+    node.begin(SECOND, PATHS[1])
+    node.directories.close({KEY: 0})
+    node.files.rename("/a/away", f"{PATHS[0]}/t-0")
+    write_offsets(node.files, f"{third}/{RECOVERY_POINT_FILE}", {KEY: 3})
+    node.open()
+    assert {each.topic_id for each in node.directories.strays.keys} == {FIRST, SECOND}
+    assert node.begin(uuid.UUID(int=3), third, is_new=False, may_begin_anew=False)[0] == third
 
 
 # -- names ----------------------------------------------------------------------------------------------------------
