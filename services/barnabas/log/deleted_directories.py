@@ -3,8 +3,11 @@
 They are named `<topic>-<partition>.<unique>-delete`, as Kafka names them; nothing else has that name. What is in one
 goes at once, on a full disk for the room that the checkpoints need. The directory itself stays until no checkpoint
 names the partition any more: without it the next start could not tell that what they speak of was deleted, and is not
-missing. Where the name would be too long for that, the topic's part is cut off, and it tells nothing: who has such a
-topic, deletes it, loses the power before a disk takes the checkpoints, and makes it again, is told that it is missing.
+missing. An empty one says the same of a partition that goes elsewhere, or is set aside. None may speak of what takes
+the name next, for it would hide that that is lost.
+
+Where the name would be too long for that, the topic's part is cut off, and it tells nothing: who has such a topic,
+deletes it, loses the power before a disk takes the checkpoints, and makes it again, is told that it is missing.
 """
 
 from __future__ import annotations

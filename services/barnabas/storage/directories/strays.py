@@ -34,11 +34,6 @@ class Strays:
         """Every partition that is set aside."""
         return list(self._held)
 
-    @property
-    def names(self) -> set[tuple[str, int]]:
-        """Their (topic, partition)."""
-        return {(facts.topic, stray.partition) for stray, (_, facts) in self._held.items()}
-
     def home_of(self, stray: StrayKey) -> LogDirectory | None:
         """The log directory that it is in; None when it is not set aside."""
         held = self._held.get(stray)
