@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller import limits
 from barnabas.controller.config import ControllerConfig
-from barnabas.controller.core.coordinators import (
-    hand_over_coordinator,
-    register_coordinator,
-    remove_coordinator,
-)
+from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
 from barnabas.controller.core.decision import Decision
 from barnabas.controller.core.elect_leaders import elect_preferred_leaders, elect_unclean_leaders
 from barnabas.controller.core.features import finalize_release_levels
@@ -46,7 +42,7 @@ from barnabas.messages.controller_pb2 import (
     UnregisterBrokerResponse,
     WatchRequest,
 )
-from barnabas.messages.metadata_pb2 import ClusterRecord, CoordinatorRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import ClusterRecord, MetadataRecord
 from barnabas.metadata.history import HistoryRefused, check_continues
 from barnabas.metadata.image import CLUSTER_KEY, MetadataImage
 
@@ -91,7 +87,7 @@ class ActiveController:
         )
         network = environment.network
         self._lost_nodes = LostServices(
-            Kind.NODE.value, network, self._address_of_awaited, self._on_process_ended
+            Kind.NODE.value, network, self._address_of_awaited_node, self._on_node_ended
         )
         self._lost_coordinators = LostServices(
             Kind.COORDINATOR.value,
@@ -103,7 +99,7 @@ class ActiveController:
         """By node that is away: the image's revision, the nodes present, and the gateways gone with it, when nothing of
         it could be taken over.
         """
-        self._removals: set[asyncio.Task[None]] = set()
+        self._unasked: set[asyncio.Task[None]] = set()
         self.is_ready = False
 
     @property
@@ -125,7 +121,7 @@ class ActiveController:
             self._lost_nodes.close()
             self._lost_coordinators.close()
             self._fanout.end_all("this controller stepped down")
-            for task in self._removals:
+            for task in self._unasked:
                 task.cancel()
 
     async def _lead(self, election: Election, leadership: Leadership) -> None:
@@ -139,7 +135,7 @@ class ActiveController:
             for node in self.image.live_nodes():
                 self._lost_nodes.look_for(node.node_id)
             for coordinator_id in self.image.coordinators:
-                self._lost_coordinators.look_for(coordinator_id, after_seconds=limits.FIRST_LOOK_SECONDS)
+                self._lost_coordinators.look_for_later(coordinator_id, limits.FIRST_LOOK_SECONDS)
             self._begin_what_nobody_asks_for(tasks)
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
@@ -188,7 +184,7 @@ class ActiveController:
         if request.leaving:
             is_known = self._sessions.on_leaving(member, request.incarnation_id)
             if is_known and member.kind is Kind.COORDINATOR:
-                self._begin_removal(self._hand_over_coordinator(member.name))
+                self._begin(self._hand_over_coordinator(member.name))
         return self._sessions.heard_from(member, request.incarnation_id)
 
     def present_nodes(self, image: MetadataImage) -> set[int]:
@@ -277,13 +273,13 @@ class ActiveController:
             case Kind.COORDINATOR:
                 self._lost_coordinators.look_for(member.name)
 
-    def _address_of_awaited(self, node_id: int) -> str | None:
+    def _address_of_awaited_node(self, node_id: int) -> str | None:
         node = self.image.nodes.get(node_id)
         if node is None or node.fenced or not self._sessions.is_awaited(_node_member(node_id)):
             return None
         return node.address
 
-    async def _on_process_ended(self, node_id: int) -> None:
+    async def _on_node_ended(self, node_id: int) -> None:
         """What others can take over of a node that is awaited, they do at once.
 
         That takes a look at all partitions, and is asked five times a second: where nothing could be taken over, nobody
@@ -319,17 +315,20 @@ class ActiveController:
         def decide(image: MetadataImage) -> Decision[None]:
             if not self._sessions.is_going(Member(Kind.COORDINATOR, coordinator_id)):
                 return Decision((), None)  # it came back while this waited to be decided
-            others = (each for name, each in image.coordinators.items() if name != coordinator_id)
-            present = {each.coordinator_id for each in others if self._is_present(each)}
-            return hand_over_coordinator(image, coordinator_id, present)
+            heirs = self._present_coordinators(image) - {coordinator_id}
+            return remove_coordinator(image, coordinator_id, heirs)
 
         if decide(self.image).records:
             with contextlib.suppress(TooManyRequests, LeadershipLost):  # it is asked for again
                 await self.writer.submit(decide)
 
-    def _is_present(self, coordinator: CoordinatorRecord) -> bool:
-        member = Member(Kind.COORDINATOR, coordinator.coordinator_id)
-        return self._sessions.is_present(member, coordinator.incarnation_id)
+    def _present_coordinators(self, image: MetadataImage) -> set[str]:
+        """Those that may be handed something now, as `present_nodes`."""
+        return {
+            name
+            for name, each in image.coordinators.items()
+            if self._sessions.is_present(Member(Kind.COORDINATOR, name), each.incarnation_id)
+        }
 
     def _gateways_gone_with(self, node_id: int) -> list[str]:
         """The gateways in the process of a node that has ended; one that has a stream is in its next process."""
@@ -343,12 +342,13 @@ class ActiveController:
 
     def _on_session_expired(self, member: Member) -> None:
         self._counts.timed_out_nodes += member.kind is Kind.NODE
-        self._begin_removal(self._remove(member))
+        self._begin(self._remove(member))
 
-    def _begin_removal(self, removal: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(removal)
-        self._removals.add(task)
-        task.add_done_callback(self._removals.discard)
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Do what nobody waits for, until this term is over."""
+        task = asyncio.ensure_future(work)
+        self._unasked.add(task)
+        task.add_done_callback(self._unasked.discard)
 
     async def _remove(self, member: Member) -> None:
         def decide(image: MetadataImage) -> Decision[None]:

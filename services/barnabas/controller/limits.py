@@ -32,7 +32,7 @@ SILENCE_MS_MIN: Final = 3_000
 not before this: a machine that is busy for a moment holds its services up, and takes nobody's place by it."""
 
 PRESENT_SECONDS: Final = 1.5
-"""Nobody is handed a leadership, or groups, who was not heard from for two heartbeats: one of them may be late or lost.
+"""Nobody is handed a leadership or groups who was not heard from for two heartbeats: one of them may be late or lost.
 Who is frozen and leads costs SILENCE_MS_MIN; who is well and was passed over costs little, for once the old leader has
 gone it is asked every PROBE_PAUSE_SECONDS who is present by then."""
 

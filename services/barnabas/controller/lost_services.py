@@ -46,22 +46,26 @@ class LostServices(Generic[NameT]):
         self._address_of: Callable[[NameT], str | None] = address_of
         self._on_ended: Callable[[NameT], Awaitable[None]] = on_ended
         self._tasks: dict[NameT, asyncio.Task[None]] = {}
-        self._resting: set[NameT] = set()
-        """Those that have time to come before they are asked."""
+        self._later: list[asyncio.TimerHandle] = []
 
-    def look_for(self, name: NameT, *, after_seconds: float = 0.0) -> None:
-        """The service's stream broke; or it was not heard of since this term began, and has so long to come."""
+    def look_for(self, name: NameT) -> None:
+        """The service's stream broke, or it was not heard of since this term began."""
         former = self._tasks.get(name)
-        if former is not None and not former.done():
-            if name not in self._resting:
-                return
-            former.cancel()
-        probes = self._look_for(name, after_seconds)
-        self._tasks[name] = task = asyncio.create_task(probes, name=f"probes of {self._kind} {name}")
-        task.add_done_callback(lambda _: self._forget(name, task))
+        if former is None or former.done():
+            self._tasks[name] = task = asyncio.create_task(
+                self._look_for(name), name=f"probes of {self._kind} {name}"
+            )
+            task.add_done_callback(lambda _: self._forget(name, task))
+
+    def look_for_later(self, name: NameT, after_seconds: float) -> None:
+        """The service was not heard of since this term began, and has so long to come."""
+        loop = asyncio.get_running_loop()
+        self._later.append(loop.call_later(after_seconds, self.look_for, name))
 
     def close(self) -> None:
         """The term is over."""
+        for handle in self._later:
+            handle.cancel()
         for task in list(self._tasks.values()):
             task.cancel()
 
@@ -69,13 +73,7 @@ class LostServices(Generic[NameT]):
         if self._tasks.get(name) is task:
             del self._tasks[name]
 
-    async def _look_for(self, name: NameT, after_seconds: float) -> None:
-        if after_seconds:
-            self._resting.add(name)
-            try:
-                await asyncio.sleep(after_seconds)
-            finally:
-                self._resting.discard(name)
+    async def _look_for(self, name: NameT) -> None:
         is_told, pause = False, PROBE_PAUSE_SECONDS_MIN
         while (address := self._address_of(name)) is not None:
             if await _has_ended(self._network, address) and self._address_of(name) == address:

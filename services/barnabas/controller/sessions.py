@@ -61,7 +61,7 @@ class _Session:
     expiry: asyncio.TimerHandle | None = None
     is_leaving: bool = False
     """Whether it said that it is being stopped. Its time to come back is the same, for it may be started again; what a
-    coordinator owned is others' by then."""
+    coordinator owned may be others' by that time."""
     detached: asyncio.Event = field(default_factory=asyncio.Event)
 
 

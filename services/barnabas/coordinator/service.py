@@ -122,9 +122,9 @@ async def _hand_over(coordinator_id: str, subscription: MetadataSubscription) ->
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
             while not is_done(subscription.image):
-                await subscription.say_goodbye()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(limits.GOODBYE_AGAIN_SECONDS):
+                        await subscription.say_goodbye()
                         await subscription.wait_until(is_done)
 
 

@@ -93,7 +93,9 @@ class ServiceHeartbeatRequest(_message.Message):
     incarnation_id: _builtins.str
     """Which process of that name, where it registered with one."""
     leaving: _builtins.bool
-    """It is being stopped, so nobody needs to be told when it does not come back."""
+    """It is being stopped: what a coordinator owns goes to others that are present, and that it does not come back is no
+    warning.
+    """
     def __init__(
         self,
         *,

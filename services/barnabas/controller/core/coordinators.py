@@ -39,44 +39,34 @@ def register_coordinator(image: MetadataImage, coordinator: CoordinatorRecord) -
     return Decision(tuple(records), None)
 
 
-def remove_coordinator(image: MetadataImage, coordinator_id: str) -> Decision[None]:
-    """A coordinator is gone; the others share what it owned."""
-    if coordinator_id not in image.coordinators:
-        return Decision((), None)
-    records = [MetadataRecord(key=coordinator_key(coordinator_id))]
-    records += _reassigned(image, set(image.coordinators) - {coordinator_id}, set())
-    return Decision(tuple(records), None)
-
-
-def hand_over_coordinator(
-    image: MetadataImage, coordinator_id: str, present: Collection[str]
+def remove_coordinator(
+    image: MetadataImage, coordinator_id: str, heirs: Collection[str] | None = None
 ) -> Decision[None]:
-    """A coordinator is about to stop, or its process has ended: those that are `present` share what it owned. Others
-    keep what they have, for now, and get nothing more. Nothing changes where nobody is present.
+    """A coordinator is gone, or about to go: its registration goes, and the `heirs` (None: all others) share what it
+    owned. Others keep what they have. Nothing changes where the heirs are nobody.
     """
-    if coordinator_id not in image.coordinators or not present:
+    others = set(image.coordinators) - {coordinator_id}
+    if coordinator_id not in image.coordinators or (heirs is not None and not heirs):
         return Decision((), None)
+    live = others if heirs is None else heirs
     records = [MetadataRecord(key=coordinator_key(coordinator_id))]
-    for topic in image.topics.values():
-        if not topic.internal:
-            continue
-        shared = [each for each in topic.partitions if each.coordinator_id in {coordinator_id, *present}]
-        owners = assign_owners([each.coordinator_id for each in shared], present)
-        records += [
-            partition_entry(_handed_over(partition, owner))
-            for partition, owner in zip(shared, owners, strict=True)
-            if owner != partition.coordinator_id
-        ]
+    records += _reassigned(image, live, set(), kept=others.difference(live))
     return Decision(tuple(records), None)
 
 
-def _reassigned(image: MetadataImage, live: Collection[str], restarted: set[str]) -> list[MetadataRecord]:
+def _reassigned(
+    image: MetadataImage, live: Collection[str], restarted: set[str], kept: Collection[str] = ()
+) -> list[MetadataRecord]:
+    """The partitions that get another owner among the `live` ones, or one that has `restarted`; what those who are
+    `kept` own stays out of it.
+    """
     records = []
     for topic in image.topics.values():
         if not topic.internal:
             continue
-        before = [partition.coordinator_id for partition in topic.partitions]
-        for partition, owner in zip(topic.partitions, assign_owners(before, live), strict=True):
+        shared = [partition for partition in topic.partitions if partition.coordinator_id not in kept]
+        before = [partition.coordinator_id for partition in shared]
+        for partition, owner in zip(shared, assign_owners(before, live), strict=True):
             if owner != partition.coordinator_id or owner in restarted:
                 records.append(partition_entry(_handed_over(partition, owner)))
     return records

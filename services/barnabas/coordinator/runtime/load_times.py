@@ -30,7 +30,7 @@ class LoadTimes:
         """Whether requests that came when the partition was taken over may wait yet."""
         return self._clock.monotonic() - self._taken_over_at < self._wait_seconds
 
-    async def first(self) -> None:
+    async def wait_for_first(self) -> None:
         """Wait for the first load, or until it is given up, coordinator.load.wait.ms at most."""
         if not self._is_first_over.is_set():
             with contextlib.suppress(TimeoutError):
@@ -46,8 +46,8 @@ class LoadTimes:
         it: of a broker that died others take over what it owned and what it led, in either order.
         """
         if not isinstance(error, UnreadableRecord):
-            may_get_leader = error.code in PASSING - NOT_TAKEN and self.is_early
-            if may_get_leader or error.code in NOT_OPENED_YET:
+            may_pass_soon = error.code in PASSING - NOT_TAKEN and self.is_early
+            if may_pass_soon or error.code in NOT_OPENED_YET:
                 return
         self.end_wait()
 
@@ -65,8 +65,10 @@ class LoadTimes:
         """The next failure is a first one again."""
         self._pause_ms = limits.LOAD_RETRY_MS_MIN
 
-    async def rest(self) -> None:
-        """Pause before the next load; not for longer than until the log has another leader than when this one began."""
+    async def pause(self) -> None:
+        """Pause before the next load, but not for longer than until the log has another leader than when the last one
+        began.
+        """
         try:
             async with asyncio.timeout(self._pause_ms / 1000):
                 await self._leader_changed.wait()

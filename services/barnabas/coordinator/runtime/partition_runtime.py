@@ -140,7 +140,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                 except Exception:
                     log.exception("partition failed", partition=self.partition)
                     self._drop(KafkaError(ErrorCode.unknown_server_error))
-                await self.load_times.rest()
+                await self.load_times.pause()
         finally:
             self.close()
 
@@ -171,7 +171,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         bytes, and is decided although many wait for theirs. Raises KafkaError when the partition is not being served,
         or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
-        await self.load_times.first()
+        await self.load_times.wait_for_first()
         shard = self.shard
         if writes:
             self.check_takes_writes()

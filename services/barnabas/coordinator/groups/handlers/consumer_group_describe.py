@@ -36,7 +36,7 @@ async def _handle(
 
 async def _load(coordinator: GroupCoordinator, group_id: str) -> None:
     with contextlib.suppress(KafkaError):  # which `_describe` meets again
-        await coordinator.runtime_of(group_id).load_times.first()
+        await coordinator.runtime_of(group_id).load_times.wait_for_first()
 
 
 def _describe(coordinator: GroupCoordinator, group_id: str) -> ConsumerGroupDescription:

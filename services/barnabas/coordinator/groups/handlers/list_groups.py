@@ -16,7 +16,7 @@ async def _handle(coordinator: GroupCoordinator, request: ListGroupsRequest) -> 
     types = {kind.lower() for kind in request.types}
     response = ListGroupsResponse()
     runtimes = coordinator.partitions.runtimes()
-    await asyncio.gather(*(runtime.load_times.first() for runtime in runtimes))
+    await asyncio.gather(*(runtime.load_times.wait_for_first() for runtime in runtimes))
     for runtime in runtimes:
         try:
             response.groups.extend(list_groups(runtime.shard, states, types))

@@ -26,7 +26,7 @@ async def _handle(coordinator: GroupCoordinator, request: TxnOffsetCommitRequest
     check_group_id(request.group_id)
     producer = producer_of(request.producer_id, request.producer_epoch)
     runtime = coordinator.runtime_of(request.group_id)
-    await runtime.load_times.first()
+    await runtime.load_times.wait_for_first()
     runtime.check_takes_writes()
     producers = runtime.shard.producers
     question = producers.ask(producer)

@@ -35,7 +35,7 @@ async def _handle(
 
 async def _load(coordinator: TransactionCoordinator, transactional_id: str) -> None:
     with contextlib.suppress(KafkaError):  # which `_describe` meets again
-        await coordinator.runtime_of(transactional_id).load_times.first()
+        await coordinator.runtime_of(transactional_id).load_times.wait_for_first()
 
 
 def _describe(coordinator: TransactionCoordinator, transactional_id: str) -> TransactionDescription:

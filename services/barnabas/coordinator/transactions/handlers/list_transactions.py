@@ -24,7 +24,7 @@ async def _handle(
     asked = TransactionFilter.of(request, coordinator.clock.now_ms())
     response = ListTransactionsResponse(unknown_states=unknown_states(request))
     runtimes = coordinator.partitions.runtimes()
-    await asyncio.gather(*(runtime.load_times.first() for runtime in runtimes))
+    await asyncio.gather(*(runtime.load_times.wait_for_first() for runtime in runtimes))
     for runtime in runtimes:
         try:
             response.transactions.extend(list_transactions(runtime.shard, asked))
