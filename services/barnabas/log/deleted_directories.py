@@ -2,9 +2,9 @@
 
 They are named `<topic>-<partition>.<unique>-delete`, as Kafka names them; nothing else has that name. What is in one
 goes at once, on a full disk for the room that the checkpoints need. The directory itself stays until no checkpoint
-names the partition any more: without it the next start could not tell that what they speak of was deleted, and is not
-missing. An empty one says the same of a partition that goes elsewhere, or is set aside. None may speak of what takes
-the name next, for it would hide that that is lost.
+names the partition any more: it is the deletion's mark, without which the next start could not tell that what they
+speak of was deleted, and is not missing. An empty one is the mark of a partition that goes elsewhere, or is set aside.
+No mark may speak of what takes the name next, for it would hide that that is lost.
 
 Where the name would be too long for that, the topic's part is cut off, and it tells nothing: who has such a topic,
 deletes it, loses the power before a disk takes the checkpoints, and makes it again, is told that it is missing.
@@ -59,9 +59,9 @@ class DeletedDirectories:
         self._whole: dict[str, PartitionKey] = {}
         """Those that may come back under the partition's name when the power goes: what is in them stays."""
 
-    def find(self, is_in_checkpoints: Callable[[PartitionKey], bool]) -> None:
-        """Remove what a crash has left. `is_in_checkpoints` says whether they name a partition, which was deleted, and
-        has them name it no longer: its directory waits for that. Raises OSError.
+    def clear_up(self, drop_checkpoints: Callable[[PartitionKey], bool]) -> None:
+        """Remove what a crash has left. Where the checkpoints name its partition, which `drop_checkpoints` has them do
+        no longer (it returns whether they did), the emptied directory waits until they are written. Raises OSError.
         """
         names = set(self._files.list_directories(self._path))
         for name in sorted(names):
@@ -73,7 +73,7 @@ class DeletedDirectories:
             if key is None:
                 self._files.remove_tree(directory)
             # What has the name came later, and the checkpoints speak of that.
-            elif directory_name(*key) not in names and (key in self._waiting or is_in_checkpoints(key)):
+            elif directory_name(*key) not in names and (key in self._waiting or drop_checkpoints(key)):
                 self._waiting.setdefault(key, []).append(directory)
                 self._remove_content(key)
             else:

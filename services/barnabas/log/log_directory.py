@@ -123,7 +123,7 @@ class LogDirectory:
             # Only now, when nothing can be wrong any more: from here on a crash is a crash.
             if closed is not None:
                 clean_shutdown.remove_marker(files, path)
-            opened.deleted.find(opened._drop_checkpoints)
+            opened.deleted.clear_up(opened._drop_checkpoints)
         except OSError as error:
             files.close(lock_fd)
             raise LogStoreError(f"{path} cannot be used as a log directory: {error}") from error
