@@ -360,7 +360,8 @@ class ActiveController:
                 case Kind.GATEWAY:
                     return remove_gateway(image, member.name)
                 case Kind.COORDINATOR:
-                    return remove_coordinator(image, member.name)
+                    present = self._present_coordinators(image)
+                    return remove_coordinator(image, member.name, present or None)
 
         while True:
             try:

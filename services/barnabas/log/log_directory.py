@@ -280,6 +280,7 @@ class LogDirectory:
                 self.deleted.add(key, self.environment.new_id())
             except FileNotFoundError:
                 self.missing.discard(key)
+                self.forget_elsewhere(key)  # it went before, and is missed no longer
                 self.forget(key)
                 return
             try:

@@ -162,6 +162,25 @@ async def test_nothing_is_handed_to_one_that_may_be_frozen(
         assert "frozen" in after.coordinators
 
 
+async def test_what_nobody_came_back_for_goes_to_those_who_are_present(
+    open_store: StoreFactory, tmp_path: Path, machine: Machine, silent: set[str]
+) -> None:
+    config = config_for(tmp_path, coordinator_session_timeout_ms=100, broker_session_timeout_ms=60_000)
+    async with (
+        running_controller(config, await open_store(), over_grpc()) as controller,
+        watching(controller.address, node_request()) as node,
+        watching(controller.address, coordinator_request("c1")),
+        watching(controller.address, coordinator_request("frozen")),
+    ):
+        async with watching(controller.address, coordinator_request("c2")):
+            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+            before = await until(node, are("c1", "c2", "frozen"))
+            silent.add("frozen")
+        after = await until(node, are("c1", "frozen"))
+        assert owned(after, "frozen") == owned(before, "frozen")
+        assert machine.asked["unix:/c2"], "and it did not refuse"
+
+
 async def test_who_says_goodbye_says_it_until_somebody_is_there_to_take_over(
     running: RunningController, silent: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

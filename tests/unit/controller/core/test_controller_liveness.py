@@ -168,6 +168,24 @@ class Cluster(RuleBasedStateMachine):
     def coordinator_goes(self, name: str) -> None:
         self.do(remove_coordinator(self.image, name))
 
+    @rule(name=st.sampled_from("abc"), heirs=st.sets(st.sampled_from("abc"), min_size=1))
+    def coordinator_hands_over(self, name: str, heirs: set[str]) -> None:
+        heirs = heirs & set(self.image.coordinators) - {name}
+        before = self._owners()
+        self.do(remove_coordinator(self.image, name, heirs))
+        for place, owner in self._owners().items():
+            if owner != before[place]:
+                assert heirs
+                assert owner in heirs
+                assert before[place] in {name, "", *heirs}
+
+    def _owners(self) -> dict[tuple[str, int], str]:
+        return {
+            (topic.name, each.partition): each.coordinator_id
+            for topic in self.image.topics.values()
+            for each in topic.partitions
+        }
+
     @rule(target=topics, name=st.sampled_from(["x", "y", GROUP_METADATA_TOPIC]), count=st.integers(1, 9))
     def create(self, name: str, count: int) -> str:
         topic = pb.NewTopic(name=name, partition_count=count, replication_factor=1)

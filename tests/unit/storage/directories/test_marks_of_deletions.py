@@ -392,6 +392,17 @@ def test_two_topics_that_are_set_aside_at_a_start_are_missed_nowhere(
     assert node.begin(uuid.UUID(int=3), third, is_new=False, may_begin_anew=False)[0] == third
 
 
+def test_what_was_gone_already_when_it_was_deleted_is_not_missed(node: Node) -> None:
+    """And the disk is full."""
+    begin_filled(node)
+    node.directories.at(PATHS[0]).logs.pop(KEY).release()
+    node.files.rename(f"{PATHS[0]}/t-0", "/a/away")
+    with node.full(PATHS[0]):
+        node.go()
+    node.crash()
+    assert node.begin(SECOND, PATHS[0], is_new=False, may_begin_anew=False)[1].log_end_offset == 0
+
+
 # -- names ----------------------------------------------------------------------------------------------------------
 
 
