@@ -108,6 +108,12 @@ def are(*names: str) -> Callable[[MetadataImage], bool]:
     return lambda image: GROUP_METADATA_TOPIC in image.topics and owners(image) == set(names)
 
 
+async def share(node: MetadataSubscription, *names: str) -> MetadataImage:
+    """Have the partitions of the groups' topic made, which these coordinators own then."""
+    await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
+    return await until(node, are(*names))
+
+
 def has_served(controller: RunningController) -> ActiveController:
     assert controller.controller.active is not None
     return controller.controller.active
@@ -125,8 +131,7 @@ async def test_others_own_what_a_coordinator_owned_before_it_has_gone(running: R
         watching(running.address, coordinator_request("c1")),
         watching(running.address, coordinator_request("c2")) as leaving,
     ):
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        await until(node, are("c1", "c2"))
+        await share(node, "c1", "c2")
         await leaving.say_goodbye()
         await until(leaving, are("c1"))
         assert leaving.is_current
@@ -135,8 +140,7 @@ async def test_others_own_what_a_coordinator_owned_before_it_has_gone(running: R
 async def test_who_has_no_others_keeps_what_it_owns(running: RunningController) -> None:
     async with watching(running.address, node_request()) as node:
         async with watching(running.address, coordinator_request("c1")) as alone:
-            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-            await until(node, are("c1"))
+            await share(node, "c1")
             await alone.say_goodbye()
             assert owners(await after_more(node, "meanwhile")) == {"c1"}
         image = await after_more(node)
@@ -153,8 +157,7 @@ async def test_nothing_is_handed_to_one_that_may_be_frozen(
         watching(running.address, coordinator_request("c2")) as leaving,
         watching(running.address, coordinator_request("frozen")),
     ):
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        before = await until(node, are("c1", "c2", "frozen"))
+        before = await share(node, "c1", "c2", "frozen")
         silent.add("frozen")
         await leaving.say_goodbye()
         after = await until(node, are("c1", "frozen"))
@@ -173,8 +176,7 @@ async def test_what_nobody_came_back_for_goes_to_those_who_are_present(
         watching(controller.address, coordinator_request("frozen")),
     ):
         async with watching(controller.address, coordinator_request("c2")):
-            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-            before = await until(node, are("c1", "c2", "frozen"))
+            before = await share(node, "c1", "c2", "frozen")
             silent.add("frozen")
         after = await until(node, are("c1", "frozen"))
         assert owned(after, "frozen") == owned(before, "frozen")
@@ -192,8 +194,7 @@ async def test_who_says_goodbye_says_it_until_somebody_is_there_to_take_over(
     ):
         serving = Serving(running, tmp_path)
         await serving.is_ready()
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        await until(node, are("c1", "c2"))
+        await share(node, "c1", "c2")
         silent.add("c1")
         stopping = asyncio.create_task(serving.stop())
         heard = asyncio.Event()
@@ -223,8 +224,7 @@ async def test_a_hand_over_that_finds_no_place_in_the_queue_ends_nothing(
         watching(running.address, coordinator_request("c1")),
         watching(running.address, coordinator_request("c2")) as leaving,
     ):
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        await until(node, are("c1", "c2"))
+        await share(node, "c1", "c2")
         with monkeypatch.context() as patch:
             patch.setattr(has_served(running).writer, "submit", refuse)
             await leaving.say_goodbye()
@@ -239,8 +239,7 @@ async def test_nothing_is_taken_from_one_that_is_there(running: RunningControlle
         watching(running.address, coordinator_request("c1")),
         watching(running.address, coordinator_request("c2")),
     ):
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        await until(node, are("c1", "c2"))
+        await share(node, "c1", "c2")
         await has_served(running)._hand_over_coordinator("c2")
         assert owners(await after_more(node)) == {"c1", "c2"}
 
@@ -256,8 +255,7 @@ async def test_one_that_says_nothing_is_asked_whether_it_has_ended(
         AsyncExitStack() as of_two,
     ):
         await of_two.enter_async_context(watching(running.address, coordinator_request("c2")))
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        await until(node, are("c1", "c2"))
+        await share(node, "c1", "c2")
         await of_two.aclose()
         if has_ended:
             await until(node, are("c1"))
@@ -272,8 +270,7 @@ async def test_one_that_came_back_is_not_asked_any_more(running: RunningControll
         watching(running.address, coordinator_request("c1")),
     ):
         async with watching(running.address, coordinator_request("c2")):
-            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-            await until(node, are("c1", "c2"))
+            await share(node, "c1", "c2")
         await machine.asks("unix:/c2", 2)
         async with watching(running.address, coordinator_request("c2", "next")):
             await until(node, lambda image: image.coordinators["c2"].incarnation_id == "next")
@@ -306,8 +303,7 @@ async def test_one_that_dies_while_others_have_time_to_come_is_asked_at_once(
             await services.enter_async_context(watching(first.address, coordinator_request("c1")))
             two = await services.enter_async_context(AsyncExitStack())
             await two.enter_async_context(watching(first.address, coordinator_request("c2")))
-            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-            await until(node, are("c1", "c2"))
+            await share(node, "c1", "c2")
         monkeypatch.setattr(active.limits, "FIRST_LOOK_SECONDS", 60.0)
         async with running_controller(patient, await open_store(), over_grpc()) as second:
             async with asyncio.timeout(10):
@@ -331,8 +327,7 @@ async def test_one_that_has_ended_while_no_controller_led_is_not_waited_for(
             node = await services.enter_async_context(watching(first.address, node_request()))
             await services.enter_async_context(watching(first.address, coordinator_request("c1")))
             async with watching(first.address, coordinator_request("c2")):
-                await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-                await until(node, are("c1", "c2"))
+                await share(node, "c1", "c2")
                 # Nobody looks for it in this term: the controller dies in the same moment.
                 monkeypatch.setattr(has_served(first), "_look_for", lambda _: None)
         machine.refused = {"unix:/c2"}
@@ -354,8 +349,7 @@ async def test_those_who_start_with_the_controller_are_waited_for(
                 watching(first.address, coordinator_request("c1")),
                 watching(first.address, coordinator_request("c2")),
             ):
-                await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-                await until(node, are("c1", "c2"))
+                await share(node, "c1", "c2")
         monkeypatch.setattr(active.limits, "FIRST_LOOK_SECONDS", 60.0)
         machine.refused = {"unix:/c1", "unix:/c2"}
         machine.asked.clear()
@@ -374,8 +368,7 @@ async def test_a_goodbye_of_a_former_process_takes_nothing_from_the_next(
         watching(running.address, coordinator_request("c1")) as other,
     ):
         async with watching(running.address, coordinator_request("c2", "b")):
-            await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-            await until(node, are("c1", "c2"))
+            await share(node, "c1", "c2")
         late = pb.ServiceHeartbeatRequest(coordinator_id="c2", incarnation_id="a", leaving=True)
         with pytest.raises(Refused):
             await other.controller.ServiceHeartbeat(late)
@@ -389,8 +382,7 @@ async def test_who_has_said_goodbye_is_not_registered_again(running: RunningCont
         watching(running.address, coordinator_request("c1")),
         watching(running.address, coordinator_request("c2")) as leaving,
     ):
-        await create(node, GROUP_METADATA_TOPIC, -1, internal=True)
-        await until(node, are("c1", "c2"))
+        await share(node, "c1", "c2")
         await leaving.say_goodbye()
         await until(leaving, are("c1"))
         await leaving._reopen()
