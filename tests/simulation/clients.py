@@ -94,6 +94,8 @@ class Batch:
     attempts: int = 0
     is_first: bool = False
     """Whether all before it were acknowledged when it was sent."""
+    not_before: int = 0
+    """The first offset that it can have: behind all that was acknowledged when it was made."""
 
 
 class Producer:
@@ -132,6 +134,8 @@ class Producer:
         self._through: KafkaConnection | None = None
         self._last: tuple[KafkaConnection | None, int] = None, -1
         """Where the last batch that was sent once was sent, and where it is."""
+        self._acknowledged_to = 0
+        """The first offset behind all batches that were acknowledged."""
         self.is_done = False
 
     def _new_batch(self) -> Batch:
@@ -149,7 +153,8 @@ class Producer:
         self._sequence += len(parts)
         self._history.on_sent(self.name, len(parts))
         self._batches += 1
-        return Batch([each.content for each in parts], records, first, self._batches)
+        contents = [each.content for each in parts]
+        return Batch(contents, records, first, self._batches, not_before=self._acknowledged_to)
 
     def _parts(self, number: int, padding: bytes) -> Parts:
         value = f"{self.name}:{number}:".encode() + padding
@@ -259,16 +264,28 @@ class Producer:
         self._say(f"{self.place} batch {batch.number}: {code.name} at {result.base_offset}")
         if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             self._unsettled.remove(batch)
+            self._acknowledged_to = max(self._acknowledged_to, result.base_offset + len(batch.values))
             self._check_order(batch, result.base_offset)
             self._history.on_acknowledged(self.place, result.base_offset, batch.values, self.name, self.acks)
             return True
-        is_behind = code is ErrorCode.out_of_order_sequence_number and not batch.is_first
-        if code not in TRY_AGAIN and not is_behind:
+        if code is ErrorCode.out_of_order_sequence_number:
+            if not batch.is_first:
+                return False
+            if self._may_be_deleted(batch):
+                self._unsettled.remove(batch)
+                return True
+        if code not in TRY_AGAIN:
             message = getattr(result, "error_message", "")
             self._world.violate(
                 f"{self.name}: {self.place} batch {batch.number} is refused with {code.name} {message}"
             )
         return False
+
+    def _may_be_deleted(self, batch: Batch) -> bool:
+        """Whether it may have been written, and deleted before its producer was told: a replica that begins where its
+        leader's log does by then has never heard of it, and says so as its leader (as Kafka's do).
+        """
+        return batch.attempts > 1 and batch.not_before < self._history.may_be_deleted(self.place)
 
     def _check_order(self, batch: Batch, offset: int) -> None:
         """What is sent on one connection, once, is in the log in that order.
