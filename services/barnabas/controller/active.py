@@ -234,7 +234,13 @@ class ActiveController:
             case "gateway":
                 await self.writer.submit(lambda image: register_gateway(image, request.gateway))
             case "coordinator":
-                await self.writer.submit(lambda image: register_coordinator(image, request.coordinator))
+                await self.writer.submit(
+                    lambda image: register_coordinator(
+                        image,
+                        request.coordinator,
+                        image.coordinators.keys() - self._present_coordinators(image),
+                    )
+                )
 
     async def _prepare(self) -> None:
         """Begin the term; name the cluster and finalize features where that was never done."""

@@ -454,3 +454,21 @@ async def test_a_coordinator_whose_place_nobody_takes_stops_all_the_same(
         await serving.is_ready()
         seconds = await serving.stop()
     assert is_alone or seconds >= 0.1
+
+
+async def test_who_comes_back_has_nobody_given_more_who_may_be_frozen(
+    running: RunningController, silent: set[str]
+) -> None:
+    async with (
+        watching(running.address, node_request()) as node,
+        watching(running.address, coordinator_request("c2")),
+        watching(running.address, coordinator_request("frozen")),
+    ):
+        async with watching(running.address, coordinator_request("c1")) as leaving:
+            before = await share(node, "c1", "c2", "frozen")
+            silent.add("frozen")
+            await leaving.say_goodbye()
+            await until(node, are("c2", "frozen"))
+        async with watching(running.address, coordinator_request("c1", "next")):
+            again = await until(node, are("c1", "c2", "frozen"))
+            assert set(owned(again, "frozen")) <= set(owned(before, "frozen"))

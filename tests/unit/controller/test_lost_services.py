@@ -174,3 +174,13 @@ async def test_one_that_is_lost_again_in_the_moment_its_probes_end_is_asked() ->
         while not links.opened:
             await asyncio.sleep(0)
     lost.close()
+
+
+async def test_nobody_is_looked_for_later_once_the_term_is_over() -> None:
+    lost: LostServices[int] = LostServices(
+        "node", cast("Network", Links()), lambda _: "n1", cast("Any", None)
+    )
+    lost.look_for_later(1, 0.0)
+    lost.close()
+    await asyncio.sleep(0.01)
+    assert not lost._tasks

@@ -10,12 +10,28 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 NO_COORDINATOR = ""
 
 
-def assign_owners(owners: Sequence[str], live: Collection[str]) -> list[str]:
+def assign_owners(owners: Sequence[str], live: Collection[str], absent: Collection[str] = ()) -> list[str]:
     """The owner of each partition after those in `owners` (empty for none), given the live coordinators.
 
     Numbers of partitions differ by at most one. A partition moves only when its owner is gone or has more than
     its share. Without any live coordinator nobody owns anything.
+
+    Those of the live ones that are `absent`, which not all may be, get no partition that they do not have: who would
+    keeps what it has, and the others share the rest.
     """
+    left_alone: set[str] = set()
+    while True:
+        shared = [owner for owner in owners if owner not in left_alone]
+        result = _shared(shared, set(live) - left_alone)
+        before, after = Counter(shared), Counter(result)
+        given_more = {name for name in absent if after[name] > before[name]}
+        if not given_more:
+            following = iter(result)
+            return [owner if owner in left_alone else next(following) for owner in owners]
+        left_alone |= given_more
+
+
+def _shared(owners: Sequence[str], live: Collection[str]) -> list[str]:
     if not live:
         return [NO_COORDINATOR] * len(owners)
     counts = Counter(owner for owner in owners if owner in live)

@@ -16,8 +16,11 @@ from barnabas.messages.metadata_pb2 import CoordinatorRecord, MetadataRecord, Pa
 from barnabas.metadata.image import MetadataImage, coordinator_key
 
 
-def register_coordinator(image: MetadataImage, coordinator: CoordinatorRecord) -> Decision[None]:
-    """A coordinator came, came back, or came back as a new process.
+def register_coordinator(
+    image: MetadataImage, coordinator: CoordinatorRecord, absent: Collection[str] = ()
+) -> Decision[None]:
+    """A coordinator came, came back, or came back as a new process. Of the others those that are `absent`, which may be
+    frozen or dead, are given nothing more.
 
     A new process has loaded nothing, so the coordinator epochs of what its predecessor owned rise too. Raises
     KafkaError INVALID_REGISTRATION.
@@ -35,7 +38,8 @@ def register_coordinator(image: MetadataImage, coordinator: CoordinatorRecord) -
         key = coordinator_key(coordinator.coordinator_id)
         records.append(MetadataRecord(key=key, coordinator=coordinator))
     live = {*image.coordinators, coordinator.coordinator_id}
-    records += _reassigned(image, live, restarted)
+    others_absent = set(absent) - {coordinator.coordinator_id}
+    records += _reassigned(image, live, restarted, absent=others_absent)
     return Decision(tuple(records), None)
 
 
@@ -50,15 +54,20 @@ def remove_coordinator(
         return Decision((), None)
     live = others if heirs is None else heirs
     records = [MetadataRecord(key=coordinator_key(coordinator_id))]
-    records += _reassigned(image, live, set(), kept=others.difference(live))
+    records += _reassigned(image, live, kept=others.difference(live))
     return Decision(tuple(records), None)
 
 
 def _reassigned(
-    image: MetadataImage, live: Collection[str], restarted: set[str], kept: Collection[str] = ()
+    image: MetadataImage,
+    live: Collection[str],
+    restarted: Collection[str] = (),
+    *,
+    absent: Collection[str] = (),
+    kept: Collection[str] = (),
 ) -> list[MetadataRecord]:
-    """The partitions that get another owner among the `live` ones, or one that has `restarted`; what those who are
-    `kept` own stays out of it.
+    """The partitions that get another owner among the `live` ones, or one that has `restarted`. Those who are `absent`
+    get nothing more, and what those who are `kept` own stays out of it.
     """
     records = []
     for topic in image.topics.values():
@@ -66,7 +75,7 @@ def _reassigned(
             continue
         shared = [partition for partition in topic.partitions if partition.coordinator_id not in kept]
         before = [partition.coordinator_id for partition in shared]
-        for partition, owner in zip(shared, assign_owners(before, live), strict=True):
+        for partition, owner in zip(shared, assign_owners(before, live, absent), strict=True):
             if owner != partition.coordinator_id or owner in restarted:
                 records.append(partition_entry(_handed_over(partition, owner)))
     return records

@@ -24,6 +24,7 @@ class LoadTimes:
         self._leader: tuple[int, int] | None = None
         self._leader_changed = asyncio.Event()
         self._pause_ms = limits.LOAD_RETRY_MS_MIN
+        self._pause_ms_max = limits.LOAD_RETRY_MS_MAX
 
     @property
     def is_early(self) -> bool:
@@ -45,7 +46,10 @@ class LoadTimes:
         """The log could not be read. Requests wait on where its node is about to open it, or another node may soon lead
         it: of a broker that died others take over what it owned and what it led, in either order.
         """
+        self._pause_ms_max = limits.LOAD_RETRY_MS_MAX
         if not isinstance(error, UnreadableRecord):
+            if error.code in NOT_TAKEN:
+                self._pause_ms_max = limits.APPEND_RETRY_MS_MAX  # as the writes of a partition that is loaded
             may_pass_soon = error.code in PASSING - NOT_TAKEN and self.is_early
             if may_pass_soon or error.code in NOT_OPENED_YET:
                 return
@@ -74,7 +78,7 @@ class LoadTimes:
                 await self._leader_changed.wait()
         except TimeoutError:
             is_awaited = self.is_early and not self._is_first_over.is_set()
-            pause_ms_max = limits.EARLY_LOAD_RETRY_MS_MAX if is_awaited else limits.LOAD_RETRY_MS_MAX
+            pause_ms_max = limits.EARLY_LOAD_RETRY_MS_MAX if is_awaited else self._pause_ms_max
             self._pause_ms = min(self._pause_ms * 2, pause_ms_max)
         else:
             self._pause_ms = limits.LOAD_RETRY_MS_MIN

@@ -13,8 +13,9 @@ from log_in_memory import LogInMemory
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.load_times import LoadTimes
+from barnabas.coordinator.runtime.log_errors import NOT_TAKEN
 from barnabas.kernel.clock import ManualClock
-from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import coordinator_pb2 as pb
 
 
@@ -154,9 +155,32 @@ async def test_pauses_between_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await pauses(times) == [4, 8, 16, 20, 20]
     times.on_loaded()
     assert await pauses(times) == [1, 2, 4, 8, 16]
-    times.on_leader(2, 1)
+    for leader, leader_epoch in ((2, 1), (3, 1), (3, 2)):
+        times.begin()
+        times.on_leader(leader, leader_epoch)
+        await times.pause()
+        assert times._pause_ms == 1
+        await pauses(times)
+
+
+@pytest.mark.parametrize("code", NOT_TAKEN)
+async def test_a_log_that_takes_nothing_is_asked_as_often_as_by_writes(
+    monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    """Nobody waits for the load: who asks is told at once, and asks again."""
+    monkeypatch.setattr(limits, "LOAD_RETRY_MS_MIN", 1)
+    monkeypatch.setattr(limits, "APPEND_RETRY_MS_MAX", 4)
+    times = LoadTimes(ManualClock(), 1_000)
+    for expected in (1, 2, 4, 4):
+        times.begin()
+        times.on_failed(KafkaError(code))
+        assert times._pause_ms == expected
+        await times.pause()
+    async with asyncio.timeout(0):
+        await times.wait_for_first()
+    times.on_failed(KafkaError(ErrorCode.coordinator_not_available))
     await times.pause()
-    assert times._pause_ms == 1
+    assert times._pause_ms == 8
 
 
 async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
