@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from raw_client import METADATA, RawConnection
 from running_cluster import free_ports
 from running_services import LooseCluster, ServiceProcess, loose_cluster
 
@@ -137,6 +138,46 @@ def test_a_client_keeps_its_coordinator_while_the_only_storage_node_is_fenced(cl
     offsets = [TopicPartition("fenced", 0, 1)]
     assert [position.error for position in client.commit(offsets=offsets, asynchronous=False)] == [None]
     client.close()
+
+
+def test_a_gateway_that_stops_is_told_of_no_more_before_its_clients_lose_it(
+    cluster: LooseCluster, tmp_path: Path
+) -> None:
+    """Who asks where to go is not sent back to where nobody listens any more."""
+    cluster.settings["controller"]["gateway.session.timeout.ms"] = "60000"  # its silence alone tells nobody
+    cluster.start()
+    http = free_ports(2)
+    ports = {"gateway": cluster.port, "gateway-2": http + 1}
+    second = {
+        **cluster.settings["gateway"],
+        "gateway.id": "gateway-2",
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports['gateway-2']}",
+        "http.address": f"127.0.0.1:{http}",
+    }
+    folder = tmp_path / "second"
+    folder.mkdir()
+    cluster.services["gateway-2"] = ServiceProcess("gateway", folder, second)
+    cluster.wait_ready()
+    deadline = time.monotonic() + WAIT_SECONDS
+    with (
+        RawConnection(ports["gateway"]) as to_first,
+        RawConnection(ports["gateway-2"]) as to_second,
+    ):
+        connections = {"gateway": to_first, "gateway-2": to_second}
+
+        def told(name: str) -> int:
+            """The port at which clients find the broker, as this gateway says."""
+            (broker,) = connections[name].ask(METADATA, 9, {"topics": []}).brokers
+            return int(broker.port)
+
+        while told("gateway") != told("gateway-2"):
+            assert time.monotonic() < deadline, "they do not know one another"
+        stops, stays = sorted(ports, key=lambda name: ports[name] != told(name))
+        cluster.services[stops].process.send_signal(signal.SIGTERM)
+        assert connections[stops].is_closed()
+        while told(stays) != ports[stays]:
+            assert time.monotonic() < deadline, "clients are still sent to the one that stopped"
+        assert cluster.services[stops].process.wait(WAIT_SECONDS) == 0
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -185,6 +185,8 @@ class ActiveController:
             is_known = self._sessions.on_leaving(member, request.incarnation_id)
             if is_known and member.kind is Kind.COORDINATOR:
                 self._begin(self._hand_over_coordinator(member.name))
+            if is_known and member.kind is Kind.GATEWAY:
+                self._begin(self._forget_leaving_gateway(member.name))
         return self._sessions.heard_from(member, request.incarnation_id)
 
     def present_nodes(self, image: MetadataImage) -> set[int]:
@@ -328,6 +330,22 @@ class ActiveController:
             with contextlib.suppress(TooManyRequests, LeadershipLost):  # it is asked for again
                 await self.writer.submit(decide)
 
+    async def _forget_leaving_gateway(self, gateway_id: str) -> None:
+        """The gateway is about to stop: clients are told of others. Of one in a node's process they are told of nothing
+        else, for it keeps its address (`barnabas.gateway.clients.own_gateways`).
+        """
+
+        def decide(image: MetadataImage) -> Decision[None]:
+            gateway = image.gateways.get(gateway_id)
+            is_going = self._sessions.is_going(Member(Kind.GATEWAY, gateway_id))
+            if gateway is None or gateway.HasField("node_id") or not is_going:
+                return Decision((), None)
+            return remove_gateway(image, gateway_id)
+
+        if decide(self.image).records:
+            with contextlib.suppress(TooManyRequests, LeadershipLost):  # it is asked for again
+                await self.writer.submit(decide)
+
     def _present_coordinators(self, image: MetadataImage) -> set[str]:
         """Those that may be handed something now, as `present_nodes`."""
         return {
@@ -407,7 +425,7 @@ def _member(request: WatchRequest) -> tuple[Member | None, str]:
         case "node":
             return _node_member(request.node.node_id), request.node.incarnation_id
         case "gateway":
-            return Member(Kind.GATEWAY, request.gateway.gateway_id), ""
+            return Member(Kind.GATEWAY, request.gateway.gateway_id), request.gateway.incarnation_id
         case "coordinator":
             coordinator = request.coordinator
             return Member(Kind.COORDINATOR, coordinator.coordinator_id), coordinator.incarnation_id

@@ -83,7 +83,7 @@ class ControllerConfig:
         unit="ms",
     )
     gateway_session_timeout_ms: int = setting(
-        1_000,
+        300,
         "How long after its stream broke or its heartbeats stayed away (3 s at least) a gateway is forgotten.",
         unit="ms",
     )

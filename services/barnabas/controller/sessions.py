@@ -91,8 +91,8 @@ class Sessions:
             self._await_return(
                 Member(Kind.NODE, str(node.node_id)), node.incarnation_id, self._takeover_grace_ms
             )
-        for name in image.gateways:
-            self._await_return(Member(Kind.GATEWAY, name), "", self._takeover_grace_ms)
+        for name, gateway in image.gateways.items():
+            self._await_return(Member(Kind.GATEWAY, name), gateway.incarnation_id, self._takeover_grace_ms)
         for name, coordinator in image.coordinators.items():
             self._await_return(
                 Member(Kind.COORDINATOR, name), coordinator.incarnation_id, self._takeover_grace_ms

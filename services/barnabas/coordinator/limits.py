@@ -169,10 +169,6 @@ if it had so much left: clients send heartbeats every 3 s by default."""
 HAND_OVER_SECONDS_MAX: Final = 0.5
 """How long a coordinator that is to stop waits for others to own what it owns, which takes some milliseconds."""
 
-GOODBYE_AGAIN_SECONDS: Final = 0.1
-"""How often it says so meanwhile: a word or its answer may be lost, and the controller may have heard nothing of the
-others yet."""
-
 STOP_GRACE_SECONDS: Final = 0.5
 """How long calls may still be answered once the service is to stop."""
 

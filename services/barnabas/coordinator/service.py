@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -117,15 +116,7 @@ async def _hand_over(coordinator_id: str, subscription: MetadataSubscription) ->
     def is_done(image: MetadataImage) -> bool:
         return coordinator_id not in image.coordinators or len(image.coordinators) == 1
 
-    if is_done(subscription.image) or not subscription.is_current:
-        return
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(limits.HAND_OVER_SECONDS_MAX):
-            while not is_done(subscription.image):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(limits.GOODBYE_AGAIN_SECONDS):
-                        await subscription.say_goodbye()
-                        await subscription.wait_until(is_done)
+    await subscription.leave(is_done, limits.HAND_OVER_SECONDS_MAX)
 
 
 def _assemble(

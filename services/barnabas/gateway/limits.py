@@ -116,6 +116,9 @@ SENDING_AWAY_SECONDS: Final = 0.2
 """How long a broker that stops tells producers who leads what it led, before it closes their connections: most of them
 send their next request within it."""
 
+LEAVING_SECONDS_MAX: Final = 0.5
+"""How long a gateway that stops waits until the metadata show it no more; a few hundredths of a second, as a rule."""
+
 IDLE_CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked for."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget, node_share_bytes
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
-from barnabas.gateway.clients.listeners import parse_listeners
+from barnabas.gateway.clients.listeners import Listener, parse_listeners
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.clients.unread_answers import UnreadAnswers, answer_share_bytes
 from barnabas.gateway.config import GatewayConfig
@@ -18,6 +19,7 @@ from barnabas.gateway.inside.links import Links
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.gateway.telemetry.service import client_telemetry
+from barnabas.kernel.environment import Environment
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.kernel.service import ServiceContext, StartError
@@ -26,6 +28,7 @@ from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.links.stream_metrics import StreamCollector
 from barnabas.messages.controller_pb2 import WatchRequest
 from barnabas.messages.metadata_pb2 import GatewayRecord
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.producer_ids import ProducerIds
 from barnabas.metadata.subscription import MetadataSubscription, RegistrationRefused
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
@@ -45,13 +48,8 @@ async def _serve(
     if not config.controllers:
         raise StartError("controllers is not set: give the address of the controller")
     listeners = parse_listeners(config.listeners, config.advertised_listeners, config.advertise)
-    registration = GatewayRecord(
-        gateway_id=config.gateway_id,
-        rack=config.broker_rack,
-        listeners=[listener.record() for listener in listeners],
-        node_id=local.node_id if local is not None else None,
-    )
     environment, stream_counts = context.environment, StorageStreamCounts()
+    registration = _registration(config, listeners, local, environment)
     network, share_bytes = environment.network, node_share_bytes(config.queued_max_request_bytes)
     unread_answers = UnreadAnswers(answer_share_bytes(config.queued_max_request_bytes))
     metadata = MetadataSubscription(network, config.controllers, lambda: WatchRequest(gateway=registration))
@@ -89,6 +87,8 @@ async def _serve(
             if local is not None:
                 await local.hand_over()
                 await _send_producers_away(parts, sockets)
+            else:
+                await _send_clients_elsewhere(config.gateway_id, metadata)
             for task in at_the_door:
                 task.cancel()
             await sockets.close()
@@ -97,6 +97,21 @@ async def _serve(
         await sockets.close()
         await parts.producer_ids.close()
         await parts.links.close()
+
+
+def _registration(
+    config: GatewayConfig,
+    listeners: Iterable[Listener],
+    local: LocalStorage | None,
+    environment: Environment,
+) -> GatewayRecord:
+    return GatewayRecord(
+        gateway_id=config.gateway_id,
+        rack=config.broker_rack,
+        listeners=[listener.record() for listener in listeners],
+        node_id=local.node_id if local is not None else None,
+        incarnation_id=str(environment.new_id()),
+    )
 
 
 async def _send_producers_away(parts: GatewayParts, sockets: Sockets) -> None:
@@ -108,6 +123,17 @@ async def _send_producers_away(parts: GatewayParts, sockets: Sockets) -> None:
     if sockets.has_connections and len(parts.metadata.image.gateways) > 1:
         parts.leads_no_more.set()
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
+
+
+async def _send_clients_elsewhere(gateway_id: str, metadata: MetadataSubscription) -> None:
+    """Have clients be told of the other gateways, by this one too, before they lose their connections: who is told of
+    this one still comes back here, and is refused until somebody notices that it is gone.
+    """
+
+    def is_done(image: MetadataImage) -> bool:
+        return gateway_id not in image.gateways or len(image.gateways) == 1
+
+    await metadata.leave(is_done, limits.LEAVING_SECONDS_MAX)
 
 
 def _injected_faults(config: GatewayConfig, context: ServiceContext) -> Faults:

@@ -93,8 +93,8 @@ class ServiceHeartbeatRequest(_message.Message):
     incarnation_id: _builtins.str
     """Which process of that name, where it registered with one."""
     leaving: _builtins.bool
-    """It is being stopped: what a coordinator owns goes to others that are present, and that it does not come back is no
-    warning.
+    """It is being stopped: what a coordinator owns goes to others that are present, clients are told of a gateway no more
+    that has no storage node in its process, and that it does not come back is no warning.
     """
     def __init__(
         self,

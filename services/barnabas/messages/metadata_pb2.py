@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n barnabas/messages/metadata.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\xa3\x05\n\x0eMetadataRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1e.barnabas.rpc.v1.ClusterRecordH\x00\x12+\n\x04node\x18\x03 \x01(\x0b\x32\x1b.barnabas.rpc.v1.NodeRecordH\x00\x12\x31\n\x07gateway\x18\x04 \x01(\x0b\x32\x1e.barnabas.rpc.v1.GatewayRecordH\x00\x12\x39\n\x0b\x63oordinator\x18\x05 \x01(\x0b\x32\".barnabas.rpc.v1.CoordinatorRecordH\x00\x12-\n\x05topic\x18\x06 \x01(\x0b\x32\x1c.barnabas.rpc.v1.TopicRecordH\x00\x12\x35\n\tpartition\x18\x07 \x01(\x0b\x32 .barnabas.rpc.v1.PartitionRecordH\x00\x12/\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1d.barnabas.rpc.v1.ConfigRecordH\x00\x12:\n\x0cproducer_ids\x18\t \x01(\x0b\x32\".barnabas.rpc.v1.ProducerIdsRecordH\x00\x12\x31\n\x07\x66\x65\x61ture\x18\n \x01(\x0b\x32\x1e.barnabas.rpc.v1.FeatureRecordH\x00\x12:\n\x0c\x63lient_quota\x18\x0b \x01(\x0b\x32\".barnabas.rpc.v1.ClientQuotaRecordH\x00\x12<\n\rdeleted_topic\x18\x0c \x01(\x0b\x32#.barnabas.rpc.v1.DeletedTopicRecordH\x00\x12-\n\x05terms\x18\r \x01(\x0b\x32\x1c.barnabas.rpc.v1.TermsRecordH\x00\x42\x07\n\x05value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xa9\x03\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x12\n\nnode_epoch\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x15\n\x08position\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x39\n\x07\x63onfigs\x18\x08 \x03(\x0b\x32(.barnabas.rpc.v1.NodeRecord.ConfigsEntry\x12\x10\n\x08stopping\x18\t \x01(\x08\x12 \n\x13previous_node_epoch\x18\n \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x11log_directory_ids\x18\x0b \x03(\x0c\x12\x1f\n\x17\x65mpty_log_directory_ids\x18\x0c \x03(\x0c\x12\x18\n\x10offline_log_dirs\x18\r \x03(\t\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_positionB\x16\n\x14_previous_node_epoch\"\x8b\x01\n\rGatewayRecord\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x36\n\tlisteners\x18\x03 \x03(\x0b\x32#.barnabas.rpc.v1.AdvertisedListener\x12\x14\n\x07node_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x42\n\n\x08_node_id\"U\n\x12\x41\x64vertisedListener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rport_per_node\x18\x04 \x01(\x08\"T\n\x11\x43oordinatorRecord\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"@\n\x0c\x44\x65\x63isionPart\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.barnabas.rpc.v1.MetadataRecord\"X\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\x05\x12\x10\n\x08internal\x18\x04 \x01(\x08\"K\n\x12\x44\x65letedTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x03 \x01(\x03\"3\n\x0bTermsRecord\x12$\n\x05terms\x18\x01 \x03(\x0b\x32\x15.barnabas.rpc.v1.Term\"/\n\x04Term\x12\x0f\n\x07term_id\x18\x01 \x01(\t\x12\x16\n\x0e\x66irst_revision\x18\x02 \x01(\x03\"\xe4\x02\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x16\n\x0e\x63oordinator_id\x18\x08 \x01(\t\x12\x19\n\x11\x63oordinator_epoch\x18\t \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\n \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0b \x03(\x05\x12 \n\x18\x65ligible_leader_replicas\x18\x0c \x03(\x05\x12+\n#last_known_eligible_leader_replicas\x18\r \x03(\x05\x12\x18\n\x10offline_replicas\x18\x0e \x03(\x05\"x\n\x0c\x43onfigRecord\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).barnabas.rpc.v1.ConfigRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"-\n\x11ProducerIdsRecord\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\",\n\rFeatureRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\xb4\x01\n\x11\x43lientQuotaRecord\x12\x30\n\x06\x65ntity\x18\x01 \x03(\x0b\x32 .barnabas.rpc.v1.QuotaEntityPart\x12>\n\x06values\x18\x02 \x03(\x0b\x32..barnabas.rpc.v1.ClientQuotaRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0fQuotaEntityPart\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n barnabas/messages/metadata.proto\x12\x0f\x62\x61rnabas.rpc.v1\"\xa3\x05\n\x0eMetadataRecord\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x31\n\x07\x63luster\x18\x02 \x01(\x0b\x32\x1e.barnabas.rpc.v1.ClusterRecordH\x00\x12+\n\x04node\x18\x03 \x01(\x0b\x32\x1b.barnabas.rpc.v1.NodeRecordH\x00\x12\x31\n\x07gateway\x18\x04 \x01(\x0b\x32\x1e.barnabas.rpc.v1.GatewayRecordH\x00\x12\x39\n\x0b\x63oordinator\x18\x05 \x01(\x0b\x32\".barnabas.rpc.v1.CoordinatorRecordH\x00\x12-\n\x05topic\x18\x06 \x01(\x0b\x32\x1c.barnabas.rpc.v1.TopicRecordH\x00\x12\x35\n\tpartition\x18\x07 \x01(\x0b\x32 .barnabas.rpc.v1.PartitionRecordH\x00\x12/\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1d.barnabas.rpc.v1.ConfigRecordH\x00\x12:\n\x0cproducer_ids\x18\t \x01(\x0b\x32\".barnabas.rpc.v1.ProducerIdsRecordH\x00\x12\x31\n\x07\x66\x65\x61ture\x18\n \x01(\x0b\x32\x1e.barnabas.rpc.v1.FeatureRecordH\x00\x12:\n\x0c\x63lient_quota\x18\x0b \x01(\x0b\x32\".barnabas.rpc.v1.ClientQuotaRecordH\x00\x12<\n\rdeleted_topic\x18\x0c \x01(\x0b\x32#.barnabas.rpc.v1.DeletedTopicRecordH\x00\x12-\n\x05terms\x18\r \x01(\x0b\x32\x1c.barnabas.rpc.v1.TermsRecordH\x00\x42\x07\n\x05value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xa9\x03\n\nNodeRecord\x12\x0f\n\x07node_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x12\n\nnode_epoch\x18\x03 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x15\n\x08position\x18\x06 \x01(\x05H\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x07 \x01(\x08\x12\x39\n\x07\x63onfigs\x18\x08 \x03(\x0b\x32(.barnabas.rpc.v1.NodeRecord.ConfigsEntry\x12\x10\n\x08stopping\x18\t \x01(\x08\x12 \n\x13previous_node_epoch\x18\n \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x11log_directory_ids\x18\x0b \x03(\x0c\x12\x1f\n\x17\x65mpty_log_directory_ids\x18\x0c \x03(\x0c\x12\x18\n\x10offline_log_dirs\x18\r \x03(\t\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_positionB\x16\n\x14_previous_node_epoch\"\xa3\x01\n\rGatewayRecord\x12\x12\n\ngateway_id\x18\x01 \x01(\t\x12\x0c\n\x04rack\x18\x02 \x01(\t\x12\x36\n\tlisteners\x18\x03 \x03(\x0b\x32#.barnabas.rpc.v1.AdvertisedListener\x12\x14\n\x07node_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\x0eincarnation_id\x18\x05 \x01(\tB\n\n\x08_node_id\"U\n\x12\x41\x64vertisedListener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rport_per_node\x18\x04 \x01(\x08\"T\n\x11\x43oordinatorRecord\x12\x16\n\x0e\x63oordinator_id\x18\x01 \x01(\t\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"@\n\x0c\x44\x65\x63isionPart\x12\x30\n\x07records\x18\x01 \x03(\x0b\x32\x1f.barnabas.rpc.v1.MetadataRecord\"X\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x17\n\x0fpartition_count\x18\x03 \x01(\x05\x12\x10\n\x08internal\x18\x04 \x01(\x08\"K\n\x12\x44\x65letedTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x15\n\rdeleted_at_ms\x18\x03 \x01(\x03\"3\n\x0bTermsRecord\x12$\n\x05terms\x18\x01 \x03(\x0b\x32\x15.barnabas.rpc.v1.Term\"/\n\x04Term\x12\x0f\n\x07term_id\x18\x01 \x01(\t\x12\x16\n\x0e\x66irst_revision\x18\x02 \x01(\x03\"\xe4\x02\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06leader\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x05 \x01(\x05\x12\x10\n\x08replicas\x18\x06 \x03(\x05\x12\x0b\n\x03isr\x18\x07 \x03(\x05\x12\x16\n\x0e\x63oordinator_id\x18\x08 \x01(\t\x12\x19\n\x11\x63oordinator_epoch\x18\t \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\n \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0b \x03(\x05\x12 \n\x18\x65ligible_leader_replicas\x18\x0c \x03(\x05\x12+\n#last_known_eligible_leader_replicas\x18\r \x03(\x05\x12\x18\n\x10offline_replicas\x18\x0e \x03(\x05\"x\n\x0c\x43onfigRecord\x12\x39\n\x06values\x18\x01 \x03(\x0b\x32).barnabas.rpc.v1.ConfigRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"-\n\x11ProducerIdsRecord\x12\x18\n\x10next_producer_id\x18\x01 \x01(\x03\",\n\rFeatureRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\xb4\x01\n\x11\x43lientQuotaRecord\x12\x30\n\x06\x65ntity\x18\x01 \x03(\x0b\x32 .barnabas.rpc.v1.QuotaEntityPart\x12>\n\x06values\x18\x02 \x03(\x0b\x32..barnabas.rpc.v1.ClientQuotaRecord.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0fQuotaEntityPart\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x07\n\x05_nameb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,35 +46,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODERECORD_CONFIGSENTRY']._serialized_start=1111
   _globals['_NODERECORD_CONFIGSENTRY']._serialized_end=1157
   _globals['_GATEWAYRECORD']._serialized_start=1197
-  _globals['_GATEWAYRECORD']._serialized_end=1336
-  _globals['_ADVERTISEDLISTENER']._serialized_start=1338
-  _globals['_ADVERTISEDLISTENER']._serialized_end=1423
-  _globals['_COORDINATORRECORD']._serialized_start=1425
-  _globals['_COORDINATORRECORD']._serialized_end=1509
-  _globals['_DECISIONPART']._serialized_start=1511
-  _globals['_DECISIONPART']._serialized_end=1575
-  _globals['_TOPICRECORD']._serialized_start=1577
-  _globals['_TOPICRECORD']._serialized_end=1665
-  _globals['_DELETEDTOPICRECORD']._serialized_start=1667
-  _globals['_DELETEDTOPICRECORD']._serialized_end=1742
-  _globals['_TERMSRECORD']._serialized_start=1744
-  _globals['_TERMSRECORD']._serialized_end=1795
-  _globals['_TERM']._serialized_start=1797
-  _globals['_TERM']._serialized_end=1844
-  _globals['_PARTITIONRECORD']._serialized_start=1847
-  _globals['_PARTITIONRECORD']._serialized_end=2203
-  _globals['_CONFIGRECORD']._serialized_start=2205
-  _globals['_CONFIGRECORD']._serialized_end=2325
-  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_start=2280
-  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_end=2325
-  _globals['_PRODUCERIDSRECORD']._serialized_start=2327
-  _globals['_PRODUCERIDSRECORD']._serialized_end=2372
-  _globals['_FEATURERECORD']._serialized_start=2374
-  _globals['_FEATURERECORD']._serialized_end=2418
-  _globals['_CLIENTQUOTARECORD']._serialized_start=2421
-  _globals['_CLIENTQUOTARECORD']._serialized_end=2601
-  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_start=2556
-  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_end=2601
-  _globals['_QUOTAENTITYPART']._serialized_start=2603
-  _globals['_QUOTAENTITYPART']._serialized_end=2662
+  _globals['_GATEWAYRECORD']._serialized_end=1360
+  _globals['_ADVERTISEDLISTENER']._serialized_start=1362
+  _globals['_ADVERTISEDLISTENER']._serialized_end=1447
+  _globals['_COORDINATORRECORD']._serialized_start=1449
+  _globals['_COORDINATORRECORD']._serialized_end=1533
+  _globals['_DECISIONPART']._serialized_start=1535
+  _globals['_DECISIONPART']._serialized_end=1599
+  _globals['_TOPICRECORD']._serialized_start=1601
+  _globals['_TOPICRECORD']._serialized_end=1689
+  _globals['_DELETEDTOPICRECORD']._serialized_start=1691
+  _globals['_DELETEDTOPICRECORD']._serialized_end=1766
+  _globals['_TERMSRECORD']._serialized_start=1768
+  _globals['_TERMSRECORD']._serialized_end=1819
+  _globals['_TERM']._serialized_start=1821
+  _globals['_TERM']._serialized_end=1868
+  _globals['_PARTITIONRECORD']._serialized_start=1871
+  _globals['_PARTITIONRECORD']._serialized_end=2227
+  _globals['_CONFIGRECORD']._serialized_start=2229
+  _globals['_CONFIGRECORD']._serialized_end=2349
+  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_start=2304
+  _globals['_CONFIGRECORD_VALUESENTRY']._serialized_end=2349
+  _globals['_PRODUCERIDSRECORD']._serialized_start=2351
+  _globals['_PRODUCERIDSRECORD']._serialized_end=2396
+  _globals['_FEATURERECORD']._serialized_start=2398
+  _globals['_FEATURERECORD']._serialized_end=2442
+  _globals['_CLIENTQUOTARECORD']._serialized_start=2445
+  _globals['_CLIENTQUOTARECORD']._serialized_end=2625
+  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_start=2580
+  _globals['_CLIENTQUOTARECORD_VALUESENTRY']._serialized_end=2625
+  _globals['_QUOTAENTITYPART']._serialized_start=2627
+  _globals['_QUOTAENTITYPART']._serialized_end=2686
 # @@protoc_insertion_point(module_scope)

@@ -268,12 +268,15 @@ class GatewayRecord(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     LISTENERS_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_ID_FIELD_NUMBER: _builtins.int
     gateway_id: _builtins.str
     """Chosen by the gateway, unique in the cluster."""
     rack: _builtins.str
     """broker.rack of the machine or zone it runs in; empty when there is none."""
     node_id: _builtins.int
     """The storage node in the same process, which clients are to reach here; absent where there is none."""
+    incarnation_id: _builtins.str
+    """Changes whenever the process starts."""
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___AdvertisedListener]:
         """Where clients reach it."""
@@ -285,10 +288,11 @@ class GatewayRecord(_message.Message):
         rack: _builtins.str = ...,
         listeners: _abc.Iterable[Global___AdvertisedListener] | None = ...,
         node_id: _builtins.int | None = ...,
+        incarnation_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_node_id", b"_node_id", "node_id", b"node_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_node_id", b"_node_id", "gateway_id", b"gateway_id", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_node_id", b"_node_id", "gateway_id", b"gateway_id", "incarnation_id", b"incarnation_id", "listeners", b"listeners", "node_id", b"node_id", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__node_id: _TypeAlias = _typing.Literal["node_id"]  # noqa: Y015
     _WhichOneofArgType__node_id: _TypeAlias = _typing.Literal["_node_id", b"_node_id"]  # noqa: Y015

@@ -31,6 +31,10 @@ have given up its sender meanwhile: shorter than the shortest time after which i
 GOODBYE_SECONDS_MAX: Final = 0.5
 """How long a service that is being stopped waits for the controller to hear of it."""
 
+GOODBYE_AGAIN_SECONDS: Final = 0.1
+"""After which it says so again to a controller that did nothing about it: its word may have been lost, or come while
+nobody was there who goes on with what it did."""
+
 
 def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
     """The heartbeat of who registers so; None for an observer, whom nobody would miss."""
@@ -39,7 +43,10 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
             node = registration.node
             return ServiceHeartbeatRequest(node_id=node.node_id, incarnation_id=node.incarnation_id)
         case "gateway":
-            return ServiceHeartbeatRequest(gateway_id=registration.gateway.gateway_id)
+            gateway = registration.gateway
+            return ServiceHeartbeatRequest(
+                gateway_id=gateway.gateway_id, incarnation_id=gateway.incarnation_id
+            )
         case "coordinator":
             coordinator = registration.coordinator
             return ServiceHeartbeatRequest(
@@ -50,9 +57,7 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
 
 
 async def say_goodbye(controller: ControllerLink, heartbeat: ServiceHeartbeatRequest) -> None:
-    """Tell the controller that this service is being stopped. Whether it hears of it does not matter to a node or a
-    gateway; a coordinator says it again.
-    """
+    """Tell the controller that this service is being stopped; whether it hears of it is not known."""
     last = ServiceHeartbeatRequest()
     last.CopyFrom(heartbeat)
     last.leaving = True

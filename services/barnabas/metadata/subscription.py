@@ -11,14 +11,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
 from barnabas.kernel.cancellation import run_apart
 from barnabas.kernel.logs import get_logger
 from barnabas.links.errors import OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
-from barnabas.metadata.heartbeats import IN_TOUCH_SECONDS_MAX, heartbeat_of, say_goodbye, send_heartbeats
+from barnabas.metadata.heartbeats import (
+    GOODBYE_AGAIN_SECONDS,
+    IN_TOUCH_SECONDS_MAX,
+    heartbeat_of,
+    say_goodbye,
+    send_heartbeats,
+)
 from barnabas.metadata.history import HistoryRefused, check_continues, term_id
 from barnabas.metadata.image import MetadataImage
 
@@ -139,6 +145,20 @@ class MetadataSubscription:
         self._is_leaving = True
         if self._connected and heartbeat is not None:
             await say_goodbye(self.controller, heartbeat)
+
+    async def leave(self, is_done: Callable[[MetadataImage], bool], seconds_max: float) -> None:
+        """Say goodbye until the metadata show that others go on with what this service did, for so long at the most:
+        while no controller answers, nobody will.
+        """
+        if is_done(self._image) or not self._connected:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                while not is_done(self._image):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(GOODBYE_AGAIN_SECONDS):
+                            await self.say_goodbye()
+                            await self.wait_until(is_done)
 
     async def _watch(self) -> str:
         """Follow the active link until that ends, and return why it did. Raises RegistrationRefused."""

@@ -19,7 +19,12 @@ from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.service import serve
 from barnabas.kernel.service import ServiceContext, system_environment
 from barnabas.links.controller_link import ControllerService
-from barnabas.messages.controller_pb2 import MetadataDelta, WatchRequest
+from barnabas.messages.controller_pb2 import (
+    MetadataDelta,
+    ServiceHeartbeatRequest,
+    ServiceHeartbeatResponse,
+    WatchRequest,
+)
 from barnabas.messages.metadata_pb2 import ClusterRecord, GatewayRecord, MetadataRecord
 from barnabas.metadata.image import gateway_key
 from barnabas.rpc.network import GrpcNetwork
@@ -37,8 +42,18 @@ class FakeController:
         self.snapshot = [CLUSTER, *snapshot]
         self.change = change
         self.may_change = asyncio.Event()
+        self.is_watched = False
+        self.goodbyes = 0
+
+    async def ServiceHeartbeat(self, request: ServiceHeartbeatRequest) -> ServiceHeartbeatResponse:
+        """The second goodbye is heard of."""
+        self.goodbyes += request.leaving
+        if self.goodbyes == 2:
+            self.may_change.set()
+        return ServiceHeartbeatResponse()
 
     async def Watch(self, _: WatchRequest) -> AsyncGenerator[MetadataDelta]:
+        self.is_watched = True
         yield MetadataDelta(revision=1, snapshot=True, records=self.snapshot)
         await self.may_change.wait()
         yield MetadataDelta(revision=2, records=self.change)
@@ -54,7 +69,7 @@ async def serve_for_a_moment(controller: FakeController, path: Path) -> None:
     running: asyncio.Task[None] = asyncio.ensure_future(serve(config, context))
     try:
         async with asyncio.timeout(20):
-            while "metadata received" in context.health.unmet():
+            while not controller.is_watched or "metadata received" in context.health.unmet():
                 assert not running.done()
                 await asyncio.sleep(0)
             context.stopping.set()
@@ -108,6 +123,40 @@ async def test_what_clients_are_told_of_brokers_follows_the_metadata(
     monkeypatch.setattr(Sockets, "close", close_once_it_is_known)
     await serve_for_a_moment(controller, tmp_path)
     assert known[0] == (gateway, [1])
+
+
+def gateway_records(*names: str) -> list[MetadataRecord]:
+    return [MetadataRecord(key=gateway_key(name), gateway=GatewayRecord(gateway_id=name)) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("names", "goodbyes"), [(("gateway-1", "gateway-2"), 2), (("gateway-1",), 0), (("gateway-2",), 0)]
+)
+async def test_connections_are_closed_when_clients_are_told_of_other_gateways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: Sequence[str], goodbyes: int
+) -> None:
+    """The goodbye is said until it is heard, where there are others."""
+    controller = FakeController(gateway_records(*names), [MetadataRecord(key=gateway_key("gateway-1"))])
+    close, shown = Sockets.close, []
+
+    async def close_and_note(sockets: Sockets) -> None:
+        shown.append((list(sockets._parts.metadata.image.gateways), controller.goodbyes))
+        await close(sockets)
+
+    monkeypatch.setattr(Sockets, "close", close_and_note)
+    monkeypatch.setattr(limits, "LEAVING_SECONDS_MAX", 60.0)
+    await serve_for_a_moment(controller, tmp_path)
+    assert shown[0] == (["gateway-2"] if goodbyes else list(names), goodbyes)
+
+
+async def test_a_gateway_that_nobody_hears_of_waits_for_a_moment_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = FakeController(gateway_records("gateway-1", "gateway-2"))
+    controller.goodbyes = 2  # the next one is not heard of
+    monkeypatch.setattr(limits, "LEAVING_SECONDS_MAX", 0.25)
+    await serve_for_a_moment(controller, tmp_path)
+    assert controller.goodbyes > 3
 
 
 @pytest.mark.parametrize(

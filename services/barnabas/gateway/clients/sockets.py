@@ -272,8 +272,8 @@ class Sockets:
         they have lost all: librdkafka then forgets what it knows and begins anew, for up to two seconds.
         """
         *others, _ = sorted(set(self._connections.values())) or [0]
-        is_alone = len(self._parts.metadata.image.gateways) <= 1
-        for position in others if not is_alone else ():
+        other_gateways = self._parts.metadata.image.gateways.keys() - {self._parts.config.gateway_id}
+        for position in others if other_gateways else ():
             for connection in [each for each, at in self._connections.items() if at == position]:
                 connection.drain()
             await asyncio.sleep(min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(others)))

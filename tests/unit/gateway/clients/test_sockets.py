@@ -7,6 +7,7 @@ import gc
 import socket
 import struct
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,12 +58,15 @@ async def test_a_port_that_is_taken_is_found_out_before_there_are_metadata() -> 
     server.close()
 
 
-def gateway_records(count: int) -> list[MetadataRecord]:
-    names = [f"gateway-{number}" for number in range(count)]
+def gateway_records(*names: str) -> list[MetadataRecord]:
+    """`gateway-1` is the gateway itself."""
     return [MetadataRecord(key=gateway_key(name), gateway=GatewayRecord(gateway_id=name)) for name in names]
 
 
-async def test_ports_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [("gateway-1", "gateway-2"), ("gateway-2",)])
+async def test_ports_are_closed_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+) -> None:
     """So a client that has a connection to each never has none, for it can come again at another gateway."""
     monkeypatch.setattr("barnabas.gateway.limits.PORTS_APART_SECONDS", 3600)
     monkeypatch.setattr("barnabas.gateway.limits.STOP_ANSWERS_SECONDS_MAX", 7200)
@@ -80,7 +84,7 @@ async def test_ports_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(asyncio, "sleep", stepwise)
     port, count, frame = free_ports(3), 3, request_frame(API_VERSIONS_KEY, 0, {})
     image = MetadataImage().apply([node_record(node) for node in (1, 2, 3)], 1)
-    parts = Gateway([*small_cluster(), *gateway_records(2)]).parts
+    parts = Gateway([*small_cluster(), *gateway_records(*names)]).parts
     sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
     await sockets.open(image)
     clients = [await asyncio.open_connection("127.0.0.1", port + position) for position in range(count)]
@@ -100,21 +104,25 @@ async def test_ports_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPa
     await closing
 
 
+@pytest.mark.parametrize("names", [("gateway-1",), ()])
 async def test_ports_are_closed_together_where_clients_have_nowhere_else_to_go(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
 ) -> None:
     monkeypatch.setattr("barnabas.gateway.limits.PORTS_APART_SECONDS", 3600)
+    monkeypatch.setattr("barnabas.gateway.limits.PORTS_SECONDS_MAX", 3600)
+    monkeypatch.setattr("barnabas.gateway.limits.STOP_ANSWERS_SECONDS_MAX", 7200)
     port = free_ports(2)
     image = MetadataImage().apply([node_record(node) for node in (1, 2)], 1)
-    parts = Gateway([*small_cluster(), *gateway_records(1)]).parts
+    parts = Gateway([*small_cluster(), *gateway_records(*names)]).parts
     sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
     await sockets.open(image)
     clients = [await asyncio.open_connection("127.0.0.1", port + position) for position in range(2)]
     while len(sockets._connections) < 2:
         await asyncio.sleep(0)
     closing = asyncio.create_task(sockets.close())
-    for reader, _ in clients:
-        assert await reader.read() == b""
+    async with asyncio.timeout(20):
+        for reader, _ in clients:
+            assert await reader.read() == b""
     for _, writer in clients:
         writer.close()
     await closing
