@@ -332,7 +332,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 407),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
-        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 19
+        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 34
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
     "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 383),
@@ -356,7 +356,7 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
     "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 6, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 5, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 8, 3),
     "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 3, 3),
     "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 1, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
@@ -425,7 +425,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "gateway-hands-out-producer-ids-twice": Plant(ProducerIds, "allocate", _the_first_again, 0, 1),
     "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 55, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 1, 3
     ),
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 13, 3
