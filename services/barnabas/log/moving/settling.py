@@ -1,7 +1,7 @@
 """What moves between log directories, and deletions, have left when the node starts: every partition gets one place.
 
-Of a partition that was moving, the directory that it moves to counts if it has the partition's name, else the one that
-it leaves. While the former cannot be read, neither is known to count.
+Of a partition that was moving, the directory that it moves to counts if it has the partition's name, or if the partition
+was set aside there since, else the one that it leaves. While the former cannot be read, neither is known to count.
 """
 
 from __future__ import annotations
@@ -72,8 +72,12 @@ def adopt_moved(files: Files, home: LogDirectory, moved: Mapping[PartitionKey, M
 class Settling:
     """Owner of what is where while the log directories are opened."""
 
-    def __init__(self, files: Files, found: Mapping[LogDirectory, Partitions]) -> None:
+    def __init__(
+        self, files: Files, found: Mapping[LogDirectory, Partitions], strays: Iterable[StrayKey]
+    ) -> None:
+        """`strays`: all that are set aside, in whichever directory."""
         self._files = files
+        self._strays = frozenset(strays)
         self._found = {directory: dict(partitions) for directory, partitions in found.items()}
         self.failed: dict[LogDirectory, str] = {}
         """Directories whose disk refused what had to be done, with the reason."""
@@ -124,6 +128,8 @@ class Settling:
         if topic_id is None:
             # The power went before anything of it was durable (`read_topic_id`): whoever has the name counts.
             return any(key in partitions for partitions in self._found.values())
+        if StrayKey(topic_id, key[1]) in self._strays:
+            return True  # it was set aside where it had come to, with more than there was here
         return any(topic_id == partitions.get(key) for partitions in self._found.values())
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:

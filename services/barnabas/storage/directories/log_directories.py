@@ -159,7 +159,11 @@ class LogDirectories:
         """What is in the directories; returns those whose disk refuses what has to be done first, with the reason.
         Raises LogStoreError when two hold a partition.
         """
-        settling = Settling(self._files, {each: on_disk.partitions for each, on_disk in found.items()})
+        settling = Settling(
+            self._files,
+            {each: on_disk.partitions for each, on_disk in found.items()},
+            {stray for on_disk in found.values() for stray in on_disk.strays},
+        )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())
         for directory, partitions in settling.partitions.items():
