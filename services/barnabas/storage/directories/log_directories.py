@@ -338,12 +338,13 @@ class LogDirectories:
 
     def _is_place_free(self, directory: LogDirectory, topic: str, index: int, topic_id: uuid.UUID) -> bool:
         """Whether nothing stands where a stray partition is to come back to. A log of the same partition that never
-        had a record is removed. One with records, or of another topic, stays; the stray one is kept as well.
+        had a record is removed, and one of which the power took the topic's id before it had any. One with records, or
+        of another topic, stays; the stray one is kept as well.
         """
         place = os.path.join(directory.path, directory_name(topic, index))
         if not exists(self._files, place):
             return True
-        if (topic, index) in directory.logs or read_topic_id(self._files, place) != topic_id:
+        if (topic, index) in directory.logs or read_topic_id(self._files, place) not in (None, topic_id):
             return False
         if not is_unused(self._files, place):
             log.error(
