@@ -17,7 +17,7 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import FILE_NAME as MOVED_FILE_NAME
@@ -177,6 +177,9 @@ class Settling:
                 yield from self._separate(key, homes)
 
     def _separate(self, key: PartitionKey, homes: Sequence[LogDirectory]) -> Iterator[SetAside]:
+        homes = self._give_way(key, homes)
+        if len(homes) < 2:
+            return
         ids = {topic_id for each in homes if (topic_id := self._found[each][key]) is not None}
         if len(ids) < len(homes):
             raise LogStoreError(
@@ -199,3 +202,21 @@ class Settling:
                     log_dir=home.path,
                 )
                 yield SetAside(home, stray, facts)
+
+    def _give_way(self, key: PartitionKey, homes: Sequence[LogDirectory]) -> list[LogDirectory]:
+        """Those of the directories that keep what has the name. What has neither an id nor records goes: the power went
+        before anything of it was durable, and with that what had made its place free.
+        """
+        kept = list(homes)
+        for home in [each for each in homes if self._found[each][key] is None]:
+            try:
+                if len(kept) == 1 or not is_unused(
+                    self._files, os.path.join(home.path, directory_name(*key))
+                ):
+                    continue
+                home.delete_partition(*key)
+                del self._found[home][key]
+            except (OSError, KafkaError) as error:
+                self.failed[home] = str(error)
+            kept.remove(home)
+        return kept

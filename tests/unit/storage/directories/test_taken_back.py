@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from two_disks import FIRST, PATHS, SECOND, Node, fill
+from two_disks import FIRST, PATHS, SECOND, Node, fill, sync_names
 
 from barnabas.log.checkpoints.stray import StrayKey
 
@@ -24,13 +22,6 @@ def node() -> Node:
     node.directories.set_aside("t", 0, FIRST, 3)
     assert node.directories.strays.path_of(ASIDE) == path
     return node
-
-
-def sync_names(node: Node, path: str) -> None:
-    """The directories in it are on the disk, and nothing that is in them."""
-    fd = node.files.open(path, os.O_RDONLY)
-    node.files.fsync(fd)
-    node.files.close(fd)
 
 
 def check_taken_back(node: Node) -> None:
