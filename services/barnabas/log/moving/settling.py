@@ -1,7 +1,7 @@
 """What moves between log directories, and deletions, have left when the node starts: every partition gets one place.
 
-Of a partition that was moving, the directory that it moves to counts if it has the partition's name, or if the partition
-was set aside there since, else the one that it leaves. While the former cannot be read, neither is known to count.
+Of a partition that was moving, the directory that it moves to counts if it has the partition's name, or if it was set
+aside there since, else the one that it leaves. While the former cannot be read, neither is known to count.
 """
 
 from __future__ import annotations

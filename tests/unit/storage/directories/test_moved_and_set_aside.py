@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from two_disks import FIRST, PATHS, Node, fill
 
-from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.storage.directories.errors import DirectoryOffline
 

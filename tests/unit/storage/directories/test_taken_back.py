@@ -51,3 +51,24 @@ def test_a_directory_without_a_topic_id_keeps_its_records(node: Node, second: st
     home, log = node.begin(FIRST, is_new=False)
     assert (home, log.log_end_offset) == (second, 2)
     assert node.directories.strays.keys == [ASIDE]
+
+
+def test_what_is_still_to_be_deleted_under_its_name_is_not_in_its_place(node: Node) -> None:
+    """In another directory, which refused that the first time."""
+    node.begin(SECOND, PATHS[1])
+    with node.failing("rename", ending="/t-0"):
+        node.go(SECOND)
+    assert node.names(PATHS[1]) == ["t-0"]
+    check_taken_back(node)
+
+
+def test_its_high_watermark_is_the_highest_that_is_known(node: Node) -> None:
+    """It was not opened before it was set aside again: only the checkpoints know one."""
+    node.begin(FIRST)
+    node.crash()
+    node.directories.claim("t", 0, FIRST, is_new=False)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 0)
+    assert node.directories.strays.keys == [ASIDE]
+    check_taken_back(node)
+    assert node.directories.at(PATHS[0]).high_watermarks[KEY] == 3
