@@ -36,6 +36,7 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
     )
     with storage_errors(home.path):
         if not exists(files, directory):
+            home.forget_gone(key)
             return None
         write_facts(files, directory, facts)
         home.deleted.note(key, home.environment.new_id())
@@ -82,9 +83,7 @@ def delete_stray(home: LogDirectory, stray: StrayKey, facts: StrayFacts) -> None
     files, gone = home.environment.files, os.path.join(home.path, gone_name(*key, home.environment.new_id()))
     with storage_errors(home.path):
         files.rename(os.path.join(home.path, stray_name(facts.topic, stray)), gone)
-    with contextlib.suppress(
-        OSError
-    ):  # it may come back under its name: then it stays whole until the next start
+    with contextlib.suppress(OSError):  # else it may come back: it stays whole until the next start
         sync_directory(files, home.path)
         files.remove_tree(gone)
     if home.deleted.speak_of(key):

@@ -181,8 +181,8 @@ class LogDirectories:
         for home, stray, facts in aside:
             if home not in settling.failed:
                 self.strays.add(stray, home, facts)
-            for each in found:  # it may have been there
-                each.forget_missing([(facts.topic, stray.partition)])
+            for each in settling.partitions:  # it may have been there
+                each.forget_elsewhere((facts.topic, stray.partition))
         self._unsettled = {each.path for each in settling.unsettled}
         return {each.path: reason for each, reason in settling.failed.items()}
 
@@ -306,6 +306,7 @@ class LogDirectories:
     def _free(self, key: PartitionKey) -> None:
         """What was at the place is gone."""
         with self._lock:
+            self._missing.discard(key)
             if key not in self._claims:  # else it was created again meanwhile, in the same place
                 self._taken[self._places.pop(key).path] -= 1
 
@@ -360,10 +361,8 @@ class LogDirectories:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
-        if (topic, index) in self._missing and not may_begin_anew:
-            with storage_errors(path):
-                if not exists(self._files, os.path.join(path, directory_name(topic, index))):
-                    raise LogLost(f"{topic}-{index}")
+        if not may_begin_anew and self._is_lost(directory, (topic, index)):
+            raise LogLost(f"{topic}-{index}")
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
@@ -383,6 +382,13 @@ class LogDirectories:
         except (KafkaError, LogStoreError) as error:
             # It keeps its place, or it would be in two once it has another.
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=str(error))
+
+    def _is_lost(self, directory: LogDirectory, key: PartitionKey) -> bool:
+        """Whether a partition had records, and is gone from its place. Raises KAFKA_STORAGE_ERROR."""
+        if key not in self._missing:
+            return directory.is_lost(key)
+        with storage_errors(directory.path):
+            return not exists(self._files, os.path.join(directory.path, directory_name(*key)))
 
     def _delete(self, directory: LogDirectory, key: PartitionKey) -> None:
         """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""
