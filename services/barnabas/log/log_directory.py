@@ -344,8 +344,21 @@ class LogDirectory:
         """
         self._closed_properly.pop(key, None)
         self._identified.pop(key, None)
+        self._write_forgotten(key, was_named=self._drop_checkpoints(key))
+
+    def forget_marked(self, key: PartitionKey) -> None:
+        """What had the name is gone, and if one of `deleted` speaks of it yet, the checkpoints may. What has come to the
+        name meanwhile, or is about to, has silenced those before, and keeps what it has.
+        """
+        with self._checkpoint_lock:  # under which the checkpoints come to name what moves here
+            if not self.deleted.speak_of(key):
+                return
+            was_named = self._drop_locked(key)
+        self._write_forgotten(key, was_named=was_named)
+
+    def _write_forgotten(self, key: PartitionKey, *, was_named: bool) -> None:
         try:
-            if self._drop_checkpoints(key) or key in self._outdated:
+            if was_named or key in self._outdated:
                 self.write_checkpoints()
             self.deleted.remove([key])
             self.write_cleaner_checkpoint()
@@ -369,10 +382,13 @@ class LogDirectory:
     def _drop_checkpoints(self, key: PartitionKey) -> bool:
         """Returns whether there were any."""
         with self._checkpoint_lock:
-            if not [offsets for offsets in self._named() if offsets.pop(key, None) is not None]:
-                return False
-            self._outdated.add(key)
-            return True
+            return self._drop_locked(key)
+
+    def _drop_locked(self, key: PartitionKey) -> bool:
+        if not [offsets for offsets in self._named() if offsets.pop(key, None) is not None]:
+            return False
+        self._outdated.add(key)
+        return True
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.

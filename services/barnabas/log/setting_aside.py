@@ -86,5 +86,4 @@ def delete_stray(home: LogDirectory, stray: StrayKey, facts: StrayFacts) -> None
     with contextlib.suppress(OSError):  # else it may come back: it stays whole until the next start
         sync_directory(files, home.path)
         files.remove_tree(gone)
-    if home.deleted.speak_of(key):
-        home.forget(key)  # of a `take_back` that failed the checkpoints may speak yet
+    home.forget_marked(key)  # of a `take_back` that failed the checkpoints may speak yet

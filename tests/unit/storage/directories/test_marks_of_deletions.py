@@ -22,6 +22,7 @@ from barnabas.log.checkpoints.checkpoint_file import (
 )
 from barnabas.log.checkpoints.stray import StrayKey, stray_name
 from barnabas.log.deleted_directories import deleted_name, gone_name
+from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.moving.future_log import retire
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.errors import LogLost
@@ -217,6 +218,31 @@ def test_a_take_back_that_failed_leaves_nothing_when_the_stray_is_deleted(node: 
     assert node.names(path) == []
     node.crash()
     assert KEY not in node.directories.at(path).recovery_points
+
+
+def test_what_moves_here_while_a_stray_of_its_name_is_deleted_keeps_what_it_has(node: Node) -> None:
+    """The deletion waits for the checkpoints, which somebody writes, and then another topic's partition is here."""
+    path, _ = begin_filled(node)
+    set_aside(node)
+    with node.failing("rename", ending="-stray"), pytest.raises(KafkaError):
+        node.begin(FIRST, path)
+    home = node.directories.at(path)
+    lock = home._checkpoint_lock
+
+    class Waiting:
+        def __enter__(self) -> None:
+            home._checkpoint_lock = lock
+            home.forget_place(KEY)
+            home.adopt(KEY, MoveFacts(5, 0, 5, -1))
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    home._checkpoint_lock = Waiting()  # type: ignore[assignment]
+    node.directories.strays.delete([ASIDE])
+    assert (home.recovery_points[KEY], home.high_watermarks[KEY]) == (5, 5)
+    assert node.names(path) == []
 
 
 def test_what_could_not_be_set_aside_does_not_vanish_unseen(node: Node) -> None:
