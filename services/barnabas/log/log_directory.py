@@ -148,7 +148,7 @@ class LogDirectory:
             if key is not None:
                 found[key] = read_topic_id(self._files, self._file(name))
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
-            if max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0:
+            if self._had_records(key):
                 self.missing.add(key)  # or a crash came between its deletion and the checkpoints
             else:
                 self._drop_checkpoints(key)
@@ -158,6 +158,19 @@ class LogDirectory:
             key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs
         }
         return found
+
+    def _had_records(self, key: PartitionKey) -> bool:
+        return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0
+
+    def is_lost(self, key: PartitionKey) -> bool:
+        """Whether the partition had records here and has vanished since this process found it, and nothing says that it
+        was deleted. Raises KAFKA_STORAGE_ERROR.
+        """
+        is_explained = key in self.logs or key in self.missing or self.deleted.speak_of(key)
+        if is_explained or not self._had_records(key):
+            return False
+        with storage_errors(self.path):
+            return not exists(self._files, self._file(directory_name(*key)))
 
     def open_partition(
         self,
@@ -246,7 +259,7 @@ class LogDirectory:
         say that it was deleted.
         """
         with storage_errors(self.path):
-            was_here = key in self.missing or self.deleted.speak_of(key)
+            was_here = any(key in each for each in self._named())
             if was_here and not exists(self._files, self._file(directory_name(*key))):
                 self._drop_checkpoints(key)
         self.missing.discard(key)
@@ -279,9 +292,7 @@ class LogDirectory:
             try:
                 self.deleted.add(key, self.environment.new_id())
             except FileNotFoundError:
-                self.missing.discard(key)
-                self.forget_elsewhere(key)  # it went before, and is missed no longer
-                self.forget(key)
+                self.forget_gone(key)
                 return
             try:
                 self.deleted.empty(key)
@@ -293,14 +304,19 @@ class LogDirectory:
         nothing. Where some do, this disk is waited for, however long it takes: it has to say so before the other one
         has lost the partition. One that refuses holds up nothing.
         """
-        named = (self.recovery_points, self.high_watermarks, self.log_start_offsets, self._outdated)
-        if not any(key in each for each in named):
+        self.missing.discard(key)
+        if not any(key in each for each in (*self._named(), self._outdated)):
             return  # without the lock, which whoever writes to a disk that does not answer holds
         self._drop_checkpoints(key)
         if key in self._outdated:
             with contextlib.suppress(OSError):
                 self.deleted.note(key, self.environment.new_id())
             self.forget(key)
+
+    def forget_gone(self, key: PartitionKey) -> None:
+        """What was to be deleted or set aside here went before, and is missed no longer."""
+        self.forget_elsewhere(key)
+        self.forget(key)
 
     def let_go(self, key: PartitionKey) -> None:
         """The partition has its place in another log directory: its log and its checkpoints are no longer of here."""
@@ -328,8 +344,21 @@ class LogDirectory:
         """
         self._closed_properly.pop(key, None)
         self._identified.pop(key, None)
+        self._write_forgotten(key, was_named=self._drop_checkpoints(key))
+
+    def forget_marked(self, key: PartitionKey) -> None:
+        """What had the name is gone, and if one of `deleted` speaks of it yet, the checkpoints may. What has come to the
+        name meanwhile, or is about to, has silenced those before, and keeps what it has.
+        """
+        with self._checkpoint_lock:  # under which the checkpoints come to name what moves here
+            if not self.deleted.speak_of(key):
+                return
+            was_named = self._drop_locked(key)
+        self._write_forgotten(key, was_named=was_named)
+
+    def _write_forgotten(self, key: PartitionKey, *, was_named: bool) -> None:
         try:
-            if self._drop_checkpoints(key) or key in self._outdated:
+            if was_named or key in self._outdated:
                 self.write_checkpoints()
             self.deleted.remove([key])
             self.write_cleaner_checkpoint()
@@ -346,14 +375,20 @@ class LogDirectory:
             self.missing.discard(key)
             self._drop_checkpoints(key)
 
+    def _named(self) -> tuple[dict[PartitionKey, int], ...]:
+        """What the checkpoints say of partitions, whether these have a directory or not."""
+        return self.recovery_points, self.high_watermarks, self.log_start_offsets
+
     def _drop_checkpoints(self, key: PartitionKey) -> bool:
         """Returns whether there were any."""
         with self._checkpoint_lock:
-            checkpoints = (self.recovery_points, self.high_watermarks, self.log_start_offsets)
-            if not [offsets for offsets in checkpoints if offsets.pop(key, None) is not None]:
-                return False
-            self._outdated.add(key)
-            return True
+            return self._drop_locked(key)
+
+    def _drop_locked(self, key: PartitionKey) -> bool:
+        if not [offsets for offsets in self._named() if offsets.pop(key, None) is not None]:
+            return False
+        self._outdated.add(key)
+        return True
 
     def write_checkpoints(self, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
         """Recovery points, log start offsets and high watermarks (those given replace older ones); durable.

@@ -16,7 +16,7 @@ from barnabas.log.deleted_directories import gone_name
 from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import MoveFacts
-from barnabas.log.small_files import exists
+from barnabas.log.small_files import exists, sync_directory
 
 
 def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
@@ -36,6 +36,7 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
     )
     with storage_errors(home.path):
         if not exists(files, directory):
+            home.forget_gone(key)
             return None
         write_facts(files, directory, facts)
         home.deleted.note(key, home.environment.new_id())
@@ -44,6 +45,9 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
         except OSError:
             home.deleted.remove([key])
             raise
+        # Durably, before another directory has the name. A disk that does not say so changes nothing for this process.
+        with contextlib.suppress(OSError):
+            sync_directory(files, home.path)
     home.forget(key)
     return facts
 
@@ -79,6 +83,7 @@ def delete_stray(home: LogDirectory, stray: StrayKey, facts: StrayFacts) -> None
     files, gone = home.environment.files, os.path.join(home.path, gone_name(*key, home.environment.new_id()))
     with storage_errors(home.path):
         files.rename(os.path.join(home.path, stray_name(facts.topic, stray)), gone)
-    files.remove_tree(gone)
-    if home.deleted.speak_of(key):
-        home.forget(key)  # of a `take_back` that failed the checkpoints may speak yet
+    with contextlib.suppress(OSError):  # else it may come back: it stays whole until the next start
+        sync_directory(files, home.path)
+        files.remove_tree(gone)
+    home.forget_marked(key)  # of a `take_back` that failed the checkpoints may speak yet

@@ -302,5 +302,7 @@ def remove_unclear_former(former: LogDirectory, left: PartitionLog) -> None:
     key = (left.topic, left.partition)
     left.discard()
     if left.directory.endswith(LEFT_SUFFIX):
+        former.let_go(key)
+        former.forget_elsewhere(key)  # first: of what is deleted by order nothing is to be missed
         with storage_errors(former.path):
             remove_left(former.environment.files, left.directory, key, former.environment.new_id(), sync=True)

@@ -1,7 +1,7 @@
 """What moves between log directories, and deletions, have left when the node starts: every partition gets one place.
 
-Of a partition that was moving, the directory that it moves to counts if it has the partition's name, else the one that
-it leaves. While the former cannot be read, neither is known to count.
+Of a partition that was moving, the directory that it moves to counts if it has the partition's name, or if it was set
+aside there since, else the one that it leaves. While the former cannot be read, neither is known to count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import FILE_NAME as MOVED_FILE_NAME
@@ -72,8 +72,12 @@ def adopt_moved(files: Files, home: LogDirectory, moved: Mapping[PartitionKey, M
 class Settling:
     """Owner of what is where while the log directories are opened."""
 
-    def __init__(self, files: Files, found: Mapping[LogDirectory, Partitions]) -> None:
+    def __init__(
+        self, files: Files, found: Mapping[LogDirectory, Partitions], strays: Iterable[StrayKey]
+    ) -> None:
+        """`strays`: all that are set aside, in whichever directory."""
         self._files = files
+        self._strays = frozenset(strays)
         self._found = {directory: dict(partitions) for directory, partitions in found.items()}
         self.failed: dict[LogDirectory, str] = {}
         """Directories whose disk refused what had to be done, with the reason."""
@@ -124,6 +128,8 @@ class Settling:
         if topic_id is None:
             # The power went before anything of it was durable (`read_topic_id`): whoever has the name counts.
             return any(key in partitions for partitions in self._found.values())
+        if StrayKey(topic_id, key[1]) in self._strays:
+            return True  # it was set aside where it had come to, with more than there was here
         return any(topic_id == partitions.get(key) for partitions in self._found.values())
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
@@ -171,6 +177,9 @@ class Settling:
                 yield from self._separate(key, homes)
 
     def _separate(self, key: PartitionKey, homes: Sequence[LogDirectory]) -> Iterator[SetAside]:
+        homes = self._give_way(key, homes)
+        if len(homes) < 2:
+            return
         ids = {topic_id for each in homes if (topic_id := self._found[each][key]) is not None}
         if len(ids) < len(homes):
             raise LogStoreError(
@@ -193,3 +202,21 @@ class Settling:
                     log_dir=home.path,
                 )
                 yield SetAside(home, stray, facts)
+
+    def _give_way(self, key: PartitionKey, homes: Sequence[LogDirectory]) -> list[LogDirectory]:
+        """Those of the directories that keep what has the name. What has neither an id nor records goes: the power went
+        before anything of it was durable, and with that what had made its place free.
+        """
+        kept = list(homes)
+        for home in [each for each in homes if self._found[each][key] is None]:
+            try:
+                if len(kept) == 1 or not is_unused(
+                    self._files, os.path.join(home.path, directory_name(*key))
+                ):
+                    continue
+                home.delete_partition(*key)
+                del self._found[home][key]
+            except (OSError, KafkaError) as error:
+                self.failed[home] = str(error)
+            kept.remove(home)
+        return kept

@@ -23,8 +23,8 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
-from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayKey, is_unused
+from barnabas.log.checkpoints.partition_metadata import directory_name
+from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -159,7 +159,11 @@ class LogDirectories:
         """What is in the directories; returns those whose disk refuses what has to be done first, with the reason.
         Raises LogStoreError when two hold a partition.
         """
-        settling = Settling(self._files, {each: on_disk.partitions for each, on_disk in found.items()})
+        settling = Settling(
+            self._files,
+            {each: on_disk.partitions for each, on_disk in found.items()},
+            {stray for on_disk in found.values() for stray in on_disk.strays},
+        )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())
         for directory, partitions in settling.partitions.items():
@@ -177,8 +181,8 @@ class LogDirectories:
         for home, stray, facts in aside:
             if home not in settling.failed:
                 self.strays.add(stray, home, facts)
-            for each in found:  # it may have been there
-                each.forget_missing([(facts.topic, stray.partition)])
+            for each in settling.partitions:  # it may have been there
+                each.forget_elsewhere((facts.topic, stray.partition))
         self._unsettled = {each.path for each in settling.unsettled}
         return {each.path: reason for each, reason in settling.failed.items()}
 
@@ -302,6 +306,7 @@ class LogDirectories:
     def _free(self, key: PartitionKey) -> None:
         """What was at the place is gone."""
         with self._lock:
+            self._missing.discard(key)
             if key not in self._claims:  # else it was created again meanwhile, in the same place
                 self._taken[self._places.pop(key).path] -= 1
 
@@ -313,15 +318,20 @@ class LogDirectories:
         """The path of the directory that the partition, which was given `path` by `claim`, is to be opened in.
 
         That is where it lies as a stray one, if it does. Its name may have had its place elsewhere when it was claimed:
-        another topic of the same name was there, and is gone by now. In the thread of `path`. Raises LogStoreError and
-        KafkaError(KAFKA_STORAGE_ERROR) when it cannot be opened anywhere now.
+        another topic of the same name was there, and is gone by now, or goes now, where the disk has refused that. In
+        the thread of `path`. Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR) when it cannot be opened anywhere
+        now.
         """
-        home = self.strays.home_of(StrayKey(topic_id, index))
-        if home is None or path in self.offline:
+        if path in self.offline:
             return path
         directory = self._by_path[path]
+        if (topic, index) in self._undeleted:
+            self._delete(directory, (topic, index))
+        home = self.strays.home_of(StrayKey(topic_id, index))
+        if home is None:
+            return path
         with storage_errors(path):
-            if not self._is_place_free(directory, topic, index, topic_id) or home is directory:
+            if not self.strays.is_place_free(directory, topic, index, topic_id) or home is directory:
                 return path
             if exists(self._files, os.path.join(home.path, directory_name(topic, index))):
                 raise LogStoreError(
@@ -331,25 +341,6 @@ class LogDirectories:
             self._taken[directory.path] -= 1
             self._put((topic, index), home)
         return home.path
-
-    def _is_place_free(self, directory: LogDirectory, topic: str, index: int, topic_id: uuid.UUID) -> bool:
-        """Whether nothing stands where a stray partition is to come back to. A log of the same partition that never
-        had a record is removed. One with records, or of another topic, stays; the stray one is kept as well.
-        """
-        place = os.path.join(directory.path, directory_name(topic, index))
-        if not exists(self._files, place):
-            return True
-        if (topic, index) in directory.logs or read_topic_id(self._files, place) != topic_id:
-            return False
-        if not is_unused(self._files, place):
-            log.error(
-                "a partition has records beside those that were set aside, which are kept",
-                partition=f"{topic}-{index}",
-                log_dir=directory.path,
-            )
-            return False
-        directory.delete_partition(topic, index)
-        return True
 
     def open_partition(
         self,
@@ -369,13 +360,9 @@ class LogDirectories:
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
-        if (topic, index) in self._undeleted:
-            self._delete(directory, (topic, index))
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
-        if (topic, index) in self._missing and not may_begin_anew:
-            with storage_errors(path):
-                if not exists(self._files, os.path.join(path, directory_name(topic, index))):
-                    raise LogLost(f"{topic}-{index}")
+        if not may_begin_anew and self._is_lost(directory, (topic, index)):
+            raise LogLost(f"{topic}-{index}")
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
@@ -391,19 +378,26 @@ class LogDirectories:
             return
         self._undeleted.setdefault(key, set()).add(topic_id)
         try:
-            if self._delete(directory, key):
-                self._free(key)
+            self._delete(directory, key)
         except (KafkaError, LogStoreError) as error:
             # It keeps its place, or it would be in two once it has another.
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=str(error))
 
-    def _delete(self, directory: LogDirectory, key: PartitionKey) -> bool:
+    def _is_lost(self, directory: LogDirectory, key: PartitionKey) -> bool:
+        """Whether a partition had records, and is gone from its place. Raises KAFKA_STORAGE_ERROR."""
+        if key not in self._missing:
+            return directory.is_lost(key)
+        with storage_errors(directory.path):
+            return not exists(self._files, os.path.join(directory.path, directory_name(*key)))
+
+    def _delete(self, directory: LogDirectory, key: PartitionKey) -> None:
         """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""
         if is_said := topic_there(self._files, directory, key) in (None, *self._undeleted[key]):
             self._forget_elsewhere(directory, key)
             directory.delete_partition(*key)
         del self._undeleted[key]
-        return is_said
+        if is_said:
+            self._free(key)
 
     def _forget_elsewhere(self, directory: LogDirectory, key: PartitionKey) -> None:
         """Before a partition gives up its place in a directory: it may have been in another one before."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
-from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey
+from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.setting_aside import delete_stray, take_back
@@ -52,6 +53,26 @@ class Strays:
             for stray, (home, facts) in held
             if home.environment.clock.now_ms() - facts.since_ms >= grace_ms
         ]
+
+    def is_place_free(self, directory: LogDirectory, topic: str, index: int, topic_id: uuid.UUID) -> bool:
+        """Whether nothing stands where a stray partition is to come back to. A log of the same partition that never
+        had a record is removed, and one of which the power took the topic's id before it had any. One with records, or
+        of another topic, stays; the stray one is kept as well. Raises OSError, LogStoreError and KAFKA_STORAGE_ERROR.
+        """
+        place = os.path.join(directory.path, directory_name(topic, index))
+        if not exists(self._files, place):
+            return True
+        if (topic, index) in directory.logs or read_topic_id(self._files, place) not in (None, topic_id):
+            return False
+        if not is_unused(self._files, place):
+            log.error(
+                "a partition has records beside those that were set aside, which are kept",
+                partition=f"{topic}-{index}",
+                log_dir=directory.path,
+            )
+            return False
+        directory.delete_partition(topic, index)
+        return True
 
     def take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
         """Have it be the partition of `topic` in a directory again, if it is set aside and its place is free. Raises

@@ -14,6 +14,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.errors import LogStoreError
 from barnabas.log.moving.future_log import retire
+from barnabas.log.small_files import read_whole, write_at
 from barnabas.storage.directories.errors import LogLost
 
 
@@ -296,5 +297,12 @@ def test_one_topic_in_two_places_is_refused(node: Node) -> None:
     fill(log, 1)
     node.directories.close({})
     node.files.makedirs(f"{PATHS[1]}/t-0")
+    for name in node.files.listdir(f"{PATHS[0]}/t-0"):
+        if name != "partition.metadata":
+            write_at(
+                node.files, f"{PATHS[1]}/t-0/{name}", 0, read_whole(node.files, f"{PATHS[0]}/t-0/{name}")
+            )
+    before = [node.names(path) for path in PATHS]
     with pytest.raises(LogStoreError, match="both hold t-0"):
         node.open()
+    assert [node.names(path) for path in PATHS] == before

@@ -14,9 +14,15 @@ from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, NothingReachesTheDisk,
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import NAME_BYTES_MAX
-from barnabas.log.checkpoints.checkpoint_file import RECOVERY_POINT_FILE, write_offsets
+from barnabas.log.checkpoints.checkpoint_file import (
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    read_offsets,
+    write_offsets,
+)
 from barnabas.log.checkpoints.stray import StrayKey, stray_name
 from barnabas.log.deleted_directories import deleted_name, gone_name
+from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.moving.future_log import retire
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.errors import LogLost
@@ -198,7 +204,7 @@ def test_a_take_back_that_failed_leaves_nothing_to_the_next_topic(node: Node) ->
     with node.failing("rename", ending="-stray"), pytest.raises(KafkaError):
         node.begin(FIRST, path)
     node.directories.release(*KEY)
-    assert node.begin(SECOND, path)[1].log_start_offset == 0
+    assert node.begin(SECOND, path, may_begin_anew=False)[1].log_start_offset == 0
     node.directories.write_checkpoints(path, {KEY: 0})
     assert sorted(node.names(path)) == ["t-0", stray_name("t", ASIDE)]
 
@@ -212,6 +218,31 @@ def test_a_take_back_that_failed_leaves_nothing_when_the_stray_is_deleted(node: 
     assert node.names(path) == []
     node.crash()
     assert KEY not in node.directories.at(path).recovery_points
+
+
+def test_what_moves_here_while_a_stray_of_its_name_is_deleted_keeps_what_it_has(node: Node) -> None:
+    """The deletion waits for the checkpoints, which somebody writes, and then another topic's partition is here."""
+    path, _ = begin_filled(node)
+    set_aside(node)
+    with node.failing("rename", ending="-stray"), pytest.raises(KafkaError):
+        node.begin(FIRST, path)
+    home = node.directories.at(path)
+    lock = home._checkpoint_lock
+
+    class Waiting:
+        def __enter__(self) -> None:
+            home._checkpoint_lock = lock
+            home.forget_place(KEY)
+            home.adopt(KEY, MoveFacts(5, 0, 5, -1))
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    home._checkpoint_lock = Waiting()  # type: ignore[assignment]
+    node.directories.strays.delete([ASIDE])
+    assert (home.recovery_points[KEY], home.high_watermarks[KEY]) == (5, 5)
+    assert node.names(path) == []
 
 
 def test_what_could_not_be_set_aside_does_not_vanish_unseen(node: Node) -> None:
@@ -372,8 +403,9 @@ def test_a_stray_can_be_deleted_twice(node: Node, monkeypatch: pytest.MonkeyPatc
     assert node.names(path) == ["t-0"]
 
 
+@pytest.mark.parametrize("is_killed", [False, True], ids=["in this process", "in the next"])
 def test_two_topics_that_are_set_aside_at_a_start_are_missed_nowhere(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
     """In a third directory, which one of them had moved out of, the checkpoints speak of it yet."""
     third = "/c/log"
@@ -389,7 +421,29 @@ def test_two_topics_that_are_set_aside_at_a_start_are_missed_nowhere(
     write_offsets(node.files, f"{third}/{RECOVERY_POINT_FILE}", {KEY: 3})
     node.open()
     assert {each.topic_id for each in node.directories.strays.keys} == {FIRST, SECOND}
+    if is_killed:
+        node.crash()
     assert node.begin(uuid.UUID(int=3), third, is_new=False, may_begin_anew=False)[0] == third
+
+
+def test_a_start_makes_room_before_the_checkpoints_are_written(node: Node) -> None:
+    """The process ended before anything of what was deleted had gone but its name."""
+    path, _ = begin_filled(node)
+    node.directories.at(path).deleted.add(KEY, node.environment.new_id())
+    (mark,) = node.names(path)
+    assert node.files.listdir(f"{path}/{mark}")
+    node.crash()
+    assert (node.names(path), node.files.listdir(f"{path}/{mark}")) == ([mark], [])
+
+
+def test_where_the_log_began_elsewhere_is_forgotten_too(node: Node) -> None:
+    """No other checkpoint there names the partition."""
+    node.begin(FIRST, PATHS[0])
+    other = node.directories.at(PATHS[1])
+    other.log_start_offsets[KEY] = 2
+    other.write_checkpoints()
+    node.go()
+    assert read_offsets(node.files, f"{PATHS[1]}/{LOG_START_OFFSET_FILE}") == {}
 
 
 def test_what_was_gone_already_when_it_was_deleted_is_not_missed(node: Node) -> None:

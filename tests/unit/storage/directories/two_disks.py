@@ -115,6 +115,27 @@ class Node:
             patch.setattr(self.files, call, fail)
             yield
 
+    @contextlib.contextmanager
+    def failing_sync(self, path: str) -> Iterator[None]:
+        """While it is entered, the disk does not confirm the names that are in the directory of the path."""
+        real = self.files.fsync
+
+        def fsync(fd: int) -> None:
+            if self.files._open[fd].path == path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            real(fd)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.files, "fsync", fsync)
+            yield
+
+
+def sync_names(node: Node, path: str) -> None:
+    """The directories in that of the path are on its disk, and nothing that is in them."""
+    fd = node.files.open(path, os.O_RDONLY)
+    node.files.fsync(fd)
+    node.files.close(fd)
+
 
 def fill(log: PartitionLog, count: int) -> None:
     for _ in range(count):

@@ -1,0 +1,81 @@
+"""What was moved, and set aside where it had come to, is what is taken back: not the older copy that it left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from two_disks import FIRST, PATHS, Node, fill
+
+from barnabas.log.checkpoints.stray import StrayKey
+from barnabas.storage.directories.errors import DirectoryOffline
+
+KEY = ("t", 0)
+ASIDE = StrayKey(FIRST, 0)
+
+
+def stop(node: Node) -> None:
+    node.directories.close({})
+    node.open()
+
+
+@pytest.fixture
+def node() -> Node:
+    """Its partition has moved, got more records, and was set aside; what it left has not gone yet."""
+    node = Node()
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {KEY: 3})
+    node.move(log)
+    fill(node.directories.at(PATHS[1]).logs[KEY], 5)
+    node.directories.write_checkpoints(PATHS[1], {KEY: 8})
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 8)
+    assert node.directories.strays.path_of(ASIDE) == PATHS[1]
+    assert [name.endswith("-moving") for name in node.names(PATHS[0])] == [True]
+    return node
+
+
+def check_taken_back(node: Node) -> None:
+    assert (node.directories.found, node.directories.strays.keys) == ([], [ASIDE])
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[1], 8)
+
+
+@pytest.mark.parametrize("end", [Node.crash, stop, Node.lose_power], ids=["killed", "stopped", "power lost"])
+def test_what_it_left_goes_when_the_node_starts(node: Node, end: Callable[[Node], None]) -> None:
+    end(node)
+    assert node.names(PATHS[0]) == []
+    check_taken_back(node)
+
+
+def test_what_it_left_waits_for_a_log_directory_that_is_offline(node: Node) -> None:
+    """It may be in that one, set aside: nobody knows. The start that finds it there removes what was left."""
+    with node.failing("list_directories", beginning=PATHS[1]):
+        node.crash()
+    assert (node.directories.offline, node.directories.found) == ({PATHS[1]}, [])
+    with pytest.raises(DirectoryOffline):
+        node.begin(FIRST, is_new=False, may_begin_anew=False)
+    node.crash()
+    assert node.names(PATHS[0]) == []
+    check_taken_back(node)
+
+
+def test_what_it_left_goes_once_the_disk_lets_it(node: Node) -> None:
+    with node.failing("rename", ending="-moving"):
+        node.crash()
+    assert len(node.names(PATHS[0])) == 1
+    check_taken_back(node)
+    node.directories.write_checkpoints(PATHS[1], {KEY: 8})
+    node.crash()
+    assert (node.names(PATHS[0]), node.names(PATHS[1])) == ([], ["t-0"])
+
+
+def test_what_was_left_is_back_where_the_log_directory_with_the_rest_is_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody took it away: what there was before is all that there is."""
+    monkeypatch.setattr("two_disks.PATHS", PATHS[:1])
+    node.crash()
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[0], 3)

@@ -1,0 +1,149 @@
+"""A partition's directory vanishes: what had records is missed, unless it was deleted or set aside, and leaves nothing
+to whatever has its name next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from two_disks import FIRST, PATHS, SECOND, Node, fill
+
+from barnabas.kernel.errors import KafkaError
+from barnabas.storage.directories.errors import LogLost
+
+KEY = ("t", 0)
+
+
+@pytest.fixture
+def node() -> Node:
+    """Its partition in the first directory has five records, three of them deleted; checkpoints say all of it."""
+    node = Node()
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 5)
+    log.maybe_increment_log_start_offset(3)
+    node.directories.write_checkpoints(path, {KEY: 5})
+    return node
+
+
+def vanish(node: Node) -> None:
+    node.files.rename(f"{PATHS[0]}/t-0", "/a/away")
+
+
+def vanish_closed(node: Node) -> None:
+    node.directories.at(PATHS[0]).close_partition(*KEY)
+    vanish(node)
+    node.directories.release(*KEY)
+
+
+def vanish_while_stopped(node: Node) -> None:
+    node.directories.abandon()
+    vanish(node)
+    node.open()
+
+
+def set_aside(node: Node) -> None:
+    node.directories.set_aside("t", 0, FIRST, 5)
+
+
+def delete(node: Node) -> None:
+    node.directories.delete_partition("t", 0, FIRST)
+
+
+def check_lost(node: Node) -> None:
+    with pytest.raises(LogLost):
+        node.begin(FIRST, PATHS[0], is_new=False, may_begin_anew=False)
+    node.directories.release(*KEY)
+
+
+def check_begins(node: Node, *, may_begin_anew: bool = False) -> None:
+    home, log = node.begin(SECOND, PATHS[0], is_new=False, may_begin_anew=may_begin_anew)
+    assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 0, 0)
+
+
+# -- while the node runs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remove", [set_aside, delete])
+def test_what_was_gone_when_it_was_to_go_leaves_nothing(node: Node, remove: Callable[[Node], None]) -> None:
+    vanish_closed(node)
+    remove(node)
+    check_begins(node)
+    assert node.directories.at(PATHS[0]).recovery_points.get(KEY, 0) == 0
+
+
+@pytest.mark.parametrize("remove", [set_aside, delete])
+def test_nor_is_it_missed_by_the_next_start(node: Node, remove: Callable[[Node], None]) -> None:
+    """Although the disk was full."""
+    vanish_closed(node)
+    with node.full(PATHS[0]):
+        remove(node)
+    node.crash()
+    check_begins(node)
+
+
+def test_what_may_begin_anew_inherits_nothing(node: Node) -> None:
+    vanish_closed(node)
+    check_begins(node, may_begin_anew=True)
+
+
+def test_what_vanishes_before_it_is_tried_again_is_lost(node: Node) -> None:
+    """Its opening failed for now."""
+    node.crash()
+    with node.failing("stat", beginning=f"{PATHS[0]}/t-0"), pytest.raises((KafkaError, OSError)):
+        node.begin(FIRST, is_new=False, may_begin_anew=False)
+    vanish(node)
+    node.directories.release(*KEY)
+    for _ in range(2):
+        check_lost(node)
+    node.directories.write_checkpoints(PATHS[0])
+    node.crash()
+    check_lost(node)
+
+
+def test_what_comes_again_is_lost_no_longer(node: Node) -> None:
+    vanish_closed(node)
+    check_lost(node)
+    node.files.rename("/a/away", f"{PATHS[0]}/t-0")
+    _, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+
+
+def test_what_is_open_goes_on(node: Node) -> None:
+    """Its files are there as long as somebody has them open."""
+    vanish(node)
+    assert node.begin(FIRST, is_new=False, may_begin_anew=False)[1].log_end_offset == 5
+
+
+# -- while it was stopped -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("remove", [set_aside, delete])
+def test_what_is_missing_is_so_no_longer_once_it_was_to_go(
+    node: Node, remove: Callable[[Node], None]
+) -> None:
+    vanish_while_stopped(node)
+    check_lost(node)
+    node.directories.claim("t", 0, FIRST, is_new=False)
+    node.directories.release(*KEY)
+    remove(node)
+    check_begins(node)
+
+
+def test_a_new_topic_of_the_name_misses_nothing(node: Node) -> None:
+    vanish_while_stopped(node)
+    home, log = node.begin(SECOND, PATHS[0], is_new=True, may_begin_anew=False)
+    assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 0, 0)
+
+
+@pytest.mark.parametrize("remove", [set_aside, delete])
+def test_a_log_directory_where_nothing_is_missing_any_more_is_empty(
+    node: Node, remove: Callable[[Node], None]
+) -> None:
+    """So it can be taken away, and the node says that nothing is lost with it."""
+    vanish_while_stopped(node)
+    home = node.directories.at(PATHS[0]).properties.directory_id
+    check_lost(node)
+    assert home not in node.directories.marker(1, ()).empty_log_directories
+    remove(node)
+    assert home in node.directories.marker(1, ()).empty_log_directories
