@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
@@ -73,11 +73,16 @@ class Settling:
     """Owner of what is where while the log directories are opened."""
 
     def __init__(
-        self, files: Files, found: Mapping[LogDirectory, Partitions], strays: Iterable[StrayKey]
+        self,
+        files: Files,
+        found: Mapping[LogDirectory, Partitions],
+        strays: Mapping[LogDirectory, Collection[StrayKey]],
+        futures: Mapping[LogDirectory, Mapping[str, PartitionKey]],
     ) -> None:
-        """`strays`: all that are set aside, in whichever directory."""
+        """What each directory has; `futures` by their directories' names."""
         self._files = files
-        self._strays = frozenset(strays)
+        self._strays = strays
+        self._futures = futures
         self._found = {directory: dict(partitions) for directory, partitions in found.items()}
         self.failed: dict[LogDirectory, str] = {}
         """Directories whose disk refused what had to be done, with the reason."""
@@ -115,7 +120,7 @@ class Settling:
                 except OSError as error:
                     self.failed[former] = f"{path}: {error}"
                     continue
-                if not self._is_found(each.key, topic_id):
+                if not self._is_found(each, topic_id):
                     places[each.key, topic_id].append(path)
         for (key, _), paths in places.items():
             if len(paths) > 1:
@@ -123,19 +128,30 @@ class Settling:
                     f"{paths[0]} and {paths[1]} may both be {directory_name(*key)}: move one of them away"
                 )
 
-    def _is_found(self, key: PartitionKey, topic_id: uuid.UUID | None) -> bool:
+    def _is_found(self, left: LeftDirectory, topic_id: uuid.UUID | None) -> bool:
         """Whether what was left counts no longer, for a directory has the partition."""
+        key = left.key
         if topic_id is None:
             # The power went before anything of it was durable (`read_topic_id`): whoever has the name counts.
             return any(key in partitions for partitions in self._found.values())
-        if StrayKey(topic_id, key[1]) in self._strays:
-            return True  # it was set aside where it had come to, with more than there was here
-        return any(topic_id == partitions.get(key) for partitions in self._found.values())
+        if any(topic_id == partitions.get(key) for partitions in self._found.values()):
+            return True
+        home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
+        return home is not None and self._was_set_aside(home, key, topic_id)
+
+    def _was_set_aside(self, home: LogDirectory, key: PartitionKey, topic_id: uuid.UUID) -> bool:
+        """Whether the partition came to `home` and was set aside there, with more than what it left. While a future
+        replica is there it has not come, and what is aside is of earlier times.
+        """
+        if StrayKey(topic_id, key[1]) not in self._strays[home]:
+            return False
+        names = [name for name, of in self._futures[home].items() if of == key]
+        return all(read_topic_id(self._files, os.path.join(home.path, name)) != topic_id for name in names)
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key
         topic_id = read_topic_id(self._files, path)
-        if self._is_found(key, topic_id):
+        if self._is_found(left, topic_id):
             logger.info("a move between log directories is done", log_dir=path)
             try:
                 remove_left(self._files, path, key, former.environment.new_id(), sync=True)

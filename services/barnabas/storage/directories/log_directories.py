@@ -162,7 +162,8 @@ class LogDirectories:
         settling = Settling(
             self._files,
             {each: on_disk.partitions for each, on_disk in found.items()},
-            {stray for on_disk in found.values() for stray in on_disk.strays},
+            {each: on_disk.strays.keys() for each, on_disk in found.items()},
+            {each: on_disk.futures for each, on_disk in found.items()},
         )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())

@@ -8,6 +8,7 @@ import pytest
 from two_disks import FIRST, PATHS, Node, fill
 
 from barnabas.log.checkpoints.stray import StrayKey
+from barnabas.log.moving.future_log import FutureLog
 from barnabas.storage.directories.errors import DirectoryOffline
 
 KEY = ("t", 0)
@@ -79,3 +80,33 @@ def test_what_was_left_is_back_where_the_log_directory_with_the_rest_is_gone(
     node.crash()
     home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
     assert (home, log.log_end_offset) == (PATHS[0], 3)
+
+
+def test_an_older_stray_one_does_not_stand_for_what_was_about_to_move_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The partition was begun anew while that was offline, and has records of its own."""
+    node = Node()
+    _, log = node.begin(FIRST, PATHS[1])
+    fill(log, 2)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 2)
+    with node.failing("list_directories", beginning=PATHS[1]):
+        node.crash()
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 5)
+    node.directories.write_checkpoints(path, {KEY: 5})
+    node.crash()
+    assert node.directories.strays.path_of(ASIDE) == PATHS[1]
+    _, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+
+    def end(*_: object) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(FutureLog, "_take_place", end)
+    with pytest.raises(SystemExit):
+        node.move(log)
+    assert [name.endswith("-moving") for name in node.names(PATHS[0])] == [True]
+    node.crash()
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[0], 5)
