@@ -347,8 +347,8 @@ class LogDirectory:
         self._write_forgotten(key, was_named=self._drop_checkpoints(key))
 
     def forget_marked(self, key: PartitionKey) -> None:
-        """What had the name is gone, and if one of `deleted` speaks of it yet, the checkpoints may. What has come to the
-        name meanwhile, or is about to, has silenced those before, and keeps what it has.
+        """What had the name is gone, and if one of `deleted` speaks of it yet, the checkpoints may. What has come to
+        the name meanwhile, or is about to, has silenced those before, and keeps what it has.
         """
         with self._checkpoint_lock:  # under which the checkpoints come to name what moves here
             if not self.deleted.speak_of(key):
