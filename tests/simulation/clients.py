@@ -136,6 +136,8 @@ class Producer:
         """Where the last batch that was sent once was sent, and where it is."""
         self._acknowledged_to = 0
         """The first offset behind all batches that were acknowledged."""
+        self._is_forgotten = False
+        """Whether a leader has never heard of what it wrote: it ends, as a client does that is told so."""
         self.is_done = False
 
     def _new_batch(self) -> Batch:
@@ -163,10 +165,11 @@ class Producer:
     async def run(self, until: float, *, is_idempotent: bool) -> None:
         """Produce until then, and until all of it is acknowledged."""
         next_at = self._world.now
-        while self._world.now < until or self._unsettled:
+        while (self._world.now < until and not self._is_forgotten) or self._unsettled:
             if is_idempotent and not self._unsettled and self._chance.random() < self._begins_anew():
                 self._producer_id, self._sequence = await init_producer_id(self._client), 0
-            if next_at <= self._world.now < until and self._ahead < self._in_flight:
+            is_due = next_at <= self._world.now < until and not self._is_forgotten
+            if is_due and self._ahead < self._in_flight:
                 for _ in range(self._chance.randint(1, self._in_flight - self._ahead)):
                     self._unsettled.append(self._new_batch())
                 next_at = self._world.now + self._chance.expovariate(1 / PAUSE_SECONDS)
@@ -272,6 +275,7 @@ class Producer:
             if not batch.is_first:
                 return False
             if self._may_be_deleted(batch):
+                self._is_forgotten = True
                 self._unsettled.remove(batch)
                 return True
         if code not in TRY_AGAIN:
@@ -282,8 +286,9 @@ class Producer:
         return False
 
     def _may_be_deleted(self, batch: Batch) -> bool:
-        """Whether it may have been written, and deleted before its producer was told: a replica that begins where its
-        leader's log does by then has never heard of it, and says so as its leader (as Kafka's do).
+        """Whether it may have been written, and deleted before its producer was told. A replica that begins where its
+        leader's log does by then has never heard of the producer: as its leader it takes the next batch whatever its
+        sequence, and refuses those that do not follow on that (as Kafka's do).
         """
         return batch.attempts > 1 and batch.not_before < self._history.may_be_deleted(self.place)
 

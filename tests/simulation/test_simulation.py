@@ -69,6 +69,7 @@ FAILED_ONCE = (
     (2817, 3),  # a node with records that nobody could read was drained, and waited for
     (4503, 1),  # a topic was taken for the one before it of its name, whose deletion a disk had refused
     (941026, 3),  # a disk was full while another node had an empty one and the third was killed
+    (502, 3),  # a leader had never heard of what a producer wrote, for that was deleted before its log began
     (970152, 3),  # a disk was replaced while the controllers did not hear the one other node that had all
     (
         1828396013,

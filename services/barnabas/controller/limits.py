@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.metadata.subscription import RETRY_SECONDS_MAX
+
 WAITING_REQUESTS_MAX: Final = 10_000
 """Requests that may wait to be decided; further ones are refused."""
 
@@ -26,6 +28,10 @@ TAKEOVER_GRACE_MS: Final = 8_000
 """How much longer than its session timeout a service may take to come to a controller that succeeds another one: where
 the former was cut off and not ended, only an unanswered heartbeat (`metadata.heartbeats`) tells a service so, and then
 it has to find the new one. Without it, every node would be fenced whenever a controller is cut off."""
+
+FOUND_GATEWAY_GRACE_MS: Final = 1_000
+"""How much longer than its session timeout a gateway may take to come to a new term at least: while no controller
+answered, it has come to pause for RETRY_SECONDS_MAX between its attempts."""
 
 SILENCE_MS_MIN: Final = 3_000
 """A registered service whose stream is open but whose heartbeats stay away is given up after its session timeout, but
@@ -115,3 +121,5 @@ SQLITE_WATCH_READ_REVISIONS_MAX: Final = 256
 
 UNCLEAN_LEADERS_TOLD_MAX: Final = 100
 """Partitions of one decision whose leaders may lack records, a line of the log each; of more only the number."""
+
+assert FOUND_GATEWAY_GRACE_MS >= 2 * RETRY_SECONDS_MAX * 1000

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from barnabas.controller.fanout import Receiver
 from barnabas.controller.limits import (
     CAME_BACK_SECONDS,
+    FOUND_GATEWAY_GRACE_MS,
     PRESENT_SECONDS,
     SILENCE_CHECK_SECONDS,
     SILENCE_MS_MIN,
@@ -92,7 +93,8 @@ class Sessions:
                 Member(Kind.NODE, str(node.node_id)), node.incarnation_id, self._takeover_grace_ms
             )
         for name, gateway in image.gateways.items():
-            self._await_return(Member(Kind.GATEWAY, name), gateway.incarnation_id, self._takeover_grace_ms)
+            grace_ms = max(self._takeover_grace_ms, FOUND_GATEWAY_GRACE_MS)
+            self._await_return(Member(Kind.GATEWAY, name), gateway.incarnation_id, grace_ms)
         for name, coordinator in image.coordinators.items():
             self._await_return(
                 Member(Kind.COORDINATOR, name), coordinator.incarnation_id, self._takeover_grace_ms
@@ -147,12 +149,12 @@ class Sessions:
         AlreadyRegistered.
         """
         session = self._sessions.get(member)
-        if session is not None and session.receiver is not None and session.incarnation_id != incarnation_id:
+        if session is not None and session.incarnation_id != incarnation_id and self._is_in_place(member):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._timeouts_ms[member.kind] / 1000):
                     await session.detached.wait()
             session = self._sessions.get(member)
-            if session is not None and session.receiver is not None:
+            if self._is_in_place(member):
                 raise AlreadyRegistered(
                     f"another process is registered as {member.kind.value} {member.name}: stop it, or take another id"
                 )
@@ -169,6 +171,15 @@ class Sessions:
             incarnation_id, receiver, attached_at=now, came_back_at=came_back_at
         )
 
+    def _is_in_place(self, member: Member) -> bool:
+        """Whether another process has to wait. Of a gateway, which owns nothing, the stream of a process that is not
+        heard of any more holds up nobody.
+        """
+        session = self._sessions.get(member)
+        if session is None or session.receiver is None:
+            return False
+        return member.kind is not Kind.GATEWAY or self.is_present(member, session.incarnation_id)
+
     def detach(self, member: Member, receiver: Receiver) -> None:
         """The member's stream ended: start the clock, unless a newer stream took its place."""
         session = self._sessions.get(member)
@@ -179,9 +190,13 @@ class Sessions:
         self._await_return(member, session.incarnation_id, is_leaving=session.is_leaving)
 
     def heard_from(self, member: Member, incarnation_id: str) -> bool:
-        """A heartbeat came; False when there is no such session: the service is to register again."""
+        """A heartbeat came; False when there is no such session: the service is to register again. Those of gateways
+        do not say of which process they are.
+        """
         session = self._sessions.get(member)
-        if session is None or session.receiver is None or session.incarnation_id != incarnation_id:
+        if session is None or session.receiver is None:
+            return False
+        if session.incarnation_id != incarnation_id and (incarnation_id or member.kind is not Kind.GATEWAY):
             return False
         session.heard_at = asyncio.get_running_loop().time()
         return True

@@ -43,10 +43,8 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
             node = registration.node
             return ServiceHeartbeatRequest(node_id=node.node_id, incarnation_id=node.incarnation_id)
         case "gateway":
-            gateway = registration.gateway
-            return ServiceHeartbeatRequest(
-                gateway_id=gateway.gateway_id, incarnation_id=gateway.incarnation_id
-            )
+            # A controller of an earlier version does not know that gateways have incarnations.
+            return ServiceHeartbeatRequest(gateway_id=registration.gateway.gateway_id)
         case "coordinator":
             coordinator = registration.coordinator
             return ServiceHeartbeatRequest(
@@ -56,10 +54,15 @@ def heartbeat_of(registration: WatchRequest) -> ServiceHeartbeatRequest | None:
             return None
 
 
-async def say_goodbye(controller: ControllerLink, heartbeat: ServiceHeartbeatRequest) -> None:
-    """Tell the controller that this service is being stopped; whether it hears of it is not known."""
-    last = ServiceHeartbeatRequest()
-    last.CopyFrom(heartbeat)
+async def say_goodbye(controller: ControllerLink, registration: WatchRequest) -> None:
+    """Tell the controller that this service is being stopped; whether it hears of it is not known. Of whom nobody would
+    miss it is not said.
+    """
+    last = heartbeat_of(registration)
+    if last is None:
+        return
+    if registration.HasField("gateway"):
+        last.incarnation_id = registration.gateway.incarnation_id
     last.leaving = True
     with contextlib.suppress(LinkError):
         await controller.ServiceHeartbeat(last, timeout=GOODBYE_SECONDS_MAX)

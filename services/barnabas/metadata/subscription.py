@@ -141,15 +141,15 @@ class MetadataSubscription:
 
     async def say_goodbye(self) -> None:
         """Tell the controller that this service is about to stop; until it does it still follows the metadata."""
-        heartbeat = heartbeat_of(self._make_request())
         self._is_leaving = True
-        if self._connected and heartbeat is not None:
-            await say_goodbye(self.controller, heartbeat)
+        if self._connected:
+            await say_goodbye(self.controller, self._make_request())
 
     async def leave(self, is_done: Callable[[MetadataImage], bool], seconds_max: float) -> None:
         """Say goodbye until the metadata show that others go on with what this service did, for so long at the most:
         while no controller answers, nobody will.
         """
+        self._is_leaving = True  # also where nothing is said: it does not register again
         if is_done(self._image) or not self._connected:
             return
         with suppress(TimeoutError):

@@ -16,16 +16,18 @@ from barnabas.controller.limits import (
     SILENCE_CHECK_SECONDS,
     SILENCE_MS_MIN,
 )
-from barnabas.controller.sessions import Kind, Member, Sessions
+from barnabas.controller.sessions import AlreadyRegistered, Kind, Member, Sessions
 from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.image import MetadataImage
 
-TIMEOUTS_MS = {Kind.NODE: 2000, Kind.GATEWAY: 1000, Kind.COORDINATOR: 500}
+GATEWAY_MS = 300
+TIMEOUTS_MS = {Kind.NODE: 2000, Kind.GATEWAY: GATEWAY_MS, Kind.COORDINATOR: 500}
+GATEWAY = Member(Kind.GATEWAY, "g")
 
 IMAGE = MetadataImage().apply(
     [
         md.MetadataRecord(key="nodes/1", node=md.NodeRecord(node_id=1, incarnation_id="a", address="n1")),
-        md.MetadataRecord(key="gateways/g", gateway=md.GatewayRecord(gateway_id="g")),
+        md.MetadataRecord(key="gateways/g", gateway=md.GatewayRecord(gateway_id="g", incarnation_id="a")),
         md.MetadataRecord(
             key="coordinators/c", coordinator=md.CoordinatorRecord(coordinator_id="c", incarnation_id="a")
         ),
@@ -71,10 +73,15 @@ def test_services_of_the_term_before_have_a_session_timeout_and_the_grace(
     expired: list[Member] = []
     sessions = Sessions(TIMEOUTS_MS, expired.append, grace_ms)
     sessions.restore(IMAGE)
-    timers.pass_by((grace_ms + 499) / 1000)
+    coordinator, gateway_ms = Member(Kind.COORDINATOR, "c"), max(grace_ms, 1000) + GATEWAY_MS
+    timers.pass_by((min(grace_ms + 500, gateway_ms) - 1) / 1000)
     assert expired == []
-    timers.pass_by((grace_ms + 1000) / 1000)
-    assert set(expired) == {Member(Kind.COORDINATOR, "c"), Member(Kind.GATEWAY, "g")}
+    timers.pass_by((grace_ms + 500) / 1000)
+    assert coordinator in expired
+    timers.pass_by((gateway_ms - 1) / 1000)
+    assert grace_ms or expired == [coordinator]
+    timers.pass_by(gateway_ms / 1000)
+    assert set(expired) == {coordinator, GATEWAY}
     timers.pass_by((grace_ms + 2000) / 1000)
     assert expired[-1] == Member(Kind.NODE, "1")
 
@@ -235,3 +242,41 @@ async def test_a_service_that_was_stopped_is_no_warning(
     sessions.detach(NODE, cast(Receiver, receiver))
     timers.pass_by(2)
     assert "a service did not come back" in caplog.text
+
+
+async def test_a_gateway_that_is_not_heard_of_any_more_holds_up_no_other_process_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It owns nothing. One that is there stays, and so does a node, whose logs the other one may be writing to."""
+    former = Ended()
+    sessions = Sessions(dict.fromkeys(Kind, 1), lambda _: None)
+    for member in (GATEWAY, NODE):
+        await sessions.attach(member, "a", cast(Receiver, former))
+        with pytest.raises(AlreadyRegistered):
+            await sessions.attach(member, "b", cast(Receiver, Ended()))
+    monkeypatch.setattr("barnabas.controller.sessions.PRESENT_SECONDS", -1)
+    with pytest.raises(AlreadyRegistered):
+        await sessions.attach(NODE, "b", cast(Receiver, Ended()))
+    await sessions.attach(GATEWAY, "b", cast(Receiver, Ended()))
+    assert sessions.on_leaving(GATEWAY, "b")
+    assert not sessions.on_leaving(GATEWAY, "a")
+    sessions.close()
+
+
+async def test_gateways_do_not_say_of_which_process_a_heartbeat_is() -> None:
+    """Those of an earlier version have no incarnation."""
+    sessions = Sessions(dict.fromkeys(Kind, 1), lambda _: None)
+    for member in (GATEWAY, NODE):
+        await sessions.attach(member, "a", cast(Receiver, Ended()))
+        assert sessions.heard_from(member, "a")
+        assert not sessions.heard_from(member, "b")
+    assert sessions.heard_from(GATEWAY, "")
+    assert not sessions.heard_from(NODE, "")
+    sessions.close()
+
+
+async def test_a_gateway_that_a_term_finds_is_the_process_that_says_goodbye(timers: Timers) -> None:
+    sessions = Sessions(TIMEOUTS_MS, lambda _: None)
+    sessions.restore(IMAGE)
+    assert sessions.on_leaving(GATEWAY, "a")
+    assert not sessions.on_leaving(GATEWAY, "")

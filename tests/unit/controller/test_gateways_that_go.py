@@ -10,6 +10,7 @@ import pytest
 from test_controller_service import StoreFactory, config_for, over_grpc, until, watching
 
 from barnabas.controller.service import RunningController, running_controller
+from barnabas.controller.sessions import Kind, Member
 from barnabas.messages import controller_pb2 as pb
 from barnabas.messages import metadata_pb2 as md
 from barnabas.metadata.subscription import MetadataSubscription
@@ -52,6 +53,24 @@ async def test_who_leaves_while_no_controller_answers_does_not_wait(running: Run
         gateway._connected = False
         async with asyncio.timeout(5):
             await gateway.leave(lambda _: False, 60)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_who_leaves_does_not_register_again(running: RunningController, is_done: bool) -> None:
+    """Its stream may break meanwhile, or be broken; and it may be alone."""
+    async with (
+        watching(running.address, gateway_request("stays")) as other,
+        watching(running.address, gateway_request("goes")) as gateway,
+    ):
+        await until(other, lambda image: len(image.gateways) == 2)
+        gateway._connected = is_done
+        await gateway.leave(lambda _: is_done, 60)
+        active = running.controller.active
+        assert active is not None
+        active._sessions._timeouts_ms[Kind.GATEWAY] = 10
+        active._sessions.end_stream(Member(Kind.GATEWAY, "goes"), "for a test")
+        await until(other, lambda image: image.gateways.keys() == {"stays"})
+        await until(gateway, lambda image: image.gateways.keys() == {"stays"})
 
 
 async def test_a_gateway_in_a_nodes_process_keeps_its_address(running: RunningController) -> None:

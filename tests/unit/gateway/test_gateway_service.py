@@ -48,6 +48,7 @@ class FakeController:
     async def ServiceHeartbeat(self, request: ServiceHeartbeatRequest) -> ServiceHeartbeatResponse:
         """The second goodbye is heard of."""
         self.goodbyes += request.leaving
+        assert not request.leaving or request.incarnation_id
         if self.goodbyes == 2:
             self.may_change.set()
         return ServiceHeartbeatResponse()

@@ -94,7 +94,8 @@ async def follow(subscription: MetadataSubscription, until: Any) -> None:
 
 def test_everyone_who_registers_sends_its_own() -> None:
     assert heartbeat_of(NODE) == ServiceHeartbeatRequest(node_id=4, incarnation_id="life")
-    gateway = WatchRequest(gateway=GatewayRecord(gateway_id="g"))
+    # A controller of an earlier version would not know a gateway's incarnation.
+    gateway = WatchRequest(gateway=GatewayRecord(gateway_id="g", incarnation_id="life"))
     assert heartbeat_of(gateway) == ServiceHeartbeatRequest(gateway_id="g")
     coordinator = WatchRequest(coordinator=CoordinatorRecord(coordinator_id="c", incarnation_id="life"))
     assert heartbeat_of(coordinator) == ServiceHeartbeatRequest(coordinator_id="c", incarnation_id="life")

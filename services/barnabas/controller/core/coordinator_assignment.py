@@ -19,6 +19,7 @@ def assign_owners(owners: Sequence[str], live: Collection[str], absent: Collecti
     Those of the live ones that are `absent`, which not all may be, get no partition that they do not have: who would
     keeps what it has, and the others share the rest.
     """
+    assert not live or set(live) - set(absent), "somebody is to have what nobody owns"
     left_alone: set[str] = set()
     while True:
         shared = [owner for owner in owners if owner not in left_alone]

@@ -74,7 +74,7 @@ class LoadTimes:
         began.
         """
         try:
-            async with asyncio.timeout(self._pause_ms / 1000):
+            async with asyncio.timeout(min(self._pause_ms, self._pause_ms_max) / 1000):
                 await self._leader_changed.wait()
         except TimeoutError:
             is_awaited = self.is_early and not self._is_first_over.is_set()

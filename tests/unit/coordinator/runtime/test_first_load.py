@@ -181,6 +181,10 @@ async def test_a_log_that_takes_nothing_is_asked_as_often_as_by_writes(
     times.on_failed(KafkaError(ErrorCode.coordinator_not_available))
     await times.pause()
     assert times._pause_ms == 8
+    times._pause_ms = 60_000
+    times.on_failed(KafkaError(code))
+    async with asyncio.timeout(10):
+        await times.pause()
 
 
 async def test_who_waits_for_the_first_load_hears_that_the_partition_went_elsewhere(log: LogInMemory) -> None:
