@@ -252,7 +252,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "apply-offsets-of-aborted-transactions": (GroupShard, "_replay_marker", however_it_ended, 0, 3),
     "followers-list-no-aborted-transactions": (LogAppender, "append_as_follower", not_by_followers, 15, 3),
     "never-write-the-list-of-aborted-transactions": (TransactionIndex, "flush", not_listed, 36, 3),
-    "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 6, 3),
+    "tell-all-partitions-but-one": (LinkPost, "_append", but_for_the_last, 0, 3),
     "tell-no-group-of-the-end": (LinkPost, "_complete", only_offsets_are_told, 0, 3),
     "keep-the-epoch-of-the-one-before": (Transaction, "started", keeps_its_epoch, 6, 3),
     "tell-markers-before-the-decision-is-committed": (
