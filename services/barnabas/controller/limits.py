@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.metadata.subscription import RETRY_SECONDS_MAX
-
 WAITING_REQUESTS_MAX: Final = 10_000
 """Requests that may wait to be decided; further ones are refused."""
 
@@ -121,5 +119,3 @@ SQLITE_WATCH_READ_REVISIONS_MAX: Final = 256
 
 UNCLEAN_LEADERS_TOLD_MAX: Final = 100
 """Partitions of one decision whose leaders may lack records, a line of the log each; of more only the number."""
-
-assert FOUND_GATEWAY_GRACE_MS >= 2 * RETRY_SECONDS_MAX * 1000

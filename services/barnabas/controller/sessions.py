@@ -26,8 +26,11 @@ from barnabas.controller.limits import (
 )
 from barnabas.kernel.logs import get_logger
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.subscription import RETRY_SECONDS_MAX
 
 log = get_logger("controller.sessions")
+
+assert FOUND_GATEWAY_GRACE_MS >= 2 * RETRY_SECONDS_MAX * 1000
 
 
 class Kind(Enum):
