@@ -314,7 +314,7 @@ class LogDirectory:
             self.forget(key)
 
     def forget_gone(self, key: PartitionKey) -> None:
-        """What was to be deleted or set aside here went before, and is missed no longer."""
+        """What was to be deleted here went before, and is missed no longer."""
         self.forget_elsewhere(key)
         self.forget(key)
 

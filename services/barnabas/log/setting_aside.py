@@ -36,8 +36,7 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
     )
     with storage_errors(home.path):
         if not exists(files, directory):
-            home.forget_gone(key)
-            return None
+            return None  # nobody said that it is deleted: who asks for it hears that it is lost
         write_facts(files, directory, facts)
         home.deleted.note(key, home.environment.new_id())
         try:

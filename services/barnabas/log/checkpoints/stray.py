@@ -16,6 +16,7 @@ from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.partition_metadata import cut_name
 from barnabas.log.segments.segment import LOG_SUFFIX, file_name
 from barnabas.log.small_files import is_directory, read_whole, remove_quietly, write_atomically
+from barnabas.records.batch import iterate_headers
 
 SUFFIX: Final = "-stray"
 FILE_NAME: Final = "stray.properties"
@@ -88,6 +89,22 @@ def is_unused(files: Files, directory: str) -> bool:
     return all(
         name == file_name(0, LOG_SUFFIX) and files.stat(f"{directory}/{name}").st_size == 0 for name in logs
     )
+
+
+def log_progress(files: Files, directory: str) -> tuple[int, int]:
+    """(leader epoch of the last batch, offset behind it) of the log in a directory, as far as its last segment tells:
+    of two copies of a partition the one with more of it (KIP-101), whichever was touched later. Raises OSError.
+    """
+    bases = [int(name[: -len(LOG_SUFFIX)]) for name in files.listdir(directory) if name.endswith(LOG_SUFFIX)]
+    epoch, end = -1, max(bases, default=0)
+    for base in sorted(bases, reverse=True):
+        for _, header in iterate_headers(
+            read_whole(files, os.path.join(directory, file_name(base, LOG_SUFFIX)))
+        ):
+            epoch, end = header.partition_leader_epoch, header.base_offset + header.last_offset_delta + 1
+        if epoch >= 0:
+            break
+    return epoch, end
 
 
 def remove_facts(files: Files, directory: str) -> None:

@@ -17,7 +17,7 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused, log_progress, stray_name
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import FILE_NAME as MOVED_FILE_NAME
@@ -77,17 +77,17 @@ class Settling:
         files: Files,
         found: Mapping[LogDirectory, Partitions],
         strays: Mapping[LogDirectory, Collection[StrayKey]],
-        futures: Mapping[LogDirectory, Mapping[str, PartitionKey]],
     ) -> None:
-        """What each directory has; `futures` by their directories' names."""
+        """What each directory has."""
         self._files = files
         self._strays = strays
-        self._futures = futures
         self._found = {directory: dict(partitions) for directory, partitions in found.items()}
         self.failed: dict[LogDirectory, str] = {}
         """Directories whose disk refused what had to be done, with the reason."""
         self.unsettled: set[LogDirectory] = set()
         """Directories in which something was left that may be a partition."""
+        self.held_back: set[StrayKey] = set()
+        """Of which something was left that is not known to count or not: what is set aside of them may be older."""
 
     @property
     def partitions(self) -> Mapping[LogDirectory, Partitions]:
@@ -120,7 +120,7 @@ class Settling:
                 except OSError as error:
                     self.failed[former] = f"{path}: {error}"
                     continue
-                if not self._is_found(each, topic_id):
+                if not self._is_found(former, each, topic_id):
                     places[each.key, topic_id].append(path)
         for (key, _), paths in places.items():
             if len(paths) > 1:
@@ -128,30 +128,28 @@ class Settling:
                     f"{paths[0]} and {paths[1]} may both be {directory_name(*key)}: move one of them away"
                 )
 
-    def _is_found(self, left: LeftDirectory, topic_id: uuid.UUID | None) -> bool:
-        """Whether what was left counts no longer, for a directory has the partition."""
+    def _is_found(self, former: LogDirectory, left: LeftDirectory, topic_id: uuid.UUID | None) -> bool:
+        """Whether what was left in `former` counts no longer, for a directory has the partition: or has set it aside
+        since. What is aside of earlier times may be there as well, and is not as far. Raises OSError.
+        """
         key = left.key
         if topic_id is None:
             # The power went before anything of it was durable (`read_topic_id`): whoever has the name counts.
             return any(key in partitions for partitions in self._found.values())
         if any(topic_id == partitions.get(key) for partitions in self._found.values()):
             return True
-        home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
-        return home is not None and self._was_set_aside(home, key, topic_id)
-
-    def _was_set_aside(self, home: LogDirectory, key: PartitionKey, topic_id: uuid.UUID) -> bool:
-        """Whether the partition came to `home` and was set aside there, with more than what it left. While a future
-        replica is there it has not come, and what is aside is of earlier times.
-        """
-        if StrayKey(topic_id, key[1]) not in self._strays[home]:
-            return False
-        names = [name for name, of in self._futures[home].items() if of == key]
-        return all(read_topic_id(self._files, os.path.join(home.path, name)) != topic_id for name in names)
+        strays = [each for each, those in self._strays.items() if StrayKey(topic_id, key[1]) in those]
+        left_there = os.path.join(former.path, left.name)
+        return any(
+            log_progress(self._files, os.path.join(each.path, stray_name(key[0], StrayKey(topic_id, key[1]))))
+            >= log_progress(self._files, left_there)
+            for each in strays
+        )
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key
         topic_id = read_topic_id(self._files, path)
-        if self._is_found(left, topic_id):
+        if self._is_found(former, left, topic_id):
             logger.info("a move between log directories is done", log_dir=path)
             try:
                 remove_left(self._files, path, key, former.environment.new_id(), sync=True)
@@ -163,10 +161,10 @@ class Settling:
         home = next((each for each in self._found if each.properties.directory_id == left.home_id), None)
         if key in self._found[former] or (home is not None and key in home.recovery_points):
             logger.error("a partition was here, and is neither here nor where it moved to", log_dir=path)
-            self.unsettled.add(former)
+            self._leave_unsettled(former, key, topic_id)
             return
         if not all_there:
-            self.unsettled.add(former)
+            self._leave_unsettled(former, key, topic_id)
             return  # it may be in one that is offline, with more than there was here
         if home is None:
             logger.warning(
@@ -177,6 +175,11 @@ class Settling:
         sync_directory(self._files, path)
         former.bring_back(key, left.name, left.log_start_offset)
         self._found[former][key] = topic_id
+
+    def _leave_unsettled(self, former: LogDirectory, key: PartitionKey, topic_id: uuid.UUID | None) -> None:
+        self.unsettled.add(former)
+        if topic_id is not None:
+            self.held_back.add(StrayKey(topic_id, key[1]))
 
     # -- topics of one name -------------------------------------------------------------------------------------
 

@@ -163,7 +163,6 @@ class LogDirectories:
             self._files,
             {each: on_disk.partitions for each, on_disk in found.items()},
             {each: on_disk.strays.keys() for each, on_disk in found.items()},
-            {each: on_disk.futures for each, on_disk in found.items()},
         )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())
@@ -176,8 +175,8 @@ class LogDirectories:
                 self._put(key, directory)
                 self.found.append(FoundPartition(*key, topic_id))
             for stray, facts in on_disk.strays.items():
-                if self.strays.home_of(stray) is None:
-                    self.strays.add(stray, directory, facts)
+                if stray not in settling.held_back:
+                    self.strays.add_furthest(stray, directory, facts)
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
         for home, stray, facts in aside:
             if home not in settling.failed:
@@ -307,7 +306,6 @@ class LogDirectories:
     def _free(self, key: PartitionKey) -> None:
         """What was at the place is gone."""
         with self._lock:
-            self._missing.discard(key)
             if key not in self._claims:  # else it was created again meanwhile, in the same place
                 self._taken[self._places.pop(key).path] -= 1
 
@@ -398,6 +396,8 @@ class LogDirectories:
             directory.delete_partition(*key)
         del self._undeleted[key]
         if is_said:
+            with self._lock:
+                self._missing.discard(key)
             self._free(key)
 
     def _forget_elsewhere(self, directory: LogDirectory, key: PartitionKey) -> None:

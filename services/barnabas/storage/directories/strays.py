@@ -10,7 +10,7 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused, log_progress, stray_name
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.setting_aside import delete_stray, take_back
@@ -29,6 +29,19 @@ class Strays:
     def add(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
         """The partition is set aside in a log directory."""
         self._held[stray] = (home, facts)
+
+    def add_furthest(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
+        """The same of one that a start finds: of two of one partition the one with more of it counts."""
+        held = self._held.get(stray)
+        try:
+            if held is not None and self._progress(stray, *held) >= self._progress(stray, home, facts):
+                return
+        except OSError:
+            return  # the one that was found first stays
+        self.add(stray, home, facts)
+
+    def _progress(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> tuple[int, int]:
+        return log_progress(self._files, os.path.join(home.path, stray_name(facts.topic, stray)))
 
     @property
     def keys(self) -> list[StrayKey]:

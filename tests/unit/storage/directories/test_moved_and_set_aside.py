@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from two_disks import FIRST, PATHS, Node, fill
+from two_disks import FIRST, PATHS, Node, fill, sync_names
 
+from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints.stray import StrayKey
+from barnabas.log.moving.future_directory import remove_future
 from barnabas.log.moving.future_log import FutureLog
+from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.errors import DirectoryOffline
 
 KEY = ("t", 0)
@@ -82,31 +85,82 @@ def test_what_was_left_is_back_where_the_log_directory_with_the_rest_is_gone(
     assert (home, log.log_end_offset) == (PATHS[0], 3)
 
 
-def test_an_older_stray_one_does_not_stand_for_what_was_about_to_move_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The partition was begun anew while that was offline, and has records of its own."""
-    node = Node()
-    _, log = node.begin(FIRST, PATHS[1])
+# -- beside one that was set aside earlier ---------------------------------------------------------------------------
+
+
+def older_stray(node: Node, old: str, new: str) -> PartitionLog:
+    """A stray one with 2 records in `old`; in `new` the partition, which was begun anew while that was offline."""
+    _, log = node.begin(FIRST, old)
     fill(log, 2)
     node.directories.release(*KEY)
     node.directories.set_aside("t", 0, FIRST, 2)
-    with node.failing("list_directories", beginning=PATHS[1]):
+    with node.failing("list_directories", beginning=old):
         node.crash()
-    path, log = node.begin(FIRST, PATHS[0])
+    path, log = node.begin(FIRST, new)
     fill(log, 5)
     node.directories.write_checkpoints(path, {KEY: 5})
     node.crash()
-    assert node.directories.strays.path_of(ASIDE) == PATHS[1]
-    _, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert node.directories.strays.path_of(ASIDE) == old
+    return node.begin(FIRST, is_new=False, may_begin_anew=False)[1]
+
+
+def check_whole(node: Node, path: str = PATHS[0]) -> None:
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (path, 5)
+
+
+def end_between_names(node: Node, log: PartitionLog) -> None:
+    """The process ends when what moves has lost its name in one directory, and not got it in the other."""
 
     def end(*_: object) -> None:
         raise SystemExit
 
-    monkeypatch.setattr(FutureLog, "_take_place", end)
-    with pytest.raises(SystemExit):
-        node.move(log)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FutureLog, "_take_place", end)
+        with pytest.raises(SystemExit):
+            node.move(log)
     assert [name.endswith("-moving") for name in node.names(PATHS[0])] == [True]
+
+
+def test_it_does_not_stand_for_what_was_about_to_move_to_it() -> None:
+    node = Node()
+    end_between_names(node, older_stray(node, PATHS[1], PATHS[0]))
     node.crash()
-    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
-    assert (home, log.log_end_offset) == (PATHS[0], 5)
+    check_whole(node)
+
+
+def test_nor_where_the_move_failed_and_the_power_takes_the_name_that_came_back() -> None:
+    node = Node()
+    log = older_stray(node, PATHS[1], PATHS[0])
+    with node.failing("rename", ending="-future"), pytest.raises(KafkaError):
+        node.move(log)
+    for name in node.names(PATHS[1]):
+        if name.endswith("-future"):
+            remove_future(node.files, PATHS[1], name)
+    sync_names(node, PATHS[1])
+    node.lose_power()
+    check_whole(node)
+
+
+def test_nor_is_it_taken_back_while_a_third_directory_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start that finds it there would take what was left for what has moved."""
+    monkeypatch.setattr("two_disks.PATHS", (*PATHS, "/a/third"))
+    node = Node()
+    end_between_names(node, older_stray(node, PATHS[1], PATHS[0]))
+    with node.failing("list_directories", beginning="/a/third"):
+        node.crash()
+    with pytest.raises(DirectoryOffline):
+        node.begin(FIRST, is_new=False, may_begin_anew=False)
+    node.crash()
+    check_whole(node)
+
+
+@pytest.mark.parametrize("old", PATHS)
+def test_of_two_stray_ones_the_one_with_more_is_taken_back(old: str) -> None:
+    (new,) = set(PATHS) - {old}
+    node = Node()
+    older_stray(node, old, new)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    node.crash()
+    check_whole(node, new)

@@ -1,10 +1,8 @@
-"""A partition's directory vanishes: what had records is missed, unless it was deleted or set aside, and leaves nothing
+"""A partition's directory vanishes: what had records is missed, unless it was deleted, and leaves nothing
 to whatever has its name next.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 from two_disks import FIRST, PATHS, SECOND, Node, fill
@@ -42,10 +40,6 @@ def vanish_while_stopped(node: Node) -> None:
     node.open()
 
 
-def set_aside(node: Node) -> None:
-    node.directories.set_aside("t", 0, FIRST, 5)
-
-
 def delete(node: Node) -> None:
     node.directories.delete_partition("t", 0, FIRST)
 
@@ -64,20 +58,18 @@ def check_begins(node: Node, *, may_begin_anew: bool = False) -> None:
 # -- while the node runs --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("remove", [set_aside, delete])
-def test_what_was_gone_when_it_was_to_go_leaves_nothing(node: Node, remove: Callable[[Node], None]) -> None:
+def test_what_was_gone_when_it_was_to_go_leaves_nothing(node: Node) -> None:
     vanish_closed(node)
-    remove(node)
+    delete(node)
     check_begins(node)
     assert node.directories.at(PATHS[0]).recovery_points.get(KEY, 0) == 0
 
 
-@pytest.mark.parametrize("remove", [set_aside, delete])
-def test_nor_is_it_missed_by_the_next_start(node: Node, remove: Callable[[Node], None]) -> None:
+def test_nor_is_it_missed_by_the_next_start(node: Node) -> None:
     """Although the disk was full."""
     vanish_closed(node)
     with node.full(PATHS[0]):
-        remove(node)
+        delete(node)
     node.crash()
     check_begins(node)
 
@@ -118,15 +110,12 @@ def test_what_is_open_goes_on(node: Node) -> None:
 # -- while it was stopped -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("remove", [set_aside, delete])
-def test_what_is_missing_is_so_no_longer_once_it_was_to_go(
-    node: Node, remove: Callable[[Node], None]
-) -> None:
+def test_what_is_missing_is_so_no_longer_once_it_was_to_go(node: Node) -> None:
     vanish_while_stopped(node)
     check_lost(node)
     node.directories.claim("t", 0, FIRST, is_new=False)
     node.directories.release(*KEY)
-    remove(node)
+    delete(node)
     check_begins(node)
 
 
@@ -136,14 +125,23 @@ def test_a_new_topic_of_the_name_misses_nothing(node: Node) -> None:
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 0, 0)
 
 
-@pytest.mark.parametrize("remove", [set_aside, delete])
-def test_a_log_directory_where_nothing_is_missing_any_more_is_empty(
-    node: Node, remove: Callable[[Node], None]
-) -> None:
+def test_a_log_directory_where_nothing_is_missing_any_more_is_empty(node: Node) -> None:
     """So it can be taken away, and the node says that nothing is lost with it."""
     vanish_while_stopped(node)
     home = node.directories.at(PATHS[0]).properties.directory_id
     check_lost(node)
     assert home not in node.directories.marker(1, ()).empty_log_directories
-    remove(node)
+    delete(node)
     assert home in node.directories.marker(1, ()).empty_log_directories
+
+
+def test_setting_aside_what_vanished_is_no_order_to_delete_it(node: Node) -> None:
+    """Metadata that do not know it may be older than it."""
+    vanish_while_stopped(node)
+    node.directories.claim("t", 0, FIRST, is_new=False)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    check_lost(node)
+    node.directories.write_checkpoints(PATHS[0])
+    node.crash()
+    check_lost(node)

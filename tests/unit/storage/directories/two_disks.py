@@ -63,7 +63,7 @@ class Node:
 
     def move(self, log: PartitionLog) -> None:
         """From the first directory to the second, whose checkpoints say so; those of the first are not written yet."""
-        former, home = (self.directories.at(path) for path in PATHS)
+        former, home = (self.directories.at(path) for path in PATHS[:2])
         name = future_name("t", 0, self.environment.new_id())
         create_future(self.files, home.path, name, FIRST)
         future = FutureLog(home, name, log)
