@@ -163,11 +163,11 @@ class LogDirectory:
         return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0
 
     def is_lost(self, key: PartitionKey) -> bool:
-        """Whether the partition had records here and has vanished since this process found it, and nothing says that it
-        was deleted. Raises KAFKA_STORAGE_ERROR.
+        """Whether the partition was here, with records or found by this process, and has vanished since, and nothing
+        says that it was deleted. Raises KAFKA_STORAGE_ERROR.
         """
         is_explained = key in self.logs or key in self.missing or self.deleted.speak_of(key)
-        if is_explained or not self._had_records(key):
+        if is_explained or not (self._had_records(key) or key in self._identified):
             return False
         with storage_errors(self.path):
             return not exists(self._files, self._file(directory_name(*key)))
@@ -207,7 +207,7 @@ class LogDirectory:
                 log_start_offset=self.log_start_offsets.get(key, 0),
                 clean_shutdown=is_clean,
                 first_dirty_offset=self.cleaner_offsets.get(key, -1),
-                is_identified=self._identified.pop(key, None) == topic_id,
+                is_identified=self._identified.get(key) == topic_id,
                 cache=self.cache,
                 flush_times=self.flush_times,
                 producer_id_expiration_ms=producer_id_expiration_ms,
@@ -233,6 +233,7 @@ class LogDirectory:
     def take_in(self, key: PartitionKey, log: PartitionLog) -> None:
         """The log is that of the partition here, and is open."""
         self._closed_properly[key] = False
+        self._identified.pop(key, None)
         log.truncator.write_lowered = partial(self._write_lowered, key, log)
         self.logs[key] = log
 
@@ -259,8 +260,9 @@ class LogDirectory:
         say that it was deleted.
         """
         with storage_errors(self.path):
-            was_here = any(key in each for each in self._named())
+            was_here = any(key in each for each in (*self._named(), self._identified))
             if was_here and not exists(self._files, self._file(directory_name(*key))):
+                self._identified.pop(key, None)
                 self._drop_checkpoints(key)
         self.missing.discard(key)
         if key in self._outdated:

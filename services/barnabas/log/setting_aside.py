@@ -10,13 +10,23 @@ import contextlib
 import os
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, remove_facts, stray_name, write_facts
+from barnabas.log.checkpoints.stray import (
+    StrayFacts,
+    StrayKey,
+    former_name,
+    remove_facts,
+    stray_name,
+    write_facts,
+)
 from barnabas.log.deleted_directories import gone_name
 from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.small_files import exists, sync_directory
+
+logger = get_logger("log.directory")
 
 
 def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
@@ -37,6 +47,7 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
     with storage_errors(home.path):
         if not exists(files, directory):
             return None  # nobody said that it is deleted: who asks for it hears that it is lost
+        _give_way(home, topic, stray)
         write_facts(files, directory, facts)
         home.deleted.note(key, home.environment.new_id())
         try:
@@ -49,6 +60,15 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
             sync_directory(files, home.path)
     home.forget(key)
     return facts
+
+
+def _give_way(home: LogDirectory, topic: str, stray: StrayKey) -> None:
+    """What was set aside of the partition before, and not taken back, is kept as well. Raises OSError."""
+    files, directory = home.environment.files, os.path.join(home.path, stray_name(topic, stray))
+    if exists(files, directory):
+        former = os.path.join(home.path, former_name(topic, stray, home.environment.new_id()))
+        files.rename(directory, former)
+        logger.error("a partition was set aside before: remove what nobody needs any more", log_dir=former)
 
 
 def take_back(home: LogDirectory, topic: str, stray: StrayKey, facts: StrayFacts) -> None:

@@ -77,10 +77,12 @@ class Settling:
         files: Files,
         found: Mapping[LogDirectory, Partitions],
         strays: Mapping[LogDirectory, Collection[StrayKey]],
+        moved: Mapping[LogDirectory, Mapping[PartitionKey, MoveFacts]],
     ) -> None:
-        """What each directory has."""
+        """What each directory has; `moved` is of partitions of which its checkpoints may not say that yet."""
         self._files = files
         self._strays = strays
+        self._moved = moved
         self._found = {directory: dict(partitions) for directory, partitions in found.items()}
         self.failed: dict[LogDirectory, str] = {}
         """Directories whose disk refused what had to be done, with the reason."""
@@ -209,6 +211,9 @@ class Settling:
             topic_id = self._found[home].pop(key)
             assert topic_id is not None, "each has its id"
             stray = StrayKey(topic_id, key[1])
+            moved = self._moved[home].get(key)
+            if moved is not None and key not in home.recovery_points:
+                home.adopt(key, moved)
             try:
                 facts = set_aside(home, key[0], stray, 0)
             except KafkaError as error:

@@ -24,7 +24,7 @@ from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.checkpoints.stray import StrayKey
+from barnabas.log.checkpoints.stray import StrayKey, is_unused
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -163,6 +163,7 @@ class LogDirectories:
             self._files,
             {each: on_disk.partitions for each, on_disk in found.items()},
             {each: on_disk.strays.keys() for each, on_disk in found.items()},
+            {each: on_disk.moved for each, on_disk in found.items()},
         )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())
@@ -352,16 +353,19 @@ class LogDirectories:
         may_begin_anew: bool = True,
     ) -> tuple[PartitionLog, int]:
         """The log of a partition whose home is `path`, opened or created, and its high watermark as it was last written
-        down. One that had records and is gone is created only if it `may_begin_anew`.
+        down. One that had records and is gone is created only if it `may_begin_anew`, and gone until that is done.
 
         Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline and LogLost among these.
         """
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
+        if self._is_lost(directory, (topic, index)):
+            if not may_begin_anew:
+                raise LogLost(f"{topic}-{index}")
+            with self._lock:
+                self._missing.add((topic, index))
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
-        if not may_begin_anew and self._is_lost(directory, (topic, index)):
-            raise LogLost(f"{topic}-{index}")
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
@@ -383,11 +387,14 @@ class LogDirectories:
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=str(error))
 
     def _is_lost(self, directory: LogDirectory, key: PartitionKey) -> bool:
-        """Whether a partition had records, and is gone from its place. Raises KAFKA_STORAGE_ERROR."""
+        """Whether a partition had records, and is gone from its place, or was begun anew there in vain. Raises
+        KAFKA_STORAGE_ERROR.
+        """
         if key not in self._missing:
             return directory.is_lost(key)
+        place = os.path.join(directory.path, directory_name(*key))
         with storage_errors(directory.path):
-            return not exists(self._files, os.path.join(directory.path, directory_name(*key)))
+            return not exists(self._files, place) or is_unused(self._files, place)
 
     def _delete(self, directory: LogDirectory, key: PartitionKey) -> None:
         """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""

@@ -43,8 +43,10 @@ def _open(directories: LogDirectories, node_id: int, path: str, replica: Replica
     if home != path:
         return Opened(replica, moved_to=home)
     record: PartitionRecord = replica.record
-    # Who led without what it had would have the others drop what they have, and who led last may lead again.
-    may_begin_anew = len(record.replicas) <= 1 or record.leader not in (node_id, NO_LEADER)
+    # Who led without what it had would have the others drop what they have. So may come to lead whoever led last, is in
+    # sync, or would be if enough were: it waits until it counts as none of these.
+    heirs = {record.leader, *record.isr, *record.eligible_leader_replicas}
+    may_begin_anew = len(record.replicas) <= 1 or not heirs & {node_id, NO_LEADER}
     found, high_watermark = directories.open_partition(
         path,
         replica.topic,

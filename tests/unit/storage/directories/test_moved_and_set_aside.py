@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from two_disks import FIRST, PATHS, Node, fill, sync_names
+from two_disks import FIRST, PATHS, SECOND, Node, fill, sync_names
 
 from barnabas.kernel.errors import KafkaError
+from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.moving.future_directory import remove_future
 from barnabas.log.moving.future_log import FutureLog
@@ -109,14 +110,15 @@ def check_whole(node: Node, path: str = PATHS[0]) -> None:
     assert (home, log.log_end_offset) == (path, 5)
 
 
+def ended(*_: object) -> None:
+    """The process ends where this was to be done."""
+    raise SystemExit
+
+
 def end_between_names(node: Node, log: PartitionLog) -> None:
     """The process ends when what moves has lost its name in one directory, and not got it in the other."""
-
-    def end(*_: object) -> None:
-        raise SystemExit
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FutureLog, "_take_place", end)
+        patch.setattr(FutureLog, "_take_place", ended)
         with pytest.raises(SystemExit):
             node.move(log)
     assert [name.endswith("-moving") for name in node.names(PATHS[0])] == [True]
@@ -164,3 +166,42 @@ def test_of_two_stray_ones_the_one_with_more_is_taken_back(old: str) -> None:
     node.directories.set_aside("t", 0, FIRST, 5)
     node.crash()
     check_whole(node, new)
+
+
+def test_one_that_was_set_aside_in_the_same_directory_is_kept_as_well() -> None:
+    """The partition has moved there. What had its name is what is taken back."""
+    node = Node()
+    node.move(older_stray(node, PATHS[1], PATHS[0]))
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    assert [name.endswith("-stray") for name in node.names(PATHS[1])] == [True, True]
+    node.crash()
+    check_whole(node, PATHS[1])
+
+
+# -- by a start, beside another topic of the name --------------------------------------------------------------------
+
+
+def begin_beside(node: Node, path: str) -> None:
+    """The node starts, and finds another topic of the name in the directory of the path."""
+    node.directories.abandon()
+    node.files.makedirs(f"{path}/t-0")
+    ensure_topic_id(node.files, f"{path}/t-0", SECOND)
+    node.open()
+    assert node.directories.strays.path_of(ASIDE)
+
+
+def test_what_has_just_moved_keeps_where_it_begins_and_its_high_watermark() -> None:
+    """No checkpoint says them where it has come to."""
+    node = Node()
+    _, log = node.begin(FIRST, PATHS[0])
+    fill(log, 5)
+    log.maybe_increment_log_start_offset(3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FutureLog, "clear_up", ended)
+        with pytest.raises(SystemExit):
+            node.move(log)
+    begin_beside(node, PATHS[0])
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[1], 3, 5)
+    assert node.directories.at(home).high_watermarks[KEY] == 5

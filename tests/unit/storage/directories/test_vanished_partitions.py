@@ -107,6 +107,53 @@ def test_what_is_open_goes_on(node: Node) -> None:
     assert node.begin(FIRST, is_new=False, may_begin_anew=False)[1].log_end_offset == 5
 
 
+def test_what_was_begun_anew_in_vain_is_lost_still(node: Node) -> None:
+    """The follower's disk was full; then it was to lead."""
+    vanish_closed(node)
+    with node.full(f"{PATHS[0]}/t-0"), pytest.raises(KafkaError):
+        node.begin(FIRST, is_new=False, may_begin_anew=True)
+    node.directories.release(*KEY)
+    check_lost(node)
+    assert node.begin(FIRST, is_new=False, may_begin_anew=True)[1].log_end_offset == 0
+    node.directories.release(*KEY)
+    assert node.begin(FIRST, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
+
+
+@pytest.fixture
+def young() -> Node:
+    """Killed before checkpoints named its partition, which the next start found; then it vanished."""
+    node = Node()
+    fill(node.begin(FIRST, PATHS[0])[1], 5)
+    node.crash()
+    vanish(node)
+    return node
+
+
+def test_what_no_checkpoint_names_is_lost_as_well(young: Node) -> None:
+    for _ in range(2):
+        check_lost(young)
+
+
+def test_what_no_checkpoint_names_begins_anew(young: Node) -> None:
+    assert young.begin(FIRST, is_new=False, may_begin_anew=True)[1].log_end_offset == 0
+
+
+def test_what_was_set_aside_earlier_does_not_lead_for_what_vanished(node: Node) -> None:
+    """It is older: as a follower it gets the rest."""
+    node.directories.set_aside("t", 0, FIRST, 5)
+    with node.failing("list_directories", beginning=PATHS[0]):
+        node.crash()
+    path, log = node.begin(FIRST, PATHS[1], is_new=True)
+    fill(log, 7)
+    node.directories.write_checkpoints(path, {KEY: 7})
+    node.directories.abandon()
+    node.files.rename(f"{path}/t-0", "/b/away")
+    node.open()
+    check_lost(node)
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=True)
+    assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 3, 5)
+
+
 # -- while it was stopped -------------------------------------------------------------------------------------------
 
 

@@ -92,18 +92,23 @@ async def test_a_lost_log_is_not_led_also_after_further_starts(
     async with run_node(*place) as node:
         node.snapshot(*records_of((1, 2, 3), leader, leader_epoch=1))
         await assert_not_led(node)
-        change(node, TOPIC, leader=2, leader_epoch=2)
+        change(node, TOPIC, leader=2, leader_epoch=2, isr=(2, 3))
         await until_followed(node)
     assert not named(place[0])
     reasons = [getattr(line, "fields", {}).get("reason", "") for line in caplog.records]
     assert any("--election-type unclean" in reason for reason in reasons)
 
 
-async def test_a_lost_log_follows_at_once_where_another_leads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_what", ["isr", "eligible_leader_replicas"])
+async def test_a_lost_log_follows_once_it_would_not_come_to_lead(tmp_path: Path, as_what: str) -> None:
+    """Begun before, it might be elected while it lacks records."""
     place = (tmp_path / "a", tmp_path / "s")
     await began_and_lost(place)
     async with run_node(*place) as node:
-        node.snapshot(*records_of((1, 2, 3), 2, leader_epoch=1))
+        node.snapshot(*records_of((1, 2, 3)))
+        change(node, TOPIC, leader=2, leader_epoch=1, **({"isr": (2,)} | {as_what: (2, 1)}))
+        await assert_not_led(node)
+        change(node, TOPIC, isr=(2,), eligible_leader_replicas=())
         await until_followed(node)
 
 
@@ -133,7 +138,7 @@ async def test_a_lost_log_is_missed_also_where_there_are_several_directories(tmp
     async with run_node(*place, others) as node:
         node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
         await assert_not_led(node)
-        change(node, TOPIC, leader=2, leader_epoch=2)
+        change(node, TOPIC, leader=2, leader_epoch=2, isr=(2, 3))
         await until_followed(node)
     async with run_node(*place, others) as node:
         node.snapshot(*records_of((1, 2, 3), leader_epoch=3))
