@@ -260,7 +260,7 @@ class LogDirectory:
         say that it was deleted.
         """
         with storage_errors(self.path):
-            was_here = any(key in each for each in (*self._named(), self._identified))
+            was_here = key in self._identified or any(key in each for each in self._named())
             if was_here and not exists(self._files, self._file(directory_name(*key))):
                 self._identified.pop(key, None)
                 self._drop_checkpoints(key)
